@@ -1,0 +1,43 @@
+"""Settings of the anchored posterior sampler (Algorithm 1).
+
+Defaults are the paper's (appendix "Implementation Details") wherever it states them. A prior may
+recommend other values for itself (a small prior on a CPU needs fewer inner steps): a recommendation
+fills only the fields the caller left out, and the settings used are echoed in the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class APSConfig(BaseModel):
+    """Reverse steps, inner optimisation and remasking."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    inner_steps: int = Field(100, ge=0, le=500, description="Adam steps M on the logits in every reverse step; 0 samples the prior's expectation alone.")
+    learning_rate: float = Field(1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats a step.")
+    guidance_scale: float = Field(3.5, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt.")
+    inner: Literal["fixed", "adaptive"] = Field(
+        "fixed", description="'fixed' runs all inner steps; 'adaptive' stops a step early on a plateau or at the noise floor."
+    )
+    norm: Literal["l1", "l2"] = Field("l1", description="Norm of the data term; the paper chooses L1 for sharpness.")
+    perceptual_weight: float = Field(1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term.")
+    prior_weight: float = Field(0.0, ge=0, le=10, description="Weight of the prior term of Eq. (qe), which Algorithm 1 leaves out (0).")
+    entropy_weight: float = Field(0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions.")
+    remasking: Literal["posterior", "prior", "random"] = Field(
+        "posterior", description="Whose confidence orders the anchors: the optimised posterior (APS-II), the prior (APS-I), or chance (control)."
+    )
+    anchor_score: Literal["confidence", "margin", "entropy"] = Field(
+        "confidence", description="Confidence of a token: probability of its code (paper), margin to the second code, or negative entropy."
+    )
+    state_update: Literal["cosine_topk", "bernoulli"] = Field(
+        "cosine_topk", description="Keep the best tokens of the cosine schedule, or keep each anchor with the reverse process's probability."
+    )
+
+    def with_recommended(self, recommended: dict[str, Any]) -> APSConfig:
+        """These settings, with a prior's recommendation in the fields that were not set explicitly."""
+        return APSConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})

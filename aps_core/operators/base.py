@@ -1,0 +1,60 @@
+"""What a measurement operator is: a frozen spec that binds to a picture's shape.
+
+To add one, write a file in this folder (or register a class under the entry-point group
+``aps.operators``): fields with units, ``bind`` and, where the measurement has another size,
+``image_shape``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from aps_core.registry import Spec
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Shape = tuple[int, int, int]
+
+
+class OperatorSpec(Spec, family=True):
+    """A measurement operator A; the measurement is ``y = A(x) + sigma * noise`` on the [-1, 1] scale."""
+
+    linear: ClassVar[bool] = False
+    """Whether A is linear; the property tests then also check its adjoint."""
+    needs_mask: ClassVar[bool] = False
+    """Whether a job must bring a mask picture (or an alpha channel)."""
+
+    @abstractmethod
+    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+        """Draws everything random from the spec's own ``seed`` and returns A for pictures of ``shape_CHW``.
+
+        ``mask_HW`` is the user's mask in [0, 1] at the restored picture's size, 1 = known; only
+        operators with ``needs_mask`` read it.
+
+        Raises:
+            InvalidSpec: the shape (or the mask) does not fit the operator.
+        """
+
+    def image_shape(self, measurement_CHW: Shape) -> Shape:
+        """Shape of the restored picture, given the measurement's."""
+        return measurement_CHW
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound operator made of a function; see :class:`aps_core.types.BoundOperator`."""
+
+    function: Callable[[Tensor], Tensor]
+    weight: Tensor | None = None
+    drawn: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
+        return self.function(x_BCHW)
+
+    def state(self) -> dict[str, Tensor]:
+        return self.drawn

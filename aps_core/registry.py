@@ -1,0 +1,95 @@
+"""One registry for everything that is chosen by name: operators, objectives, priors.
+
+A *family* is a :class:`Spec` subclass made with ``family=True``. Every further subclass that gives
+its ``type`` field a literal default registers itself under that name. OpenAPI, ``/v1/capabilities``,
+the studio's forms, the command line and the property tests all read the registry, so adding an
+operator touches one file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+
+class Spec(BaseModel):
+    """A frozen, JSON-serialisable description of one thing to compute with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    family: ClassVar[dict[str, type[Spec]]]
+    type: str
+
+    def __init_subclass__(cls, *, family: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # pydantic hands ``family`` to the hook below
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, *, family: bool = False, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if family:
+            cls.family = {}
+            return
+        name = cls.model_fields["type"].default
+        known = cls.family.setdefault(name, cls)
+        if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"'{name}' is registered twice: {known.__qualname__} and {cls.__qualname__}")
+        cls.family[name] = cls
+
+    @classmethod
+    def summary(cls) -> str:
+        """First sentence of the docstring; shown in the API, the studio and the command line."""
+        return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+class _AnyOf:
+    """Pydantic annotation: validates against whichever subclass is registered under ``type``."""
+
+    def __init__(self, root: type[Spec]) -> None:
+        self.root = root
+
+    def _validate(self, value: Any) -> Spec:
+        if isinstance(value, self.root):
+            return value
+        if not isinstance(value, dict):
+            raise PydanticCustomError("spec_type", "Input should be an object with a 'type'")
+        name = value.get("type")
+        chosen = self.root.family.get(name) if isinstance(name, str) else None
+        if chosen is None:
+            raise PydanticCustomError(
+                "unknown_type",
+                "Unknown type {name}; known: {known}",
+                {"name": repr(name), "known": ", ".join(sorted(self.root.family))},
+            )
+        return chosen.model_validate(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._validate, serialization=core_schema.plain_serializer_function_ser_schema(lambda spec: spec.model_dump(mode="json"))
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        choices = [handler(cls.__pydantic_core_schema__) for _, cls in sorted(self.root.family.items())]
+        return {"oneOf": choices, "discriminator": {"propertyName": "type"}}
+
+
+def any_of(root: type[SpecT]) -> Any:
+    """A pydantic field type accepting any registered member of the family ``root``, now or later."""
+    return Annotated[SerializeAsAny[root], _AnyOf(root)]  # type: ignore[valid-type]
+
+
+def discover(package: ModuleType, group: str) -> None:
+    """Imports every module of ``package`` and every entry point of ``group``, so that they register."""
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    for entry in entry_points(group=group):
+        entry.load()

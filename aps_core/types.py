@@ -1,0 +1,114 @@
+"""The nouns of the library: prior, tokenizer, measurement operator, objective, step hook.
+
+Shape legend for the whole project: B batch (posterior samples), L tokens in raster order,
+K codebook size, D code dimension, C H W picture channels, height, width. A *grid* is ``(gh, gw)``
+with ``gh * gw == L``. Pictures are RGB in [-1, 1]. Token states hold codes ``0..K-1`` or ``MASK``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MASK = -1
+"""A position not decided yet. Priors translate it to their own mask id."""
+
+Grid = tuple[int, int]
+
+
+class Tokenizer(Protocol):
+    """Maps pictures to codes and back; the decoder is differentiable and its weights are frozen."""
+
+    codebook_KD: Tensor
+    stride: int
+
+    def encode(self, x_BCHW: Tensor) -> Tensor:
+        """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L)."""
+        ...
+
+    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
+        """Nearest code of every embedding: codes (B, L) and their embeddings (B, L, D)."""
+        ...
+
+    def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
+        """Embeddings, quantised or not, to pictures (B, 3, gh * stride, gw * stride)."""
+        ...
+
+
+class Prior(Protocol):
+    """A masked diffusion prior over the tokenizer's codes."""
+
+    tokenizer: Tokenizer
+
+    def logits(self, z_BL: Tensor, *, grid: Grid, mask_fraction: float, condition: str, guidance_scale: float) -> Tensor:
+        """Logits (B, L, K), float32, of every position given the decided codes. Runs without gradients."""
+        ...
+
+
+class BoundOperator(Protocol):
+    """A measurement operator with its random parts drawn: pure, differentiable, batched."""
+
+    weight: Tensor | None
+    """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``. None: everywhere."""
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
+        """The noiseless measurement A(x)."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What was drawn (kernel, mask), to be stored with the job. Empty when nothing was."""
+        ...
+
+
+class Objective(Protocol):
+    """What the inner optimisation minimises."""
+
+    noise_floor: float
+    """Expected misfit of the truth: below it only noise is left to fit. 0 when unknown."""
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, misfit), both (B,): the loss is what Adam sees, the misfit is in the measurement's own units."""
+        ...
+
+
+@dataclass(frozen=True)
+class SamplerState:
+    """Everything needed to continue a run after a finished reverse step: a few kilobytes."""
+
+    step: int
+    """Finished reverse steps."""
+    z_BL: Tensor
+    """Codes or ``MASK``."""
+    generator_state: Tensor
+    """State of the run's random generator."""
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What the step hook sees after each reverse step."""
+
+    state: SamplerState
+    total: int
+    """Reverse steps of the whole run."""
+    x_hat_BCHW: Tensor
+    """Decoded estimate from the last inner iteration; costs no extra decode. May reach beyond the picture (padding)."""
+    anchors_BL: Tensor
+    """True where a token was decided in this step."""
+    confidence_BL: Tensor
+    """Score by which anchors were chosen."""
+    loss_curve: list[float]
+    """Loss at every inner iteration, mean over the batch."""
+    misfit: float
+    """Data misfit at the last inner iteration, mean over the batch."""
+    seconds: float
+    """Wall time of this step."""
+    prior_seconds: float
+    """Of it, the prior's forward."""
+
+
+StepHook = Callable[[StepInfo], bool | None]
+"""Called after every reverse step; returning False cancels the run."""

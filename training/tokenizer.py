@@ -1,0 +1,134 @@
+"""Stage 1: trains the embedded MAGVIT-v2 tokenizer (lookup-free quantization) on random crops.
+
+    python -m training.tokenizer --corpus CORPUS --out runs/tokenizer --minutes 60
+
+The encoder's outputs are bounded by tanh during training only: ``sign(tanh(h)) == sign(h)``, so the
+saved network is the published class without change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from aps_core.metrics import psnr, ssim
+from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
+from training import corpus
+from training.loop import device_and_threads, train
+
+BITS = 12
+ENTROPY_GROUP = 4
+CONTINUOUS_WARMUP = 0.2
+"""Share of the run during which a falling share of pictures skips quantization."""
+
+SHAPES = {
+    "p4-160": MagvitConfig(ch=160, patch=4, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(4,)), decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(4,))),
+    "p4-192": MagvitConfig(ch=192, patch=4, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(3,)), decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(3,))),
+    "p2-64": MagvitConfig(ch=64, patch=2, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1, 2), num_res_blocks=(1, 3)), decoder=LevelConfig(ch_mult=(1, 2), num_res_blocks=(1, 3))),
+}
+
+
+def reconstruction_loss(x: Tensor, truth: Tensor) -> Tensor:
+    """L1 + 2 L2 + 0.3 multi-scale L1 + 0.3 gradient difference + 0.15 (1 - SSIM)."""
+    loss = F.l1_loss(x, truth) + 2 * F.mse_loss(x, truth)
+    for scale in (2, 4):
+        loss = loss + 0.15 * F.l1_loss(F.avg_pool2d(x, scale), F.avg_pool2d(truth, scale))
+    for dim in (-1, -2):
+        loss = loss + 0.15 * F.l1_loss(x.diff(dim=dim), truth.diff(dim=dim))
+    return loss + 0.15 * (1 - ssim(x, truth).mean())
+
+
+def entropies(h_BDhw: Tensor) -> tuple[Tensor, Tensor]:
+    """(per-token, batch) entropy in nats; the batch entropy is exact within groups of bits.
+
+    Bits are independent given the latent, so a group's joint distribution is an outer product. A
+    per-bit entropy alone would let bits copy each other.
+    """
+    p = torch.sigmoid(4 * h_BDhw.transpose(0, 1).flatten(1)).clamp(1e-6, 1 - 1e-6)  # (D, tokens)
+    token = -(p * p.log() + (1 - p) * (1 - p).log()).sum(0).mean()
+    batch = p.new_zeros(())
+    for group in p.split(ENTROPY_GROUP):
+        joint = p.new_ones(1, p.shape[1])
+        for bit in group:
+            joint = torch.cat([joint * (1 - bit), joint * bit])
+        q = joint.mean(1)
+        batch = batch - (q * (q + 1e-9).log()).sum()
+    return token, batch
+
+
+class TokenizerLoss:
+    """Draws a batch and computes the training loss."""
+
+    def __init__(self, model: Magvit2, sampler: corpus.CropSampler, batch_size: int, device: torch.device) -> None:
+        self.model, self.sampler, self.batch_size, self.device = model, sampler, batch_size, device
+
+    def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
+        x = self.sampler.batch(self.batch_size).to(self.device)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            h = torch.tanh(self.model.encoder(x).float())
+            code = torch.where(h > 0, 1.0, -1.0)
+            quantized = h + (code - h).detach()
+            continuous_share = max(0.0, 1 - share / CONTINUOUS_WARMUP)
+            continuous = torch.rand(len(x), 1, 1, 1, device=self.device) < continuous_share
+            latent = torch.where(continuous, h + 0.15 * torch.randn_like(h), quantized)
+            y = self.model.decoder(latent).float()
+        token, batch = entropies(h)
+        anneal = 0.2 + 0.8 * (0.5 + 0.5 * math.cos(math.pi * share))
+        reconstruction = reconstruction_loss(y, x)
+        commitment = (h - code).square().mean()
+        loss = reconstruction + anneal * 0.02 * (0.5 * token - batch) + 0.15 * commitment
+        return loss, {"reconstruction": reconstruction.item(), "token_entropy": token.item(), "batch_entropy": batch.item(), "commitment": commitment.item()}
+
+
+@torch.no_grad()
+def validate(model: nn.Module, x_BCHW: Tensor) -> dict[str, float]:
+    """Round trip of whole pictures: PSNR, SSIM, share of codes used, largest bit bias."""
+    assert isinstance(model, Magvit2)
+    decoded, bits = [], []
+    for x in x_BCHW.split(8):
+        code = torch.where(model.encoder(x) > 0, 1.0, -1.0)
+        decoded.append(model.decoder(code).clamp(-1, 1))
+        bits.append(code.transpose(0, 1).flatten(1) > 0)
+    y, bit = torch.cat(decoded), torch.cat(bits, dim=1).float()
+    codes = (bit * 2 ** torch.arange(len(bit), device=bit.device)[:, None]).sum(0)
+    return {
+        "psnr": psnr(y, x_BCHW).mean().item(),
+        "ssim": ssim(y, x_BCHW).mean().item(),
+        "codes_used": len(codes.unique()) / 2 ** len(bit),
+        "bit_bias": (bit.mean(1) - 0.5).abs().max().item(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with photos_train.zip and icons_train.zip")
+    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
+    parser.add_argument("--minutes", type=float, default=60, help="compute budget (10 on a data-centre GPU, 60 on two CPU cores)")
+    parser.add_argument("--shape", choices=SHAPES, default="p4-160")
+    parser.add_argument("--crop", type=int, default=64, help="crop side in pixels (128 on a GPU)")
+    parser.add_argument("--batch", type=int, default=16, help="crops a step (256 on a GPU)")
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    device = device_and_threads(args.threads)
+    torch.manual_seed(args.seed)
+    training, validation = corpus.load(args.corpus)
+    held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
+    model = Magvit2(SHAPES[args.shape]).to(device)
+    loss = TokenizerLoss(model, corpus.CropSampler(training, args.crop, args.seed), args.batch, device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=1e-3, fused=True)
+    averaged = train(model, loss, [optimizer], args.out, args.minutes, lambda m: validate(m, held_out))
+    save_file({k: v.half().contiguous() for k, v in averaged.state_dict().items()}, args.out / "model.safetensors")
+    (args.out / "config.json").write_text(SHAPES[args.shape].model_dump_json(indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
