@@ -21,6 +21,7 @@ from aps_core.metrics import psnr, ssim
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training import corpus
 from training.loop import device_and_threads, train
+from training.muon import muon_and_adamw
 
 BITS = 12
 ENTROPY_GROUP = 4
@@ -124,8 +125,8 @@ def main() -> None:
     held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
     model = Magvit2(SHAPES[args.shape]).to(device)
     loss = TokenizerLoss(model, corpus.CropSampler(training, args.crop, args.seed), args.batch, device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=1e-3, fused=True)
-    averaged = train(model, loss, [optimizer], args.out, args.minutes, lambda m: validate(m, held_out))
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 4 and not name.endswith(("conv_in.weight", "conv_out.weight", "quant_conv.weight"))]
+    averaged = train(model, loss, muon_and_adamw(model, hidden, args.rate, 1e-3), args.out, args.minutes, lambda m: validate(m, held_out))
     save_file({k: v.half().contiguous() for k, v in averaged.state_dict().items()}, args.out / "model.safetensors")
     (args.out / "config.json").write_text(SHAPES[args.shape].model_dump_json(indent=1) + "\n")
 

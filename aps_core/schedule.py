@@ -1,0 +1,25 @@
+"""MMaDA's cosine mask schedule (MaskGIT): how many tokens stay masked after each reverse step."""
+
+from __future__ import annotations
+
+import torch
+
+
+def mask_fraction(progress: float) -> float:
+    """Masked share ``1 - alpha`` after a share ``progress`` in [0, 1] of the reverse steps."""
+    return float(torch.cos(torch.tensor(progress) * torch.pi / 2))
+
+
+def masked_counts(num_tokens: int, steps: int) -> list[int]:
+    """Tokens left masked after each of ``steps`` reverse steps; the last step decides everything.
+
+    The product is taken in float32 as MMaDA does (at two thirds of 1024 tokens it floors to 511).
+    MMaDA clamps the last count to 1 but returns all codes drawn in that step; here it is 0.
+    """
+    progress = torch.arange(1, steps + 1, dtype=torch.float32) / steps
+    counts = (num_tokens * torch.cos(progress * (torch.pi / 2))).floor().long().tolist()
+    left, result = num_tokens, []
+    for count in counts[:-1]:
+        left = max(min(count, left - 1), 1 if left > 1 else 0)
+        result.append(left)
+    return [*result, 0]
