@@ -1,0 +1,1 @@
+"""The HTTP service and the job protocol it shares with the workers."""

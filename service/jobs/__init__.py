@@ -1,0 +1,29 @@
+"""How a job travels: its record, the transitions that change it, its files, and the workers that take it."""
+
+from service.jobs.artifacts import ArtifactStore
+from service.jobs.connection import connect, open_store
+from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress, new_job_id
+from service.jobs.store import Claim, Control, JobStore, Page, Refusal, event_from
+from service.jobs.workers import WorkerInfo, WorkerRegistry
+
+__all__ = [
+    "Artifact",
+    "ArtifactStore",
+    "Claim",
+    "Control",
+    "Event",
+    "Job",
+    "JobError",
+    "JobState",
+    "JobStore",
+    "Page",
+    "Phase",
+    "Progress",
+    "Refusal",
+    "WorkerInfo",
+    "WorkerRegistry",
+    "connect",
+    "event_from",
+    "new_job_id",
+    "open_store",
+]

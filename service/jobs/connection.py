@@ -1,0 +1,47 @@
+"""Opening the job store a process's settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redis import BlockingConnectionPool, Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from service.jobs.store import JobStore
+from service.jobs.workers import WorkerRegistry
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+
+def connect(url: str, retries: int = 3) -> Redis:
+    """A client that waits for a free connection and repeats what a broken one interrupted.
+
+    Every transition may be repeated: the fence or the job's state makes the second one a no-op.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=32,
+        timeout=10,
+        socket_timeout=10,
+        health_check_interval=30,
+        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=2), retries),
+        retry_on_error=[RedisConnectionError, RedisTimeoutError],
+    )
+    return Redis(connection_pool=pool)
+
+
+def open_store(settings: Settings, retries: int = 3) -> tuple[JobStore, WorkerRegistry]:
+    """The store and the workers' registry on the server of ``settings``."""
+    redis = connect(settings.redis_url, retries)
+    store = JobStore(
+        redis,
+        prefix=settings.key_prefix,
+        lease_seconds=settings.lease_seconds,
+        ttl_seconds=settings.job_ttl_seconds,
+        max_attempts=settings.max_attempts,
+    )
+    return store, WorkerRegistry(redis, settings.key_prefix)

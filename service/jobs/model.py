@@ -1,0 +1,144 @@
+"""A job as everyone sees it: states, phases, progress, error, artifacts."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from aps_core.errors import APSError
+
+
+class JobState(StrEnum):
+    """``queued -> running -> succeeded | failed | canceled``; a lost job goes back to ``queued``."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def terminal(self) -> bool:
+        """True when nothing about the job can change any more."""
+        return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+class Phase(StrEnum):
+    """What a job that is not finished is doing."""
+
+    WAITING = "waiting"
+    PREEMPTED = "preempted"
+    LOADING = "loading"
+    SAMPLING = "sampling"
+    STORING = "storing"
+    CANCELING = "canceling"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Progress(_Frozen):
+    """Where the last finished reverse step left the job."""
+
+    step: int
+    total: int
+    misfit: float | None = None
+    """Data misfit, in the measurement's own units; ``noise_floor`` is what the truth would have."""
+    noise_floor: float | None = None
+    seconds: float = 0.0
+    """Wall time of the step."""
+
+
+class JobError(_Frozen):
+    """Why a job failed; the same words as an HTTP problem."""
+
+    code: str
+    title: str
+    detail: str
+    retryable: bool = False
+
+    @classmethod
+    def of(cls, error: APSError) -> JobError:
+        """The description of one of the library's errors."""
+        return cls(code=error.code, title=error.title, detail=str(error), retryable=error.retryable)
+
+
+class Artifact(_Frozen):
+    """A stored file of a job."""
+
+    name: str
+    file: str
+    """Name in the artifact store: the SHA-256 of the content and a suffix."""
+    media_type: str
+    bytes: int
+
+
+class Job(_Frozen):
+    """The whole record. What a job computes is ``spec``; everything else is how it travels."""
+
+    id: str
+    task: str
+    prior: str
+    spec: dict[str, Any]
+    inputs: dict[str, Artifact]
+    image_size: tuple[int, int]
+    """Width and height of the upload, in pixels."""
+    output_size: tuple[int, int]
+    estimated_seconds: float | None = None
+    request_id: str = ""
+
+    state: JobState = JobState.QUEUED
+    phase: Phase | None = None
+    version: int = 0
+    """Grows with every visible change."""
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
+    """When the artifacts of a finished job go."""
+    attempt: int = 0
+    stale_attempts: int = 0
+    """Starts since the last finished step."""
+    cancel_requested: bool = False
+    progress: Progress | None = None
+    resumed_from_step: int | None = None
+    error: JobError | None = None
+    artifacts: list[Artifact] = []
+    metrics: dict[str, Any] = {}
+
+    def artifact(self, name: str) -> Artifact | None:
+        """The artifact called ``name``, if the job has one."""
+        return next((artifact for artifact in self.artifacts if artifact.name == name), None)
+
+    @classmethod
+    def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:
+        """Reads the record as it lies in Redis."""
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        return cls.model_validate({name: json.loads(value) if name in _JSON else value for name, value in text.items()})
+
+
+_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics"})
+"""Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
+
+
+class Event(_Frozen):
+    """One line of a job's history: ``status``, ``progress`` or ``done``."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+
+def new_job_id() -> str:
+    """A UUIDv7: unguessable, and sorted by creation time."""
+    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | secrets.randbits(76) & ~(0b11 << 62) | 0b10 << 62
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

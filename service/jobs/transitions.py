@@ -1,0 +1,181 @@
+"""Every change of a job's state, each one atomic Lua script run by the Redis server.
+
+Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
+``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
+``queued:PRIOR`` waiting jobs by creation time and ``leases`` running jobs by lease expiry (sorted
+sets), ``jobs`` every id (sorted set, all scores 0: ids sort by time).
+
+A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
+so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
+API and workers do not matter.
+"""
+
+from __future__ import annotations
+
+PRELUDE = """
+local prefix, id = KEYS[1], ARGV[1]
+local job = prefix .. 'job:' .. id
+local events, checkpoint, previews = job .. ':events', job .. ':checkpoint', job .. ':previews'
+local leases, index = prefix .. 'leases', prefix .. 'jobs'
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+
+local function get(field) return redis.call('HGET', job, field) end
+local function set(...) redis.call('HSET', job, ...) end
+local function text(number) return string.format('%.6f', number) end
+local function queue() return prefix .. 'queued:' .. get('prior') end
+local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
+local function holds(fence) return get('state') == 'running' and get('fence') == fence end
+local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
+
+local function emit(kind, data)
+  local version = redis.call('HINCRBY', job, 'version', 1)
+  redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
+end
+
+local function move(state, phase)
+  set('state', state, 'phase', phase)
+  emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
+end
+
+local function requeue()
+  redis.call('ZREM', leases, id)
+  redis.call('ZADD', queue(), get('created_at'), id)
+  set('rung_at', text(now), 'rings', 0)
+  move('queued', 'preempted')
+end
+
+local function finish(state, ttl)
+  redis.call('ZREM', leases, id)
+  redis.call('ZREM', queue(), id)
+  redis.call('DEL', checkpoint)
+  redis.call('HDEL', job, 'phase')
+  set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
+  emit('done', cjson.encode({state = state}))
+  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
+  for _, key in ipairs({job, events, previews}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
+end
+"""
+
+SUBMIT = """
+-- ARGV: id, prior, field, value, ... ; a repeated submit of the same id changes nothing
+if redis.call('EXISTS', job) == 1 then return 0 end
+set('id', id, 'prior', ARGV[2], unpack(ARGV, 3))
+set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
+redis.call('ZADD', queue(), get('created_at'), id)
+redis.call('ZADD', index, 0, id)
+move('queued', 'waiting')
+return 1
+"""
+
+CLAIM = """
+-- ARGV: id, owner, lease seconds, most stale attempts, ttl, error ; returns a fence or why not
+local owner, lease, most, ttl, lost = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local state = get('state')
+if not state then return 'missing' end
+if terminal(state) then return 'finished' end
+-- a respawned child of the same parent may take its own job over; nobody else before the lease ends
+local expiry = redis.call('ZSCORE', leases, id)
+if state == 'running' and expiry and tonumber(expiry) > now and get('owner') ~= owner then return 'leased' end
+if get('cancel_requested') then finish('canceled', ttl) return 'canceled' end
+-- counted before any work is done, so that a job that kills its worker cannot go round for ever
+if tonumber(get('stale_attempts')) >= most then
+  set('error', lost)
+  finish('failed', ttl)
+  return 'poisoned'
+end
+redis.call('HINCRBY', job, 'attempt', 1)
+redis.call('HINCRBY', job, 'stale_attempts', 1)
+redis.call('ZREM', queue(), id)
+extend(lease)
+redis.call('HSETNX', job, 'started_at', text(now))
+set('owner', owner)
+local fence = redis.call('HINCRBY', job, 'fence', 1)
+move('running', 'loading')
+return fence
+"""
+
+HEARTBEAT = """
+-- ARGV: id, fence, lease ; returns what the worker shall do
+if not holds(ARGV[2]) then return 'lost' end
+extend(ARGV[3])
+return get('cancel_requested') and 'cancel' or 'run'
+"""
+
+ENTER = """
+-- ARGV: id, fence, phase
+if not holds(ARGV[2]) then return 0 end
+move('running', ARGV[3])
+return 1
+"""
+
+STEP = """
+-- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file ; as heartbeat, and a finished step
+local fence, lease, step, progress, event, saved, preview = unpack(ARGV, 2)
+if not holds(fence) then return 'lost' end
+extend(lease)
+redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
+if preview ~= '' then redis.call('HSET', previews, step, preview) end
+set('progress', progress, 'stale_attempts', 0)
+emit('progress', event)
+return get('cancel_requested') and 'cancel' or 'run'
+"""
+
+FINISH = """
+-- ARGV: id, fence, state, ttl, field, value, ... ; the one write that ends a job
+if not holds(ARGV[2]) then return 0 end
+set(unpack(ARGV, 5))
+finish(ARGV[3], ARGV[4])
+return 1
+"""
+
+RELEASE = """
+-- ARGV: id, fence ; a drained worker hands its job back, which does not count against the job
+if not holds(ARGV[2]) then return 0 end
+redis.call('HINCRBY', job, 'stale_attempts', -math.min(1, tonumber(get('stale_attempts'))))
+requeue()
+return 1
+"""
+
+EXPIRE = """
+-- ARGV: id ; the lease ended without a word from the worker
+local expiry = redis.call('ZSCORE', leases, id)
+if not expiry or tonumber(expiry) > now then return 0 end
+if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end
+requeue()
+return 1
+"""
+
+CANCEL = """
+-- ARGV: id, ttl ; returns the state the job had
+local state = get('state')
+if not state then return 'missing' end
+if state == 'queued' then finish('canceled', ARGV[2]) end
+if state == 'running' and not get('cancel_requested') then
+  set('cancel_requested', '1')
+  move('running', 'canceling')
+end
+return state
+"""
+
+DELETE = """
+-- ARGV: id ; a running job must be canceled first
+local state = get('state')
+if not state then redis.call('ZREM', index, id) return 'missing' end
+if state == 'running' then return 'running' end
+redis.call('ZREM', queue(), id)
+redis.call('ZREM', index, id)
+redis.call('DEL', job, events, checkpoint, previews)
+return 'deleted'
+"""
+
+RING_AGAIN = """
+-- ARGV: id, seconds ; true when the job has waited unclaimed so long that its message may be lost.
+-- Each repetition waits twice as long as the one before: in a long queue most messages are not lost.
+if get('state') ~= 'queued' then return 0 end
+local pause = tonumber(ARGV[2]) * 2 ^ math.min(6, tonumber(get('rings')))
+if now - tonumber(get('rung_at')) < pause then return 0 end
+set('rung_at', text(now))
+redis.call('HINCRBY', job, 'rings', 1)
+return 1
+"""

@@ -1,0 +1,60 @@
+"""Which workers live, and what they can do: each one renews its entry until it stops."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict
+from redis import Redis
+
+ALIVE_SECONDS = 20
+"""An entry not renewed for this long is dead."""
+
+
+class WorkerInfo(BaseModel):
+    """A worker that has loaded its prior and computed a canary."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    prior: str
+    device: str
+    seconds_per_token: float
+    """Measured cost of one inner step, per token."""
+    max_pixels: int
+    """Largest restored picture it takes."""
+
+
+class WorkerRegistry:
+    """The workers' entries: a hash of descriptions and a sorted set of when they lapse."""
+
+    def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
+        self.redis = redis
+        self._info, self._lapse = f"{prefix}workers", f"{prefix}workers:lapse"
+
+    def renew(self, worker: WorkerInfo) -> None:
+        """Enters a worker, or keeps it alive."""
+        with self.redis.pipeline() as pipe:
+            pipe.hset(self._info, worker.name, worker.model_dump_json())
+            pipe.zadd(self._lapse, {worker.name: self._now() + ALIVE_SECONDS})
+            pipe.execute()
+
+    def remove(self, name: str) -> None:
+        """Takes a worker out at once."""
+        with self.redis.pipeline() as pipe:
+            pipe.hdel(self._info, name)
+            pipe.zrem(self._lapse, name)
+            pipe.execute()
+
+    def live(self) -> list[WorkerInfo]:
+        """Workers whose entry has not lapsed; lapsed ones are removed."""
+        now = self._now()
+        for name in cast("list[bytes]", self.redis.zrangebyscore(self._lapse, "-inf", now)):
+            self.remove(name.decode())
+        names = cast("list[bytes]", self.redis.zrange(self._lapse, 0, -1))
+        entries = cast("list[bytes | None]", self.redis.hmget(self._info, names)) if names else []
+        return [WorkerInfo.model_validate_json(entry) for entry in entries if entry]
+
+    def _now(self) -> float:
+        seconds, micros = self.redis.time()
+        return seconds + micros / 1e6

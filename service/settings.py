@@ -1,0 +1,106 @@
+"""Every setting of the API and the workers, read from ``APS_*`` environment variables."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _state_dir() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME", "~/.local/state")).expanduser() / "aps"
+
+
+class Settings(BaseSettings):
+    """Frozen, so that one process never sees two answers."""
+
+    model_config = SettingsConfigDict(env_prefix="APS_", frozen=True, extra="ignore")
+
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:///path.sock.")
+    key_prefix: str = Field(default="aps:", description="Prefix of every key, so that one server can be shared.")
+    data_dir: Path = Field(default_factory=_state_dir, description="Where the embedded server keeps its data, socket and log.")
+    redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
+    artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
+
+    priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
+    max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
+
+    max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
+    max_upload_pixels: int = Field(default=100_000_000, ge=1, description="Largest uploaded picture, before any reduction.")
+    decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
+    decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
+
+    lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
+    heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
+    sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
+    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
+    job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
+    max_job_seconds: int = Field(default=1800, ge=1, description="A job running longer than this fails.")
+    max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
+
+    metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
+    log_level: str = "INFO"
+
+    @cached_property
+    def broker_url(self) -> str:
+        """The same server as Celery spells it."""
+        return self.redis_url.replace("unix://", "redis+socket://", 1)
+
+    @cached_property
+    def broker_transport_options(self) -> dict[str, Any]:
+        """What both ends of the queue must agree on, and how connections are kept alive."""
+        options: dict[str, Any] = {
+            "visibility_timeout": self.visibility_timeout,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            "queue_order_strategy": "priority",
+            "priority_steps": [0, 3, 6, 9],
+            "sep": ":",
+            "health_check_interval": 10,
+            "socket_connect_timeout": 5,
+            "retry_on_timeout": True,
+            "global_keyprefix": f"{self.key_prefix}mq:",
+            "client_name": "aps",
+        }
+        if not self.redis_url.startswith("unix://"):  # a unix socket has no TCP keepalive
+            options["socket_keepalive"] = True
+        return options
+
+    @cached_property
+    def visibility_timeout(self) -> int:
+        """Seconds until the broker delivers a message again. A backstop only: leases recover jobs long before."""
+        return max(3600, self.max_job_seconds + 600)
+
+    @cached_property
+    def area_limit(self) -> int:
+        """Largest restored picture of this worker, in pixels."""
+        return self.max_pixels or (2048 * 2048 if self.device == "cuda" else 512 * 512)
+
+    @cached_property
+    def max_body_bytes(self) -> int:
+        """Largest request body: one picture and its mask at most, base64 included."""
+        return self.max_upload_bytes * 4 // 3 + 1_000_000
+
+    def environment(self) -> dict[str, str]:
+        """This process's environment with these settings in it, for a child process."""
+        ours = {f"APS_{name.upper()}": value for name, value in self.model_dump(mode="json", exclude_none=True).items()}
+        return {**os.environ, **{name: _spell(value) for name, value in ours.items()}}
+
+
+def _spell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+RUN_JOB = "aps.run_job"
+"""Name of the workers' one task; its only argument is a job's id."""
+
+
+def queue_name(prior: str) -> str:
+    """The Celery queue whose workers hold ``prior``."""
+    return f"prior.{prior}"

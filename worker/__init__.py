@@ -1,0 +1,1 @@
+"""The Celery worker: one process per device, prior resident, jobs taken from the job protocol."""

@@ -1,0 +1,129 @@
+"""A worker's life: load the priors in the child, prove them, register, stay registered, drain.
+
+The parent never imports torch: a CUDA context does not survive a fork, and the parent computes
+nothing. A drain (SIGTERM to the parent, Celery's warm shutdown) sets one flag in memory both
+processes share; the running job sees it at its next step and goes back to the queue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
+from prometheus_client import start_http_server
+from redis.exceptions import RedisError
+
+from aps_core.errors import APSError
+from service.jobs import ArtifactStore, WorkerInfo, open_store
+from worker import telemetry
+from worker.app import settings
+
+if TYPE_CHECKING:
+    from aps_core.engine import Engine
+
+log = logging.getLogger(__name__)
+
+REGISTER_SECONDS = 5
+
+draining = multiprocessing.RawValue(ctypes.c_bool, False)
+"""Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set it."""
+
+
+class Worker:
+    """What the child keeps for its whole life: engines, store, artifacts, registration."""
+
+    def __init__(self) -> None:
+        # a respawned child has the same name, and so may take its predecessor's job over at once
+        self.name = f"{socket.gethostname()}-{os.getppid()}"
+        self.store, self.registry = open_store(settings, retries=10)
+        self.artifacts = ArtifactStore(settings.artifacts_dir)
+        self.engines: dict[str, Engine] = {}
+        self.entries: list[WorkerInfo] = []
+        self.stopping = threading.Event()
+
+    def load(self, prior: str) -> None:
+        """Loads a prior and measures it; a worker is registered only after this canary.
+
+        Raises:
+            APSError: the prior is unknown, or its weights are missing or damaged.
+        """
+        from aps_core.engine import Engine
+
+        started = time.monotonic()
+        engine = Engine.load(prior, device=settings.device)
+        rate = engine.seconds_per_token()
+        self.engines[prior] = engine
+        self.entries.append(
+            WorkerInfo(name=f"{self.name}-{prior}", prior=prior, device=settings.device, seconds_per_token=rate, max_pixels=settings.area_limit)
+        )
+        telemetry.MODEL_LOAD.labels(prior).set(time.monotonic() - started)
+        log.info("Prior '%s' on %s: %.2g s a token and inner step", prior, settings.device, rate)
+
+    def stay_registered(self) -> None:
+        """Renews the registration until the process stops or drains."""
+        while not draining.value:
+            try:
+                for entry in self.entries:
+                    self.registry.renew(entry)
+            except RedisError as error:
+                log.warning("Could not renew the registration: %s", error)
+            if self.stopping.wait(REGISTER_SECONDS):
+                return
+
+    def unregister(self) -> None:
+        """Leaves the registry at once."""
+        self.stopping.set()
+        for entry in self.entries:
+            self.registry.remove(entry.name)
+
+
+_worker: Worker | None = None
+
+
+def this_worker() -> Worker:
+    """The loaded priors and their surroundings; only in the child."""
+    if _worker is None:
+        raise RuntimeError("Priors are loaded in the pool's child process only.")
+    return _worker
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def start(**_: Any) -> None:
+    """In a fresh child: loads every prior and registers."""
+    global _worker
+    worker = Worker()
+    try:
+        for prior in settings.priors:
+            worker.load(prior)
+    except APSError as error:
+        # Celery would swallow the error and feed jobs to a child without a prior
+        log.critical("The worker cannot start: %s", error)
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(os.EX_CONFIG)
+    if settings.device == "cuda":
+        telemetry.watch_gpu_memory()
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port)
+    threading.Thread(target=worker.stay_registered, name="registration", daemon=True).start()
+    _worker = worker
+
+
+@worker_process_shutdown.connect  # type: ignore[untyped-decorator]
+def stop(**_: Any) -> None:
+    """In a child that ends in peace."""
+    if _worker is not None:
+        _worker.unregister()
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def drain(**_: Any) -> None:
+    """In the parent's signal handler: asks the child to hand its job back."""
+    draining.value = True

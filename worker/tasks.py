@@ -1,0 +1,184 @@
+"""The one Celery task: take a job, compute it, tell everybody how it goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from aps_core import images
+from aps_core.errors import APSError, SamplingCancelled
+from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from service.jobs import Artifact, Claim, Job, JobError, Phase
+from service.jobs import Progress as JobProgress
+from service.settings import RUN_JOB, queue_name
+from worker import telemetry
+from worker.app import app, settings
+from worker.lifecycle import Worker, draining, this_worker
+
+log = logging.getLogger(__name__)
+
+POISONED_DEVICE = 70
+"""Exit status of a child whose CUDA context is beyond repair; the parent starts another."""
+
+Stop = Literal["cancel", "lost", "drain", "deadline"]
+
+DEADLINE = JobError(code="deadline_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing.")
+INTERNAL = JobError(code="internal_error", title="Internal error", detail="The worker met an error it does not know. It has been logged with the job's id.")
+
+
+@app.task(name=RUN_JOB)  # type: ignore[untyped-decorator]
+def run_job(job_id: str) -> None:
+    """Runs the job, unless somebody else has it or it is over: then the message was a duplicate."""
+    worker = this_worker()
+    if draining.value:
+        return  # the job stays queued and is rung for again
+    claim = worker.store.claim(job_id, worker.name)
+    if isinstance(claim, str):
+        log.info("Job %s not taken: %s", job_id, claim)
+        return
+    job = worker.store.get(job_id)
+    if job is not None:
+        JobRun(worker, claim, job).run()
+
+
+class JobRun:
+    """One attempt at one job, from its claim to whatever ends it."""
+
+    def __init__(self, worker: Worker, claim: Claim, job: Job) -> None:
+        self.worker, self.claim, self.job = worker, claim, job
+        self.started = time.monotonic()
+        self.stop: Stop | None = None
+        self.preview: Artifact | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Computes the job and ends it, one way or another."""
+        telemetry.observe_wait(self.job)
+        beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
+        beat.start()
+        outcome = "failed"
+        try:
+            outcome = self._attempt()
+        except APSError as error:
+            self.worker.store.fail(self.claim, JobError.of(error))
+        except Exception as error:
+            self._exit_if_poisoned(error)
+            self.worker.store.fail(self.claim, INTERNAL)
+            raise  # for Celery to log
+        finally:
+            self._over.set()
+            beat.join()
+            telemetry.JOBS.labels(self.job.task, outcome).inc()
+            telemetry.JOB_RUN.labels(self.job.task).observe(time.monotonic() - self.started)
+
+    def _attempt(self) -> str:
+        store, job = self.worker.store, self.job
+        spec = validate_spec(job.spec)
+        pictures = {name: images.open_image(self.worker.artifacts.get(job.id, blob.file)) for name, blob in job.inputs.items()}
+        checkpoint = store.load_checkpoint(job.id)
+        store.enter(self.claim, Phase.SAMPLING)
+        try:
+            result = run(
+                spec, Inputs(pictures["image"], pictures.get("mask")), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None
+            )
+        except SamplingCancelled:
+            return self._stopped()
+        if result.resumed_from_step is not None:
+            telemetry.RESUMES.labels(job.task).inc()
+        store.enter(self.claim, Phase.STORING)
+        finished = store.succeed(self.claim, self._store(result), self._metrics(result), result.resumed_from_step)
+        return "succeeded" if finished else "lost"
+
+    def _on_step(self, progress: Progress) -> bool:
+        """Preview, checkpoint and event of a finished step; returns whether to go on."""
+        started = time.perf_counter()
+        # Previews lie with the artifacts, not in Redis: they are the one thing of a job that grows with
+        # picture and steps, and Redis may evict nothing. Only their names are kept there.
+        jpeg = images.encode_jpeg(progress.picture_BCHW[0], quality=80)
+        self.preview = self.worker.artifacts.put(self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg")
+        info = progress.info
+        place = JobProgress(step=progress.step, total=progress.total, misfit=info.misfit, noise_floor=progress.noise_floor, seconds=info.seconds)
+        event = {
+            **place.model_dump(),
+            "grid": progress.grid,
+            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+            "prior_seconds": info.prior_seconds,
+        }
+        control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file)
+        telemetry.PREVIEWS.labels(self.job.prior).inc()
+        telemetry.STEP.labels(self.job.prior).observe(info.seconds)
+        telemetry.PRIOR_FORWARD.labels(self.job.prior).observe(info.prior_seconds)
+        if info.loss_curve:
+            telemetry.INNER_STEP.labels(self.job.prior).observe((info.seconds - info.prior_seconds) / len(info.loss_curve))
+        telemetry.STEP_OVERHEAD.labels(self.job.prior).observe(time.perf_counter() - started)
+        if control != "run":
+            self.stop = control
+        elif progress.step < progress.total and self.stop is None:
+            self.stop = "drain" if draining.value else "deadline" if time.monotonic() - self.started > settings.max_job_seconds else None
+        return self.stop is None
+
+    def _keep_alive(self) -> None:
+        """Extends the lease while a step takes long, and listens for a cancellation."""
+        while not self._over.wait(settings.heartbeat_seconds):
+            try:
+                control = self.worker.store.heartbeat(self.claim)
+            except RedisError as error:
+                log.warning("Job %s: heartbeat failed: %s", self.job.id, error)
+                continue
+            if control != "run" and self.stop is None:
+                self.stop = control
+
+    def _stopped(self) -> str:
+        """Ends an attempt that was asked to stop."""
+        store = self.worker.store
+        match self.stop:
+            case "cancel":
+                partial = [self.preview.model_copy(update={"name": "partial.jpg"})] if self.preview else []
+                store.canceled(self.claim, partial)
+                return "canceled"
+            case "deadline":
+                store.fail(self.claim, DEADLINE)
+                return "failed"
+            case "drain":
+                if store.release(self.claim):
+                    app.send_task(RUN_JOB, args=[self.job.id], queue=queue_name(self.job.prior))
+                return "released"
+        return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
+
+    def _store(self, result: Result) -> list[Artifact]:
+        sidecar = {"job": self.job.id, **result.sidecar()}
+        # the job's id and dates stay out of the picture: the same seed gives the same file
+        text = {"Software": "aps", "Comment": sidecar["notice"], "aps": json.dumps(sidecar["spec"], sort_keys=True)}
+        put, job_id = self.worker.artifacts.put, self.job.id
+        stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
+        for number, picture_CHW in enumerate(result.pictures_BCHW, start=1):
+            name = "result.png" if number == 1 else f"sample-{number}.png"
+            stored.append(put(job_id, name, images.encode_png(picture_CHW, text=text), "image/png"))
+        return stored
+
+    def _metrics(self, result: Result) -> dict[str, Any]:
+        waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
+        return {
+            "wait_seconds": waited,
+            "run_seconds": time.monotonic() - self.started,
+            "sampling_seconds": result.seconds["sampling"],
+            "prior_seconds": result.seconds["prior"],
+            "inner_steps": result.inner_steps,
+            "misfit": result.misfit_B,
+            "noise_floor": result.noise_floor,
+            "sigma": getattr(result.spec, "sigma", None),
+            "notes": result.notes,
+        }
+
+    def _exit_if_poisoned(self, error: Exception) -> None:
+        """A CUDA error spoils the process: leave without a word, so that the next child resumes the job."""
+        if settings.device == "cuda" and "CUDA error" in str(error):
+            log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
+            os._exit(POISONED_DEVICE)
