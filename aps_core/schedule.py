@@ -7,7 +7,7 @@ import torch
 
 def mask_fraction(progress: float) -> float:
     """Masked share ``1 - alpha`` after a share ``progress`` in [0, 1] of the reverse steps."""
-    return float(torch.cos(torch.tensor(progress) * torch.pi / 2))
+    return float(torch.cos(torch.tensor(progress, dtype=torch.float32) * (torch.pi / 2)))
 
 
 def masked_counts(num_tokens: int, steps: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""The command line ``aps``: the same specs as the service, on this machine or through a server."""

@@ -1,0 +1,163 @@
+"""Entry point of ``aps``: commands, one-line errors, exit codes.
+
+Exit codes: 0 done, 1 the work failed, 2 wrong usage or input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from aps_cli.fields import config_from, operator_from, spec_options
+from aps_core import __version__
+from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
+
+PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class OneLineErrors(click.Group):
+    """Turns the library's errors into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if part != "constrained-float")
+            click.echo(f"aps: {where}: {first['msg']}", err=True)
+            ctx.exit(2)
+        except APSError as error:
+            click.echo(f"aps: {error}", err=True)
+            ctx.exit(2 if isinstance(error, InvalidSpec | ImageRejected | WeightsMissing) else 1)
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__)
+def main() -> None:
+    """Restore images with a discrete diffusion prior and no training per task."""
+
+
+@main.command()
+@click.argument("photo", type=PICTURE)
+@spec_options
+@click.option("--sigma", default="auto", show_default=True, help="Noise standard deviation on the [-1, 1] scale, or 'auto'.")
+@click.option("--mask", type=PICTURE, help="Mask picture, white = known (inpainting with --mask-source upload).")
+@click.option("--prompt", default="", help="Text describing the picture.")
+@click.option("--seed", default=0, show_default=True, help="Seed of every random draw.")
+@click.option("--num-samples", default=1, show_default=True, help="Posterior samples to draw.")
+@click.option("--working-size", type=int, help="Reduce the photo so that the result's longer side is at most this many pixels.")
+@click.option("--prior", default="embedded", show_default=True, help="Which prior to sample from.")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--max-pixels", type=int, help="Largest result this device may make; default 512x512 on CPU, 2048x2048 on GPU.")
+@click.option("--server", help="URL of a running service; default: compute here.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.restored.png.")
+def restore(photo: Path, output: Path | None, server: str | None, mask: Path | None, device: str | None, max_pixels: int | None, **options: Any) -> None:
+    """Restore a degraded PHOTO; writes the picture and a JSON sidecar with all settings."""
+    from aps_cli import restore as commands
+
+    sigma = options.pop("sigma")
+    spec = {
+        "type": "restore",
+        "operator": operator_from(options),
+        "sampler": config_from(options),
+        "sigma": sigma if sigma == "auto" else _number("sigma", sigma),
+        **{name: options[name] for name in ("prompt", "seed", "num_samples", "working_size", "prior")},
+    }
+    output = output or photo.with_suffix(".restored.png")
+    if server:
+        commands.restore_remote(server, spec, photo, mask, output)
+    else:
+        commands.restore_here(spec, photo, mask, output, device, max_pixels)
+
+
+@main.command()
+@click.argument("photo", type=PICTURE)
+@spec_options
+@click.option("--sigma", default=0.05, show_default=True, help="Noise standard deviation on the [-1, 1] scale.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
+@click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
+def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Path | None, **options: Any) -> None:
+    """Degrade a clean PHOTO with an operator and noise, to try a restoration on."""
+    from aps_cli import restore as commands
+
+    commands.degrade(photo, operator_from(options), sigma, seed, mask, output or photo.with_suffix(".degraded.png"))
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8000, show_default=True)
+@click.option("--embedded/--no-embedded", default=False, help="Also start a Redis-compatible server and a worker here.")
+@click.option("--device", default=None, help="Device of the embedded worker: cpu or cuda.")
+def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
+    """Run the HTTP service (with --embedded: server, worker and all, on this machine)."""
+    from aps_cli import processes
+
+    sys.exit(processes.serve(host, port, embedded, device))
+
+
+@main.command()
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+def worker(device: str | None) -> None:
+    """Run one worker process: one device, the prior resident."""
+    from aps_cli import processes
+
+    sys.exit(processes.worker(device))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="The whole description with JSON Schemas.")
+def capabilities(as_json: bool) -> None:
+    """Show tasks, operators with their fields, and priors."""
+    from aps_core.capabilities import describe
+
+    known = describe()
+    if as_json:
+        click.echo(json.dumps(known, indent=2))
+        return
+    for title in ("tasks", "operators", "priors"):
+        click.echo(f"{title}:")
+        for item in known[title]:
+            click.echo(f"  {item.get('type', item.get('name')):<18} {item['summary']}")
+            if title == "operators":
+                for name, field in item["schema"]["properties"].items():
+                    if name != "type":
+                        click.echo(f"      --{name.replace('_', '-'):<16} {field.get('description', '')} [default: {field.get('default')}]")
+
+
+@main.command("eval")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "--out", type=FOLDER, default=Path("eval-output"), show_default=True, help="Where tables and pictures go; an earlier run there is continued.")
+@click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
+@click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
+@click.option("--protocol", "protocols", multiple=True, default=["native"], show_default=True, help="native or upsampled (may repeat).")
+@click.option("--samples", default=1, show_default=True, help="Also the mean of this many APS samples.")
+@click.option("--limit", type=int, help="Only the first so many photographs.")
+@click.option("--sigma", default=0.05, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--prior", default="embedded", show_default=True)
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--threads", type=int, help="CPU threads.")
+@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Sampler settings, for instance --set inner_steps=40.")
+def evaluate(folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any) -> None:
+    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, means and a contact sheet."""
+    from aps_cli import evaluate as command
+
+    command.run(folder, out, tasks, methods, protocols, settings, **options)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidSpec(f"--{name} must be a number or 'auto', not {text!r}.") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What this installation can do, read from the registry: the source of the API's and the studio's forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aps_core import __version__
+from aps_core.operators import OperatorSpec
+from aps_core.priors import PriorSpec
+from aps_core.tasks import TaskSpec
+
+
+def describe() -> dict[str, Any]:
+    """Tasks, operators and priors with their JSON Schemas; plain JSON, needs no torch."""
+    return {
+        "version": __version__,
+        "tasks": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(TaskSpec.family.items())],
+        "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
+        "priors": [
+            {"name": name, "summary": cls.summary(), "native_size": cls.native_size, "recommended": cls.recommended}
+            for name, cls in sorted(PriorSpec.family.items())
+            if issubclass(cls, PriorSpec)
+        ],
+    }

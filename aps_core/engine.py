@@ -1,0 +1,85 @@
+"""A prior resident on a device, with everything a task needs around it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+import torch
+from torch import Tensor
+
+import aps_core
+from aps_core.aps import sample_aps
+from aps_core.config import APSConfig
+from aps_core.errors import InvalidSpec
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.objectives.perceptual import tokenizer_features
+from aps_core.operators import Bound
+from aps_core.priors import PriorSpec
+from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
+from aps_core.types import BoundOperator, Grid, Prior
+
+
+class Engine:
+    """Holds one prior; tasks run on it one at a time."""
+
+    def __init__(self, spec: PriorSpec, prior: Prior, device: torch.device) -> None:
+        self.spec, self.prior, self.device = spec, prior, device
+        self.stride = prior.tokenizer.stride
+
+    @classmethod
+    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Engine:
+        """Loads a prior's weights. ``threads``: CPU threads, default every core this process may use.
+
+        Raises:
+            InvalidSpec: there is no prior of that name.
+            WeightsMissing, WeightsInvalid: its files are absent or damaged.
+        """
+        if prior not in PriorSpec.family:
+            raise InvalidSpec(f"There is no prior '{prior}'; known: {', '.join(sorted(PriorSpec.family))}.")
+        if device == "cpu":
+            torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
+        torch.use_deterministic_algorithms(True)
+        spec = PriorSpec.family[prior](type=prior)
+        assert isinstance(spec, PriorSpec)
+        where = torch.device(device)
+        return cls(spec, spec.load(where), where)
+
+    def grid(self, height: int, width: int) -> Grid:
+        """Tokens down and across that cover a picture of this size in pixels."""
+        return -(-height // self.stride), -(-width // self.stride)
+
+    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
+        """Data term and, when weighted, the perceptual term of this engine's feature extractor."""
+        features = tokenizer_features(self.prior.tokenizer) if config.perceptual_weight else None
+        return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
+
+    def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
+        """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type, threads, versions."""
+        parts = (
+            spec_digest(spec),
+            self.spec.identity(),
+            inputs.digest(),
+            self.device.type,
+            str(torch.get_num_threads()),
+            torch.__version__,
+            aps_core.__version__,
+        )
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def seconds_per_token(self) -> float:
+        """Measures the cost of one inner step, in seconds per token: the canary of a fresh worker."""
+        height, width = self.spec.native_size
+        grid = self.grid(height, width)
+        objective = self.measurement_objective(Bound(lambda x: x), torch.zeros(3, height, width, device=self.device), 0.0, APSConfig(perceptual_weight=0))
+        inner = 3
+        elapsed = []
+        for _ in range(2):  # the first run warms caches
+            started = time.perf_counter()
+            config = APSConfig(steps=1, inner_steps=inner, perceptual_weight=0)
+            sample_aps(self.prior, objective, config, grid=grid, generator=torch.Generator(self.device).manual_seed(0))
+            elapsed.append(time.perf_counter() - started)
+        return elapsed[-1] / (inner * grid[0] * grid[1])
+

@@ -1,0 +1,55 @@
+"""Agreement with a measurement: the negative log-likelihood of ``y`` under the decoded picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from torch import Tensor
+
+from aps_core.objectives.perceptual import Features
+from aps_core.types import BoundOperator
+
+
+class MeasurementObjective:
+    """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at A(x)'s own size.
+
+    The data term is a *sum* over the measurement: under Adam its scale would not matter but for
+    Adam's epsilon, below which the small gradients of improbable codes would vanish. The perceptual
+    term is scaled to the same sum, so its weight means the same at every size.
+    """
+
+    def __init__(
+        self,
+        operator: BoundOperator,
+        y_CHW: Tensor,
+        sigma: float,
+        norm: Literal["l1", "l2"] = "l1",
+        perceptual: Features | None = None,
+        perceptual_weight: float = 0.0,
+    ) -> None:
+        self.operator = operator
+        weight = operator.weight
+        self.y_BCHW = y_CHW[None] if weight is None else y_CHW[None] * weight
+        self.observed = float(y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum())
+        self.norm = norm
+        # Expected misfit of the truth: mean absolute, or mean square, of Gaussian noise.
+        self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
+        self.perceptual = perceptual if perceptual_weight else None
+        self.perceptual_weight = perceptual_weight
+        if self.perceptual is not None:
+            self.target = [f.detach() for f in self.perceptual(self.y_BCHW)]
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, misfit) per sample (B,); the misfit is a mean over the observed values."""
+        measured = self.operator(x_BCHW)
+        if self.operator.weight is not None:
+            measured = measured * self.operator.weight
+        residual = measured - self.y_BCHW
+        error = residual.abs() if self.norm == "l1" else residual.square()
+        loss_B = error.flatten(1).sum(1)
+        misfit_B = loss_B.detach() / self.observed
+        if self.perceptual is not None:
+            distance_B = sum((f - t).square().flatten(1).mean(1) for f, t in zip(self.perceptual(measured), self.target, strict=True))
+            loss_B = loss_B + self.perceptual_weight * self.observed * distance_B
+        return loss_B, misfit_B

@@ -1,0 +1,10 @@
+"""Priors: one file each, found by :func:`aps_core.registry.discover`."""
+
+import sys
+
+from aps_core.priors.base import PriorSpec
+from aps_core.registry import discover
+
+discover(sys.modules[__name__], "aps.priors")
+
+__all__ = ["PriorSpec"]

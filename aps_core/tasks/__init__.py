@@ -1,0 +1,15 @@
+"""Tasks: what a user can ask for, one file each, found by :func:`aps_core.registry.discover`.
+
+Specs need no torch: the HTTP front end validates jobs with exactly these classes.
+"""
+
+import sys
+
+from aps_core.registry import discover
+from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, TaskSpec, run, validate_spec
+
+discover(sys.modules[__name__], "aps.tasks")
+
+from aps_core.tasks.restore import RestoreSpec  # noqa: E402 - registered by the discovery above
+
+__all__ = ["Inputs", "Progress", "ProgressHook", "RestoreSpec", "Result", "TaskSpec", "run", "validate_spec"]

@@ -1,0 +1,132 @@
+"""Restoration: a picture that agrees with a measurement of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from aps_core import images, noise
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.operators import Bound, OperatorSpec
+from aps_core.registry import any_of
+from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, Size, TaskSpec
+from aps_core.types import Grid, SamplerState, StepInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.engine import Engine
+else:
+    torch = lazy_import("torch")
+
+Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
+
+
+class RestoreSpec(TaskSpec):
+    """Restore a degraded picture: find a plausible picture whose measurement agrees with the upload."""
+
+    type: Literal["restore"] = "restore"
+    operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
+    sigma: Sigma = Field("auto", description="Noise standard deviation on the [-1, 1] scale (0.05 is 6.4 grey levels), or 'auto' to estimate it.")
+    num_samples: int = Field(1, ge=1, le=16, description="Posterior samples to draw.")
+    working_size: int | None = Field(
+        None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
+    )
+
+    def output_size(self, image: Size) -> Size:
+        """Size of the restored picture for an upload of size ``image`` (width, height)."""
+        width, height = self.measurement_size(image)
+        _, out_height, out_width = self.operator.image_shape((3, height, width))
+        return out_width, out_height
+
+    def measurement_size(self, image: Size) -> Size:
+        """Size of the measurement: the upload's, or less where ``working_size`` says so."""
+        width, height = image
+        _, out_height, out_width = self.operator.image_shape((3, height, width))
+        if self.working_size is None or max(out_height, out_width) <= self.working_size:
+            return image
+        scale = self.working_size / max(out_height, out_width)
+        return max(1, int(width * scale)), max(1, int(height * scale))
+
+    def check(self, image: Size, mask: Size | None, has_alpha: bool) -> None:
+        """See :meth:`TaskSpec.check`."""
+        self.prior_spec()
+        if self.operator.needs_mask and mask is None and not has_alpha:
+            raise InvalidSpec(f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image with transparent unknown pixels.")
+        if mask is not None and not self.operator.needs_mask:
+            raise InvalidSpec(f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out.")
+        if mask is not None and mask != image:
+            raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
+
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
+        """Measurement, operator, objective; then Algorithm 1."""
+        from aps_core.aps import sample_aps
+
+        started = time.perf_counter()
+        y_CHW, mask_HW = self._measurement(inputs, engine.device)
+        notes = [] if y_CHW.shape[-2:] == (inputs.image.height, inputs.image.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
+        shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
+        operator = self.operator.bind(shape, engine.device, mask_HW)
+        sigma = noise.estimate_sigma(y_CHW, operator.weight) if self.sigma == "auto" else self.sigma
+        _, height, width = shape
+        grid = engine.grid(height, width)
+        objective = engine.measurement_objective(_cropped(operator, height, width), y_CHW, sigma, self.sampler)
+        generator = torch.Generator(engine.device).manual_seed(self.seed)
+        timing = {"prior": 0.0, "sampling": 0.0}
+        inner_steps: list[int] = []
+
+        def hook(info: StepInfo) -> bool | None:
+            timing["prior"] += info.prior_seconds
+            timing["sampling"] += info.seconds
+            inner_steps.append(len(info.loss_curve))
+            if on_step is None:
+                return None
+            return on_step(Progress(info, info.x_hat_BCHW[..., :height, :width], grid, objective.noise_floor, fingerprint))
+
+        sample = sample_aps(
+            engine.prior,
+            objective,
+            self.sampler,
+            grid=grid,
+            generator=generator,
+            batch=self.num_samples,
+            condition=self.prompt,
+            on_step=hook,
+            resume=resume,
+        )
+        return Result(
+            spec=self.model_copy(update={"sigma": float(sigma)}),
+            pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
+            codes_BL=sample.z_BL,
+            misfit_B=sample.misfit_B.tolist(),
+            noise_floor=objective.noise_floor,
+            seconds={**timing, "total": time.perf_counter() - started},
+            inner_steps=inner_steps,
+            fingerprint=fingerprint,
+            resumed_from_step=resume.step if resume else None,
+            notes=notes,
+            drawn=operator.state(),
+        )
+
+    def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
+        """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1 = known."""
+        y_CHW = images.to_tensor(inputs.image).to(device)
+        mask_HW = None
+        if self.operator.needs_mask:
+            source = inputs.mask if inputs.mask is not None else inputs.image
+            mask_HW = images.mask_to_tensor(source).to(device)
+        width, height = self.measurement_size((inputs.image.width, inputs.image.height))
+        if (height, width) != y_CHW.shape[-2:]:
+            y_CHW = images.resize(y_CHW, (height, width))
+            mask_HW = None if mask_HW is None else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
+        return y_CHW, mask_HW
+
+
+def _cropped(operator: Bound, height: int, width: int) -> Bound:
+    """A after cropping away what the token grid adds on the right and below."""
+    return Bound(lambda x_BCHW: operator(x_BCHW[..., :height, :width]), operator.weight, operator.state())
+
