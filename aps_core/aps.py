@@ -65,6 +65,7 @@ def sample_aps(
     if resume is not None:
         z_BL, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
+    temperature = config.temperature if config.temperature is not None else float(batch > 1)
     for step, left in list(enumerate(masked_counts(num_tokens, config.steps)))[first:]:  # line 5
         started = time.perf_counter()
         before, after = mask_fraction(step / config.steps), mask_fraction((step + 1) / config.steps)
@@ -73,7 +74,8 @@ def sample_aps(
             prior_BLK = prior.logits(z_BL, grid=grid, mask_fraction=before, condition=condition, guidance_scale=config.guidance_scale)  # line 6
         prior_seconds = time.perf_counter() - started
         masked_BL = z_BL == MASK
-        fit = quantized_expectation(prior_BLK[masked_BL], z_BL, prior.tokenizer, objective, config, grid, keep)
+        start_NK = gumbel_perturbed(prior_BLK[masked_BL], temperature, generator)
+        fit = quantized_expectation(start_NK, z_BL, prior.tokenizer, objective, config, grid, keep)
         z_next_BL, kappa_BL = anchored_remasking(fit.phi_NK, prior_BLK[masked_BL], z_BL, prior.tokenizer, config, left, keep, generator)
         info = StepInfo(
             state=SamplerState(step + 1, z_next_BL, generator.get_state()),
@@ -124,6 +126,17 @@ def quantized_expectation(
     if not torch.isfinite(loss):
         raise SamplingDiverged(f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate ({config.learning_rate}).")
     return Fit(phi_NK.detach(), x_hat_BCHW.detach(), curve, float(misfit_B.mean()))
+
+
+def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
+    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
+
+    Algorithm 1 itself is deterministic; this is what makes several samples differ.
+    """
+    if temperature == 0:
+        return logits_NK
+    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
+    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
 
 
 def anchored_remasking(

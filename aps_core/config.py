@@ -34,6 +34,13 @@ class APSConfig(BaseModel):
     anchor_score: Literal["confidence", "margin", "entropy"] = Field(
         "confidence", description="Confidence of a token: probability of its code (paper), margin to the second code, or negative entropy."
     )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="Gumbel noise on the logits each inner optimisation starts from. 0 is Algorithm 1, which draws nothing at random; "
+        "1 starts from a draw of the prior. Left out: 0 for one sample, 1 for several.",
+    )
     state_update: Literal["cosine_topk", "bernoulli"] = Field(
         "cosine_topk", description="Keep the best tokens of the cosine schedule, or keep each anchor with the reverse process's probability."
     )

@@ -195,7 +195,7 @@ def load_mmada(folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: 
     tensors = read_tensors(folder / "model.safetensors", shapes)
     model.load_state_dict({names[key]: value.to(device, dtype) for key, value in tensors.items()}, assign=True)
     # Rotary tables are derived, not stored: build them off the meta device.
-    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config, device=device)
+    model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(device)
     text_file = folder / "tokenizer.json"
     read_json(text_file)
     return MMaDAPrior(model, config, tokenizer, TextTokenizer.from_file(str(text_file)))

@@ -10,7 +10,6 @@ Shape legend: B batch, C channels, H W pixels, h w latent grid (``H / stride``),
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ class MagvitConfig(BaseModel):
     codebook_dim: int = 13
     patch: int = 1
     encoder: LevelConfig = LevelConfig()
-    decoder: LevelConfig = LevelConfig(num_res_blocks=(4, 4, 3, 4, 3))
+    decoder: LevelConfig = LevelConfig(ch_mult=(1, 1, 2, 2, 4), num_res_blocks=(4, 4, 3, 4, 3))
 
     @property
     def stride(self) -> int:
@@ -194,7 +193,3 @@ class Magvit2(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
-
-def build(config: MagvitConfig, device: torch.device | str = "cpu") -> Magvit2:
-    """An uninitialised-on-purpose fast constructor is not needed here: random init, then load."""
-    return Magvit2(config).to(device)
