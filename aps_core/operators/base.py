@@ -26,15 +26,18 @@ class OperatorSpec(Spec, family=True):
 
     linear: ClassVar[bool] = False
     """Whether A is linear; the property tests then also check its adjoint."""
-    needs_mask: ClassVar[bool] = False
-    """Whether a job must bring a mask picture (or an alpha channel)."""
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether a job must bring a mask picture (or an alpha channel)."""
+        return False
 
     @abstractmethod
     def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
         """Draws everything random from the spec's own ``seed`` and returns A for pictures of ``shape_CHW``.
 
-        ``mask_HW`` is the user's mask in [0, 1] at the restored picture's size, 1 = known; only
-        operators with ``needs_mask`` read it.
+        ``mask_HW`` is the user's mask of 0 and 1 at the measurement's size, 1 = known; only operators
+        with ``needs_mask`` read it.
 
         Raises:
             InvalidSpec: the shape (or the mask) does not fit the operator.

@@ -16,20 +16,21 @@ from aps_core.weights import read_json, read_tensors
 
 
 class MagvitTokenizer:
-    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the embeddings."""
+    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the embeddings.
 
-    def __init__(self, net: Magvit2, compute_dtype: torch.dtype) -> None:
+    The network computes in its weights' dtype; codes, pictures and gradients outside it are float32.
+    """
+
+    def __init__(self, net: Magvit2) -> None:
         self.net = net.eval().requires_grad_(False)
-        device = next(net.parameters()).device
+        self.dtype, device = next((p.dtype, p.device) for p in net.parameters())
         self.quantizer = LookupFreeQuantizer(net.config.codebook_dim, device)
         self.codebook_KD = self.quantizer.codebook_KD
         self.stride = net.config.stride
-        self._autocast = torch.autocast(device.type, dtype=compute_dtype, enabled=compute_dtype != torch.float32)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Pre-quantisation latents (B, D, h, w), differentiable."""
-        with self._autocast:
-            return self.net.encoder(x_BCHW).float()  # type: ignore[no-any-return]
+        return self.net.encoder(x_BCHW.to(self.dtype)).float()  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
@@ -43,11 +44,11 @@ class MagvitTokenizer:
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
         batch, _, dims = e_BLD.shape
-        with self._autocast:
-            return self.net.decoder(e_BLD.transpose(1, 2).reshape(batch, dims, *grid)).float()  # type: ignore[no-any-return]
+        z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
+        return self.net.decoder(z_BDhw).float()  # type: ignore[no-any-return]
 
 
-def load_magvit(folder: Path, device: torch.device | str, compute_dtype: torch.dtype) -> MagvitTokenizer:
+def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype) -> MagvitTokenizer:
     """Loads ``config.json`` and ``model.safetensors`` of a tokenizer folder.
 
     Raises:
@@ -62,5 +63,5 @@ def load_magvit(folder: Path, device: torch.device | str, compute_dtype: torch.d
         net = Magvit2(config)
     # The published file also stores the quantizer's constant tables, which we derive instead.
     tensors = read_tensors(folder / "model.safetensors", {k: v.shape for k, v in net.state_dict().items()}, ignore=("quantize.",))
-    net.load_state_dict({k: v.to(device, torch.float32) for k, v in tensors.items()}, assign=True)
-    return MagvitTokenizer(net, compute_dtype)
+    net.load_state_dict({k: v.to(device, dtype) for k, v in tensors.items()}, assign=True)
+    return MagvitTokenizer(net)

@@ -1,0 +1,46 @@
+"""Several degradations, one after the other."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.registry import any_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
+
+class Compose(OperatorSpec):
+    """Several degradations in the order they happened, for example blur, then reduction, then JPEG."""
+
+    type: Literal["compose"] = "compose"
+    steps: Annotated[list[any_of(OperatorSpec)], Field(min_length=1, max_length=4, description="Operators in the order they were applied.")]  # type: ignore[valid-type]
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether any step needs one."""
+        return any(step.needs_mask for step in self.steps)
+
+    def image_shape(self, measurement_CHW: Shape) -> Shape:
+        return reduce(lambda shape, step: step.image_shape(shape), reversed(self.steps), measurement_CHW)
+
+    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+        """Binds every step to the shape the step before leaves. Inpainting can only come last."""
+        bound: list[Bound] = []
+        for step in self.steps:
+            if bound and bound[-1].weight is not None:
+                raise InvalidSpec(f"In 'compose', inpainting must come last; '{step.type}' after it would mix known and unknown pixels.")
+            bound.append(step.bind(shape_CHW, device, mask_HW))
+            channels, height, width = bound[-1](torch.zeros(1, *shape_CHW, device=device)).shape[1:]
+            shape_CHW = (channels, height, width)
+        drawn = {f"{i}.{name}": value for i, operator in enumerate(bound) for name, value in operator.state().items()}
+        return Bound(lambda x: reduce(lambda value, operator: operator(value), bound, x), bound[-1].weight, drawn)

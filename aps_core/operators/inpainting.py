@@ -1,0 +1,61 @@
+"""Inpainting: some pixels are missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.operators.base import Bound, OperatorSpec, Shape
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
+
+class Inpainting(OperatorSpec):
+    """Some pixels are missing: an uploaded mask or alpha channel, a box, or random ones."""
+
+    type: Literal["inpainting"] = "inpainting"
+    mask: Literal["upload", "box", "random"] = Field(
+        "upload", description="'upload': the job's mask picture (white = known) or the image's alpha channel; 'box': a rectangle; 'random': single pixels."
+    )
+    fraction: float = Field(0.7, gt=0, lt=1, description="Share of pixels missing (random).")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random mask.")
+    top: float = Field(0.25, ge=0, lt=1, description="Upper edge of the missing box, as a share of the height.")
+    left: float = Field(0.25, ge=0, lt=1, description="Left edge of the missing box, as a share of the width.")
+    height: float = Field(0.5, gt=0, le=1, description="Height of the missing box, as a share of the picture's.")
+    width: float = Field(0.5, gt=0, le=1, description="Width of the missing box, as a share of the picture's.")
+    linear: ClassVar[bool] = True
+
+    @property
+    def needs_mask(self) -> bool:
+        """Only an uploaded mask comes from outside."""
+        return self.mask == "upload"
+
+    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+        known = self._known(shape_CHW[1], shape_CHW[2], mask_HW).to(device)[None, None]
+        if not bool(known.any()):
+            raise InvalidSpec("The mask leaves no pixel known; white (opaque) marks what is known.")
+        return Bound(lambda x: x * known.to(x.dtype), weight=known, drawn={"mask": known[0, 0]})
+
+    def _known(self, height: int, width: int, mask_HW: Tensor | None) -> Tensor:
+        """(H, W) of 0 and 1, 1 = known."""
+        if self.mask == "upload":
+            if mask_HW is None:
+                raise InvalidSpec("Inpainting with an uploaded mask needs a mask picture or an image with an alpha channel.")
+            if tuple(mask_HW.shape) != (height, width):
+                raise InvalidSpec(f"The mask is {mask_HW.shape[1]}x{mask_HW.shape[0]} pixels, the image {width}x{height}; they must be of one size.")
+            return mask_HW
+        known = torch.ones(height, width)
+        if self.mask == "box":
+            top, left = int(self.top * height), int(self.left * width)
+            known[top : top + max(1, round(self.height * height)), left : left + max(1, round(self.width * width))] = 0
+            return known
+        order = torch.randperm(height * width, generator=torch.Generator().manual_seed(self.seed))
+        known.view(-1)[order[: int(height * width * self.fraction)]] = 0
+        return known

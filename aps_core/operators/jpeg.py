@@ -1,0 +1,73 @@
+"""JPEG compression, differentiable by a straight-through rounding."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from aps_core._lazy import lazy_import
+from aps_core.operators.base import Bound, OperatorSpec, Shape
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
+# Quantisation tables of the JPEG standard, annex K, rows of the 8x8 block.
+LUMINANCE = (
+    (16, 11, 10, 16, 24, 40, 51, 61),
+    (12, 12, 14, 19, 26, 58, 60, 55),
+    (14, 13, 16, 24, 40, 57, 69, 56),
+    (14, 17, 22, 29, 51, 87, 80, 62),
+    (18, 22, 37, 56, 68, 109, 103, 77),
+    (24, 35, 55, 64, 81, 104, 113, 92),
+    (49, 64, 78, 87, 103, 121, 120, 101),
+    (72, 92, 95, 98, 112, 100, 103, 99),
+)
+CHROMINANCE = (
+    (17, 18, 24, 47, 99, 99, 99, 99),
+    (18, 21, 26, 66, 99, 99, 99, 99),
+    (24, 26, 56, 99, 99, 99, 99, 99),
+    (47, 66, 99, 99, 99, 99, 99, 99),
+    *(((99,) * 8,) * 4),
+)
+# JFIF: Y, Cb, Cr from R, G, B in 0..255, chroma centred on 0.
+TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
+
+
+class JPEG(OperatorSpec):
+    """The picture was compressed as a JPEG of known quality."""
+
+    type: Literal["jpeg"] = "jpeg"
+    quality: int = Field(20, ge=1, le=95, description="JPEG quality as encoders count it (without chroma subsampling).")
+
+    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+        scale = 5000 / self.quality if self.quality < 50 else 200 - 2 * self.quality
+        tables = torch.tensor((LUMINANCE, CHROMINANCE, CHROMINANCE), dtype=torch.float32, device=device)
+        tables = ((tables * scale + 50) / 100).floor().clamp(1, 255)
+        n = torch.arange(8, dtype=torch.float32, device=device)
+        dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
+        dct[0] /= math.sqrt(2)
+        colour = torch.tensor(TO_YCC, device=device)
+        return Bound(lambda x: _compress(x, tables, dct, colour))
+
+
+def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, colour: Tensor) -> Tensor:
+    """Colour transform, block DCT, quantisation and back, on 8x8 blocks of the edge-padded picture."""
+    tables_C88, dct, colour = (t.to(x_BCHW.dtype) for t in (tables_C88, dct, colour))
+    _, _, height, width = x_BCHW.shape
+    levels = x_BCHW.add(1).mul(127.5).clamp(0, 255)
+    ycc = torch.einsum("ij,bjhw->bihw", colour, levels) - torch.tensor([128.0, 0, 0], dtype=x_BCHW.dtype, device=x_BCHW.device).view(1, 3, 1, 1)
+    padded = torch.nn.functional.pad(ycc, (0, -width % 8, 0, -height % 8), mode="replicate")
+    batch, channels, ph, pw = padded.shape
+    blocks = padded.view(batch, channels, ph // 8, 8, pw // 8, 8).transpose(3, 4)
+    table = tables_C88[None, :, None, None]
+    coefficients = dct @ blocks @ dct.T / table
+    coefficients = (coefficients + (coefficients.round() - coefficients).detach()) * table
+    restored = (dct.T @ coefficients @ dct).transpose(3, 4).reshape(batch, channels, ph, pw)[..., :height, :width]
+    restored = restored + torch.tensor([128.0, 0, 0], dtype=x_BCHW.dtype, device=x_BCHW.device).view(1, 3, 1, 1)
+    rgb = torch.einsum("ij,bjhw->bihw", torch.linalg.inv(colour), restored)
+    return rgb.clamp(0, 255).div(127.5).sub(1)
