@@ -29,6 +29,7 @@ class Settings(BaseSettings):
 
     priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
     max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
 
     max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")

@@ -1,14 +1,20 @@
-"""Shared fixtures: a real server, and the real service on top of it."""
+"""Shared fixtures: a real server, and the real service (API and worker processes) on top of it."""
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 from redis import Redis
+from stack import Stack
 
 from service.embedded import running_server
+from service.launch import api_command, process, wait_ready
 from service.settings import Settings
 
 
@@ -32,3 +38,46 @@ def redis(redis_url: str) -> Iterator[Redis]:
 def settings(redis_url: str, tmp_path: Path) -> Settings:
     """Settings of a service of the test's own."""
     return Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", data_dir=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A real server, API and worker with the embedded prior; leases are short so that tests are."""
+    folder = tmp_path_factory.mktemp("stack")
+    with ExitStack() as stack:
+        base = Settings(
+            data_dir=folder,
+            artifacts_dir=folder / "artifacts",
+            threads=1,
+            lease_seconds=2,
+            heartbeat_seconds=0.5,
+            sweep_seconds=0.3,
+            max_upload_bytes=2_000_000,
+        )
+        settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        log, url = folder / "service.log", f"http://127.0.0.1:{port}"
+        api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        running = Stack(settings, url, http, log, stack)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                http.get("/livez").raise_for_status()
+                break
+            except httpx.TransportError:
+                assert api.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+        running.start_worker()
+        wait_ready(url, {"API": api})
+        yield running
+
+
+@pytest.fixture
+def stack(running_stack: Stack) -> Stack:
+    """The running service, with a worker."""
+    running_stack.ensure_worker()
+    return running_stack

@@ -58,7 +58,7 @@ class Worker:
         from aps_core.engine import Engine
 
         started = time.monotonic()
-        engine = Engine.load(prior, device=settings.device)
+        engine = Engine.load(prior, settings.device, settings.threads)
         rate = engine.seconds_per_token()
         self.engines[prior] = engine
         self.entries.append(

@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -115,8 +115,13 @@ class Job(_Frozen):
     metrics: dict[str, Any] = {}
 
     def artifact(self, name: str) -> Artifact | None:
-        """The artifact called ``name``, if the job has one."""
-        return next((artifact for artifact in self.artifacts if artifact.name == name), None)
+        """The file called ``name``, be it input or result, if the job has one."""
+        return next((file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None)
+
+    @property
+    def expired(self) -> bool:
+        """True when the artifacts have been, or may be, removed."""
+        return self.expires_at is not None and self.expires_at < datetime.now(UTC)
 
     @classmethod
     def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:

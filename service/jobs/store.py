@@ -180,9 +180,9 @@ class JobStore:
             if not self.redis.exists(self._key(raw.decode())):
                 self.redis.zrem(f"{self.prefix}jobs", raw)
 
-    def lead(self, seconds: float) -> bool:
-        """True for one caller in ``seconds``: the one that does the repairs."""
-        return bool(self.redis.set(f"{self.prefix}sweeper", "1", nx=True, px=int(seconds * 1000)))
+    def lead(self, duty: str, seconds: float) -> bool:
+        """True for one caller in ``seconds``: the one that does this duty."""
+        return bool(self.redis.set(f"{self.prefix}leader:{duty}", "1", nx=True, px=int(seconds * 1000)))
 
     # ---------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ def test_a_life_from_queue_to_success(store: JobStore, job: Job) -> None:
     assert events[3].data["loss_curve"] == []
     assert store.preview_file(job.id, 2) == "file2"
     assert store.load_checkpoint(job.id) is None, "a finished job needs no checkpoint"
-    assert 0 < store.redis.ttl(f"aps:job:{job.id}")
+    assert store.redis.ttl(f"aps:job:{job.id}") > 0
 
 
 def test_events_resume_after_an_id(store: JobStore, job: Job) -> None:
@@ -236,8 +236,9 @@ def test_expired_records_leave_the_list(store: JobStore, job: Job) -> None:
 
 
 def test_one_sweeper_leads(store: JobStore) -> None:
-    assert store.lead(10)
-    assert not store.lead(10)
+    assert store.lead("jobs", 10)
+    assert not store.lead("jobs", 10)
+    assert store.lead("files", 10)
 
 
 def test_workers_lapse(redis: Redis) -> None:

@@ -1,0 +1,50 @@
+"""A job's history as server-sent events: replayed from any event id, then live until the job ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from redis.asyncio import Redis
+from sse_starlette import ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from service.jobs import Event, event_from
+from service.services import Services
+
+BLOCK_MILLISECONDS = 2000
+RETRY_MILLISECONDS = 2000
+
+
+async def job_events(redis: Redis, services: Services, job_id: str, after: str) -> AsyncIterator[ServerSentEvent]:
+    """Events after the id ``after`` ('0-0': all). Ends after the job's last one."""
+    key = f"{services.settings.key_prefix}job:{job_id}:events"
+    while True:
+        answer: Any = await redis.xread({key: after}, count=200, block=BLOCK_MILLISECONDS)
+        if not answer:
+            if await run_in_threadpool(_over, services, job_id, after):
+                return
+            continue
+        for raw_id, fields in answer[0][1]:
+            event = event_from(raw_id, fields)
+            after = event.id
+            data = await run_in_threadpool(_with_links, services, job_id, event)
+            yield ServerSentEvent(data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS)
+            if event.type == "done":
+                return
+
+
+def _with_links(services: Services, job_id: str, event: Event) -> dict[str, Any]:
+    """Progress gets its preview's link; the last event brings the whole job."""
+    if event.type == "progress":
+        return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
+    if event.type == "done" and (job := services.store.get(job_id)) is not None:
+        return {**event.data, "job": services.view(job).model_dump(mode="json")}
+    return event.data
+
+
+def _over(services: Services, job_id: str, after: str) -> bool:
+    """Whether nothing can follow ``after``: the job is gone, or ended with an event the client has."""
+    job = services.store.get(job_id)
+    return job is None or (job.state.terminal and not services.store.events(job_id, after))

@@ -1,0 +1,86 @@
+"""What happens to every request: an id, a limit on its body, safe headers, a line in the metrics."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+
+from prometheus_client import Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.problems import BodyTooLarge
+
+HTTP_SECONDS = Histogram("aps_http_request_seconds", "Time to the end of a response.", ["method", "route", "status"])
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_POLICY = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
+
+
+class RequestContext:
+    """Gives every request an id (the client's, when it is well-formed), safe headers, and a timing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        offered = Headers(scope=scope).get("x-request-id", "")
+        request_id = offered if _REQUEST_ID.fullmatch(offered) else secrets.token_hex(16)
+        scope.setdefault("state", {})["request_id"] = request_id
+        started, status = time.perf_counter(), 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                if scope["path"] != "/docs":  # the API browser brings scripts of its own
+                    headers.setdefault("Content-Security-Policy", _POLICY)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            HTTP_SECONDS.labels(method, route, f"{status // 100}xx").observe(time.perf_counter() - started)
+
+
+class BodyLimit:
+    """Stops reading a body at the limit, announced or not."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app, self.max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "")
+        too_large = announced.isdigit() and int(announced) > self.max_bytes
+        received = 0
+
+        async def limited() -> Message:
+            nonlocal received
+            if too_large:
+                raise self._refusal()
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.max_bytes:
+                raise self._refusal()
+            return message
+
+        await self.app(scope, limited, send)
+
+    def _refusal(self) -> BodyTooLarge:
+        return BodyTooLarge(f"The request is larger than the limit of {self.max_bytes} bytes.")

@@ -1,0 +1,38 @@
+"""The doorbell: tells the workers of a prior that a job waits. Carries the job's id and nothing else."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from service.jobs import Job
+from service.settings import RUN_JOB, Settings, queue_name
+
+log = logging.getLogger(__name__)
+
+
+class Bell:
+    """Sends messages; the receiving end is :mod:`worker.app`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._app = Celery("aps-bell", broker=settings.broker_url, set_as_current=False)
+        self._app.conf.update(
+            task_ignore_result=True,
+            task_serializer="json",
+            task_send_sent_event=False,
+            task_default_priority=6,
+            broker_transport_options=settings.broker_transport_options,
+        )
+
+    def ring(self, job: Job) -> None:
+        """Announces a job. A bell that does not ring loses nothing: the sweeper rings again."""
+        try:
+            self._app.send_task(RUN_JOB, args=[job.id], queue=queue_name(job.prior))
+        except OperationalError as error:
+            log.warning("Could not ring for job %s: %s", job.id, error)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._app.close()

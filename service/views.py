@@ -1,0 +1,71 @@
+"""A job as clients see it: the record, with links, and without how it travels."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from service.jobs import Artifact, Job, JobError, JobState, Phase, Progress
+
+
+class ArtifactView(BaseModel):
+    """A file of a job."""
+
+    name: str
+    media_type: str
+    bytes: int
+    url: str
+
+
+class JobView(BaseModel):
+    """A job. Follow its links rather than building them."""
+
+    id: str
+    task: str
+    prior: str
+    state: JobState
+    phase: Phase | None = Field(description="What an unfinished job is doing.")
+    version: int = Field(description="Grows with every change.")
+    queue_position: int | None = Field(description="Jobs that come first, while this one waits.")
+    estimated_seconds: float | None = Field(description="Predicted computing time.")
+    progress: Progress | None
+    attempt: int
+    resumed_from_step: int | None = Field(description="Step from which the last attempt continued an interrupted one.")
+    cancel_requested: bool
+    created_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None = Field(description="When the artifacts of a finished job go.")
+    image_size: tuple[int, int] = Field(description="Width and height of the upload.")
+    output_size: tuple[int, int] = Field(description="Width and height of the result.")
+    spec: dict[str, Any]
+    error: JobError | None
+    artifacts: list[ArtifactView]
+    metrics: dict[str, Any]
+    request_id: str
+    urls: dict[str, str]
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first."""
+
+    jobs: list[JobView]
+    next: str | None = Field(description="Link to the next page.")
+
+
+def view(job: Job, queue_position: int | None) -> JobView:
+    """What clients see of ``job``."""
+    base = f"/v1/jobs/{job.id}"
+    files = [*job.inputs.values(), *job.artifacts]
+    return JobView(
+        **job.model_dump(include=set(JobView.model_fields) - {"artifacts"}),
+        queue_position=queue_position,
+        artifacts=[_artifact(base, file) for file in files],
+        urls={"self": base, "events": f"{base}/events", "cancel": f"{base}/cancel", "previews": f"{base}/previews/{{step}}"},
+    )
+
+
+def _artifact(base: str, file: Artifact) -> ArtifactView:
+    return ArtifactView(name=file.name, media_type=file.media_type, bytes=file.bytes, url=f"{base}/artifacts/{file.name}")

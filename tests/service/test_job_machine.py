@@ -1,0 +1,172 @@
+"""Random histories of one job with several workers: the protocol's promises hold in every one of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from redis import Redis
+
+from service.jobs import Claim, Job, JobError, JobState, JobStore, Progress, new_job_id
+
+OWNERS = st.sampled_from(["a", "b", "c"])
+MAX_ATTEMPTS = 3
+
+
+class Protocol(RuleBasedStateMachine):
+    """Workers claim, step, end, vanish and come back; the user cancels; sweeps happen whenever they like."""
+
+    redis: Redis
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redis.flushall()
+        self.store = JobStore(self.redis, max_attempts=MAX_ATTEMPTS)
+        job_id = new_job_id()
+        fields = {"task": "restore", "prior": "p", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+        self.job = Job.model_validate({"id": job_id, **fields})
+        self.store.submit(self.job)
+        self.claims: list[Claim] = []
+        """Every claim ever granted, newest last; only the newest may still count."""
+        self.live = False
+        """Whether the newest claim should still be able to write."""
+        self.step = 0
+        self.saved: int | None = None
+        self.version = 0
+        self.ended: JobState | None = None
+        self.stale = 0
+        self.rung = True
+        """Whether a message is on its way; a lost message must be found by a sweep."""
+
+    # -- what may happen --------------------------------------------------------------------------
+
+    @rule(owner=OWNERS)
+    def claim(self, owner: str) -> None:
+        before = self.current()
+        answer = self.store.claim(self.job.id, owner)
+        if isinstance(answer, Claim):
+            assert not before.state.terminal
+            assert self.stale < MAX_ATTEMPTS, "a poison job is not handed out"
+            assert not before.cancel_requested
+            assert all(answer.fence > old.fence for old in self.claims)
+            self.claims.append(answer)
+            self.live, self.stale = True, self.stale + 1
+        else:
+            assert answer != "missing"
+            if answer in ("poisoned", "canceled"):
+                self.live = False
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def take_a_step(self, data: st.DataObject) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        answer = self.store.step(claim, Progress(step=self.step + 1, total=99), {"step": self.step + 1}, f"{self.step + 1}".encode())
+        if self.allowed(claim):
+            assert answer in ("run", "cancel")
+            assert (answer == "cancel") == self.current().cancel_requested
+            self.step, self.saved, self.stale = self.step + 1, self.step + 1, 0
+        else:
+            assert answer == "lost"
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        assert (self.store.heartbeat(claim) == "lost") == (not self.allowed(claim))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), how=st.sampled_from(["succeed", "fail", "canceled", "release"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        allowed = self.allowed(claim)
+        if how == "succeed":
+            done = self.store.succeed(claim, [], {}, None)
+        elif how == "fail":
+            done = self.store.fail(claim, JobError(code="x", title="x", detail="x"))
+        elif how == "canceled":
+            done = self.store.canceled(claim, [])
+        else:
+            done = self.store.release(claim)
+            self.stale = max(0, self.stale - 1) if done else self.stale
+        assert done == allowed
+        if done:
+            self.live = False
+
+    @rule()
+    def lease_runs_out(self) -> None:
+        if self.redis.zscore("aps:leases", self.job.id) is not None:
+            self.redis.zadd("aps:leases", {self.job.id: 1})
+
+    @rule()
+    def sweep(self) -> None:
+        if self.store.expired():
+            self.live = False
+
+    @rule()
+    def cancel(self) -> None:
+        self.store.cancel(self.job.id)
+
+    # -- what must hold ---------------------------------------------------------------------------
+
+    @invariant()
+    def versions_only_grow(self) -> None:
+        version = self.current().version
+        assert version >= self.version
+        self.version = version
+        seen = [event.data["version"] for event in self.store.events(self.job.id, count=2000)]
+        assert seen == list(range(1, version + 1)), "every change is one event, in order"
+
+    @invariant()
+    def terminal_is_final(self) -> None:
+        state = self.current().state
+        if self.ended is not None:
+            assert state is self.ended
+        if state.terminal:
+            self.ended = state
+            assert not self.live or state is JobState.CANCELED
+            self.live = False
+            assert [event.type for event in self.store.events(self.job.id, count=2000)].count("done") == 1
+
+    @invariant()
+    def no_job_is_lost(self) -> None:
+        """An unfinished job is either in its queue or under a lease, where a sweep finds it."""
+        waiting, leased = self.store.queue_position(self.job) is not None, self.redis.zscore("aps:leases", self.job.id) is not None
+        state = self.current().state
+        assert waiting == (state is JobState.QUEUED)
+        assert leased == (state is JobState.RUNNING)
+
+    @invariant()
+    def attempts_are_bounded(self) -> None:
+        assert self.current().stale_attempts == self.stale <= MAX_ATTEMPTS
+
+    @invariant()
+    def the_last_step_is_kept(self) -> None:
+        checkpoint = self.store.load_checkpoint(self.job.id)
+        if self.current().state.terminal:
+            assert checkpoint is None
+        elif self.saved is not None:
+            assert checkpoint == (self.saved, f"{self.saved}".encode())
+
+    # ---------------------------------------------------------------------------------------------
+
+    def current(self) -> Job:
+        job = self.store.get(self.job.id)
+        assert job is not None
+        return job
+
+    def allowed(self, claim: Claim) -> bool:
+        return self.live and claim == self.claims[-1]
+
+
+@pytest.fixture
+def machine(redis: Redis) -> type[Protocol]:
+    Protocol.redis = redis
+    return Protocol
+
+
+def test_every_history_keeps_the_promises(machine: type[Protocol]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)),
+    )

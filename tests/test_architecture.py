@@ -1,0 +1,80 @@
+"""The arrows of the architecture, and the weights that must not be carried along them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FORBIDDEN = {
+    "aps_core": {"fastapi", "starlette", "uvicorn", "celery", "kombu", "redis", "service", "worker"},
+    "service": {"torch", "torchvision", "transformers", "safetensors", "worker"},
+    "service/jobs": {"fastapi", "starlette", "celery", "kombu", "torch", "worker"},
+    "worker": {"fastapi", "starlette", "uvicorn"},
+}
+MAX_LINES = 300
+
+
+def sources(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports anywhere, except for type checking alone."""
+    found: set[str] = set()
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or ""))
+        pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_nothing_points_right(folder: str) -> None:
+    for path in sources(folder):
+        if folder == "aps_core" and path.name == "__main__.py":
+            continue  # the command line starts the service
+        wrong = {name for name in imports(path) if name.split(".")[0] in FORBIDDEN[folder]}
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_the_worker_knows_only_the_job_contract_and_the_settings() -> None:
+    allowed = ("service.jobs", "service.settings")
+    for path in sources("worker"):
+        wrong = {name for name in imports(path) if name.split(".")[0] == "service" and not name.startswith(allowed)}
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_the_job_contract_stands_alone() -> None:
+    for path in sources("service/jobs"):
+        wrong = {name for name in imports(path) if name.startswith("service") and not name.startswith("service.jobs")}
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+@pytest.mark.parametrize("module", ["service.main", "service.launch", "worker.app", "worker.lifecycle", "worker.tasks", "aps_core.tasks"])
+def test_without_torch(module: str) -> None:
+    """The API needs no torch; a worker's parent must not load it, for CUDA does not survive a fork."""
+    probe = f"import sys, {module}; print(*(name for name in ('torch', 'transformers') if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "", f"import {module} loads {done.stdout}"
+
+
+def test_files_stay_short() -> None:
+    for path in [*sources("aps_core"), *sources("service"), *sources("worker")]:
+        if not path.name.endswith("_net.py"):
+            lines = len(path.read_text().splitlines())
+            assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
