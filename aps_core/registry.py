@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -51,6 +52,10 @@ class Spec(BaseModel):
 SpecT = TypeVar("SpecT", bound=Spec)
 
 
+_described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())
+"""Classes whose JSON Schema is being made; one that contains its own family meets itself again."""
+
+
 class _AnyOf:
     """Pydantic annotation: validates against whichever subclass is registered under ``type``."""
 
@@ -78,8 +83,20 @@ class _AnyOf:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        choices = [handler(cls.__pydantic_core_schema__) for _, cls in sorted(self.root.family.items())]
+        choices = [self._reference(cls, handler) for _, cls in sorted(self.root.family.items())]
         return {"oneOf": choices, "discriminator": {"propertyName": "type"}}
+
+    def _reference(self, cls: type[Spec], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A reference to the class's definition, which may contain the family again (``compose``)."""
+        name = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
+        reference = core_schema.definition_reference_schema(name)
+        if cls in _described.get():
+            return handler(reference)
+        token = _described.set(_described.get() | {cls})
+        try:
+            return handler(core_schema.definitions_schema(reference, [{**cls.__pydantic_core_schema__, "ref": name}]))
+        finally:
+            _described.reset(token)
 
 
 def any_of(root: type[SpecT]) -> Any:
