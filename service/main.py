@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
@@ -36,12 +36,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         routes.add_task(app, task, spec)  # type: ignore[arg-type]
     app.include_router(routes.router)
     app.include_router(health.router)
-    if UI.is_dir():
-        app.mount("/", StaticFiles(directory=UI, html=True), name="studio")
+    _add_studio(app)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     return app
+
+
+def _add_studio(app: FastAPI) -> None:
+    """Serves the studio's files, one route each: a mount at ``/`` would swallow the 404s and 405s of the API."""
+    files = StaticFiles(directory=UI)
+
+    async def serve(request: Request) -> Response:
+        return await files.get_response(request.url.path.lstrip("/") or "index.html", request.scope)
+
+    names = sorted(path.relative_to(UI).as_posix() for path in UI.rglob("*") if path.is_file())
+    for name in ["", *names]:
+        app.add_route(f"/{name}", serve, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

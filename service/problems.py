@@ -149,6 +149,8 @@ def _respond(request: Request, status: int, code: str, title: str, detail: str, 
     headers = {"X-Request-ID": request_id}
     if status == 503:
         headers["Retry-After"] = "5"
+    if status == 413:
+        headers["Connection"] = "close"  # or the rest of the body would still be taken in
     # plain ASCII: a detail may quote anything a client sent
     return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
 

@@ -11,7 +11,8 @@ from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 
 from aps_core.capabilities import describe
 from aps_core.tasks import TaskSpec
@@ -64,7 +65,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 
 
 async def _read_submission(request: Request, task: str) -> Submission:
-    """Reads either form of the body.
+    """Reads either kind of body.
 
     Raises:
         UnsupportedBody, MalformedBody: it is neither.
@@ -86,17 +87,23 @@ async def _read_submission(request: Request, task: str) -> Submission:
 
 
 async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes]]:
+    try:
+        async with request.form(max_files=2, max_fields=1, max_part_size=MAX_SPEC_BYTES) as form:
+            return await _parts(form)
+    except HTTPException as error:
+        raise MalformedBody(f"The form cannot be read: {error.detail}") from error
+
+
+async def _parts(form: FormData) -> tuple[dict[str, Any], dict[str, bytes]]:
     spec: dict[str, Any] = {}
     pictures: dict[str, bytes] = {}
-    async with request.form(max_files=2, max_fields=1, max_part_size=MAX_SPEC_BYTES) as form:
-        for name, part in form.multi_items():
-            if name in PICTURES and isinstance(part, UploadFile):
-                pictures[name] = await part.read()
-            elif name == "spec":
-                text = await part.read() if isinstance(part, UploadFile) else part.encode()
-                spec = _json_object(text, "The part 'spec'")
-            else:
-                raise MalformedBody(f"Unexpected part {name!r}; send files 'image' and 'mask' and the text 'spec'.")
+    for name, part in form.multi_items():
+        if name in PICTURES and isinstance(part, UploadFile):
+            pictures[name] = await part.read()
+        elif name == "spec":
+            spec = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), "The part 'spec'")
+        else:
+            raise MalformedBody(f"Unexpected part {name!r}; send files 'image' and 'mask' and the text 'spec'.")
     return spec, pictures
 
 

@@ -53,7 +53,10 @@ class Services:
             ImageRejected: a picture is refused.
             NoWorker: nobody could compute it now.
         """
-        spec = validate_spec({**submission.spec, "type": submission.task})
+        try:
+            spec = validate_spec({**submission.spec, "type": submission.task})
+        except RecursionError as error:
+            raise InvalidSpec("The spec is nested too deeply.") from error
         worker = self._worker_for(spec.prior)
         uploads = {name: sanitise(data, name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
+from aps_core.images import MAX_PIXELS
+
 
 def _state_dir() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME", "~/.local/state")).expanduser() / "aps"
@@ -33,7 +36,7 @@ class Settings(BaseSettings):
     max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
 
     max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
-    max_upload_pixels: int = Field(default=100_000_000, ge=1, description="Largest uploaded picture, before any reduction.")
+    max_upload_pixels: int = Field(default=MAX_PIXELS, ge=1, description="Largest uploaded picture, before any reduction.")
     decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
     decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
 
@@ -81,7 +84,7 @@ class Settings(BaseSettings):
     @cached_property
     def area_limit(self) -> int:
         """Largest restored picture of this worker, in pixels."""
-        return self.max_pixels or (2048 * 2048 if self.device == "cuda" else 512 * 512)
+        return self.max_pixels or (GPU_MAX_PIXELS if self.device == "cuda" else CPU_MAX_PIXELS)
 
     @cached_property
     def max_body_bytes(self) -> int:

@@ -47,8 +47,6 @@ def sanitise(data: bytes, name: str, settings: Settings) -> Upload:
     """
     if len(data) > settings.max_upload_bytes:
         raise BodyTooLarge(f"'{name}' has {len(data)} bytes; the limit is {settings.max_upload_bytes}.")
-    if not data:
-        raise ImageRejected(f"'{name}' is empty (0 bytes).")
     if not _slots.acquire(timeout=settings.decode_seconds):
         raise Busy("Too many pictures are being read; try again.")
     limits = [str(limit) for limit in (settings.max_upload_pixels, settings.decode_bytes, settings.decode_seconds)]

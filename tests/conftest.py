@@ -40,12 +40,21 @@ def settings(redis_url: str, tmp_path: Path) -> Settings:
     return Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", data_dir=tmp_path)
 
 
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 @pytest.fixture(scope="session")
 def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A real server, API and worker with the embedded prior; leases are short so that tests are."""
     folder = tmp_path_factory.mktemp("stack")
     with ExitStack() as stack:
         base = Settings(
+            metrics_port=free_port(),
             data_dir=folder,
             artifacts_dir=folder / "artifacts",
             threads=1,
@@ -55,9 +64,7 @@ def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             max_upload_bytes=2_000_000,
         )
         settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         log, url = folder / "service.log", f"http://127.0.0.1:{port}"
         api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
         http = stack.enter_context(httpx.Client(base_url=url, timeout=30))

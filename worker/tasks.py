@@ -155,7 +155,7 @@ class JobRun:
     def _store(self, result: Result) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         # the job's id and dates stay out of the picture: the same seed gives the same file
-        text = {"Software": "aps", "Comment": sidecar["notice"], "aps": json.dumps(sidecar["spec"], sort_keys=True)}
+        text = images.provenance(sidecar)
         put, job_id = self.worker.artifacts.put, self.job.id
         stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
         for number, picture_CHW in enumerate(result.pictures_BCHW, start=1):

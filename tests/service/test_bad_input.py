@@ -56,7 +56,8 @@ SPECS: dict[str, tuple[Any, str]] = {
     "operator is text": ({"operator": "denoise"}, "/operator"),
     "no operator": ({}, "/operator"),
     "unknown field": ({**GOOD, "strength": 1}, "/strength"),
-    "unknown field with strange characters": ({**GOOD, "a/~\ud800": 1}, "/a~1~0"),
+    "unknown field with strange characters": ({**GOOD, "a/~é\n": 1}, "/a~1~0é"),
+    "a field name that is no text": ({**GOOD, "\ud800": 1}, ""),
     "unknown field of an operator": ({"operator": {"type": "denoise", "radius": 3}}, "/operator/radius"),
     "factor not offered": ({"operator": {"type": "super_resolution", "factor": 3}}, "/operator/factor"),
     "sigma too large": ({**GOOD, "sigma": 2}, "/sigma"),
@@ -117,9 +118,15 @@ def test_a_bad_spec(stack: Stack, name: str) -> None:
 
 
 def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
-    user_mask = {"operator": {"type": "inpainting", "kind": "mask"}}
-    assert "mask" in check(post(stack, mask=png()), 422, "invalid_spec")["detail"]
-    del user_mask
+    user_mask = {"operator": {"type": "inpainting", "mask": "upload"}}
+    assert "takes no mask" in check(post(stack, mask=png()), 422, "invalid_spec")["detail"]
+    assert "needs a mask" in check(post(stack, spec=user_mask), 422, "invalid_spec")["detail"]
+    assert "32x64" in check(post(stack, spec=user_mask, mask=png(32, 64)), 422, "invalid_spec")["detail"]
+    check(post(stack, spec=user_mask, mask=b"no picture"), 422, "image_rejected")
+    nested: dict[str, Any] = {"type": "denoise"}
+    for _ in range(400):
+        nested = {"type": "compose", "steps": [nested]}
+    check(post(stack, spec={"operator": nested}), 422, "invalid_spec")
 
 
 def test_an_unknown_prior(stack: Stack) -> None:
@@ -129,7 +136,7 @@ def test_an_unknown_prior(stack: Stack) -> None:
 @pytest.mark.parametrize("body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
 def test_json_that_is_none(stack: Stack, body: str) -> None:
     check(stack.http.post("/v1/restore", content=body, headers={"Content-Type": "application/json"}), 400, "malformed_body")
-    check(stack.http.post("/v1/restore", files={"image": png()}, data={"spec": body}), 400 if body else 422, "malformed_body" if body else "invalid_spec")
+    check(stack.http.post("/v1/restore", files={"image": png()}, data={"spec": body}), 400, "malformed_body")
 
 
 @pytest.mark.parametrize("uri", ["", 7, "http://example.org/a.png", "data:image/png,abc", "data:image/png;base64,???", "data:image/png;base64,AAA"])

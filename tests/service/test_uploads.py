@@ -1,0 +1,53 @@
+"""Uploads become plain PNGs: same pixels, nothing else."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from stack import png
+
+from aps_core.errors import ImageRejected, ImageTooLarge
+from service.settings import Settings
+from service.uploads import sanitise
+
+
+def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
+    out = io.BytesIO()
+    image.save(out, image_format, **options)
+    return out.getvalue()
+
+
+def test_sixteen_bit_grey_keeps_its_precision() -> None:
+    levels = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
+    upload = sanitise(encoded(Image.fromarray(levels), "PNG"), "image", Settings())
+    read = Image.open(io.BytesIO(upload.png))
+    assert read.mode == "I;16"
+    np.testing.assert_array_equal(np.asarray(read), levels)
+
+
+def test_orientation_is_applied_and_metadata_dropped() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate by 90 degrees to display
+    exif[0x8825] = {1: "N", 2: (52.0, 31.0, 0.0)}  # GPS
+    exif[0x010E] = "a secret caption"
+    data = encoded(Image.open(io.BytesIO(png(40, 20))), "JPEG", exif=exif, comment=b"a secret comment", icc_profile=b"secret profile")
+    upload = sanitise(data, "image", Settings())
+    assert upload.size == (20, 40)
+    assert b"secret" not in upload.png
+    assert not Image.open(io.BytesIO(upload.png)).getexif()
+
+
+def test_alpha_is_kept_and_told() -> None:
+    upload = sanitise(png(16, 16, "RGBA"), "image", Settings())
+    assert upload.has_alpha
+    assert Image.open(io.BytesIO(upload.png)).mode == "RGBA"
+
+
+def test_limits_hold() -> None:
+    with pytest.raises(ImageTooLarge, match=r"'mask'.*64x64"):
+        sanitise(png(), "mask", Settings(max_upload_pixels=1000))
+    with pytest.raises(ImageRejected, match="limits on memory and time"):
+        sanitise(png(), "image", Settings(decode_bytes=10_000_000))
