@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import click
-import httpx
 import torch
 from PIL import Image, ImageDraw
 
@@ -16,14 +16,13 @@ from aps_core.metrics import psnr
 from aps_core.operators.super_resolution import SuperResolution
 
 SIDE = 128
-FACTOR = 4
 SIGMA = 0.05
 
 
 def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
     """Reduces the photograph to the prior's size, measures it and writes ``measurement.png``; returns it and the truth."""
     truth = images.resize(images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)).clamp(-1, 1)
-    y = SuperResolution(factor=FACTOR).bind((3, SIDE, SIDE))(truth[None])[0]
+    y = SuperResolution(factor=4).bind((3, SIDE, SIDE))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(0))
     path = out / "measurement.png"
     path.write_bytes(images.encode_png(y.clamp(-1, 1), {}))
@@ -34,8 +33,8 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
     """Degrades ``photo``, restores it at ``url`` with progress, writes ``before-after.png`` into ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     measurement, truth = make_measurement(photo, out)
-    click.echo(f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // FACTOR}x{SIDE // FACTOR} with noise sigma {SIGMA}; restoring through {url}/v1/restore")
-    restore_remote(url, {"operator": {"type": "super_resolution", "factor": FACTOR}, "sigma": SIGMA}, measurement, None, out / "restored.png")
+    click.echo(f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // 4}x{SIDE // 4} with noise sigma {SIGMA}; restoring through {url}/v1/restore")
+    restore_remote(url, {"operator": {"type": "super_resolution", "factor": 4}, "sigma": SIGMA}, measurement, None, out / "restored.png")
     restored = images.to_tensor(images.open_image((out / "restored.png").read_bytes()))
     sidecar = json.loads((out / "restored.json").read_text())
     panels = {"original": images.to_pil(truth), "measurement": Image.open(measurement), "restored": images.to_pil(restored)}
@@ -46,24 +45,14 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
         sheet.paste(panel.resize((384, 384), scaling), (i * 392 + 8, 32))
         draw.text((i * 392 + 12, 8), title, fill="black", font_size=16)
     sheet.save(out / "before-after.png")
-    click.echo(f"{float(psnr(restored[None], truth[None])):.2f} dB after {sidecar['seconds']['sampling']:.1f} s of sampling; misfit {sidecar['misfit'][0]:.4f}, noise floor {sidecar['noise_floor']:.4f}")
+    click.echo(
+        f"{float(psnr(restored[None], truth[None])):.2f} dB after {sidecar['seconds']['sampling']:.1f} s of sampling; misfit {sidecar['misfit'][0]:.4f}, noise floor {sidecar['noise_floor']:.4f}"
+    )
     click.echo(f"Picture: {out / 'before-after.png'}")
 
 
-def wait_until_ready(url: str, seconds: float = 120) -> None:
-    """Waits for /readyz.
-
-    Raises:
-        click.ClickException: the service did not become ready in time.
-    """
-    import time
-
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{url}/readyz", timeout=2).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass  # not listening yet
-        time.sleep(0.2)
-    raise click.ClickException(f"{url} was not ready after {seconds:.0f} s; see the log above.")
+def free_port() -> int:
+    """A port nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

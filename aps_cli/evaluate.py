@@ -55,7 +55,9 @@ def run(
         seed=seed,
         samples=samples,
         limit=limit,
-        report=lambda row: click.echo(f"{row.protocol:9} {row.task:14} {row.image:12} {row.method:13} {row.psnr:6.2f} dB  SSIM {row.ssim:.3f}  {row.seconds:6.1f} s"),
+        report=lambda row: click.echo(
+            f"{row.protocol:9} {row.task:14} {row.image:12} {row.method:13} {row.psnr:6.2f} dB  SSIM {row.ssim:.3f}  {row.seconds:6.1f} s"
+        ),
     )
     click.echo("\n" + evaluation.summary(rows))
     click.echo(f"Tables and pictures: {out}")

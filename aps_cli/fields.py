@@ -18,7 +18,7 @@ Command = Callable[..., Any]
 def spec_options(command: Command) -> Command:
     """Adds ``--operator``, every operator field and every sampler field. A field that several operators share is one option."""
     for name, field in reversed(APSConfig.model_fields.items()):
-        option = click.option(_flag(name), f"sampler__{name}", metavar="VALUE", help=f"Sampler: {field.description} [paper: {field.default}]")
+        option = click.option(_flag(name), f"sampler__{name}", metavar="VALUE", help=f"Sampler: {field.description} [default: {field.default}]")
         command = option(command)
     for name, users in reversed(_operator_fields().items()):
         description = OperatorSpec.family[users[0]].model_fields[name].description or ""

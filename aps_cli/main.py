@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 the work failed, 2 wrong usage or input.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ class OneLineErrors(click.Group):
     """Turns the library's errors into one line on stderr and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """See :meth:`click.Group.invoke`."""
         try:
             return super().invoke(ctx)
         except ValidationError as error:
@@ -99,7 +99,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
     """Run the HTTP service (with --embedded: server, worker and all, on this machine)."""
     from aps_cli import processes
 
-    sys.exit(processes.serve(host, port, embedded, device))
+    processes.serve(host, port, embedded, device)
 
 
 @main.command()
@@ -108,7 +108,19 @@ def worker(device: str | None) -> None:
     """Run one worker process: one device, the prior resident."""
     from aps_cli import processes
 
-    sys.exit(processes.worker(device))
+    processes.worker(device)
+
+
+@main.command()
+@click.argument("photo", type=PICTURE)
+@click.option("--once", is_flag=True, help="Exit after the job instead of serving the studio.")
+@click.option("-o", "--out", type=FOLDER, default=Path("demo-output"), show_default=True, help="Where the pictures go.")
+@click.option("--port", default=0, help="Port of the service; default: a free one.")
+def demo(photo: Path, once: bool, out: Path, port: int) -> None:
+    """Degrade PHOTO, restore it through a service started here, and show before and after."""
+    from aps_cli import processes
+
+    processes.demo(photo, out, once, port)
 
 
 @main.command()
@@ -133,7 +145,9 @@ def capabilities(as_json: bool) -> None:
 
 @main.command("eval")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--out", type=FOLDER, default=Path("eval-output"), show_default=True, help="Where tables and pictures go; an earlier run there is continued.")
+@click.option(
+    "-o", "--out", type=FOLDER, default=Path("eval-output"), show_default=True, help="Where tables and pictures go; an earlier run there is continued."
+)
 @click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
 @click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
 @click.option("--protocol", "protocols", multiple=True, default=["native"], show_default=True, help="native or upsampled (may repeat).")
@@ -145,7 +159,9 @@ def capabilities(as_json: bool) -> None:
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Sampler settings, for instance --set inner_steps=40.")
-def evaluate(folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any) -> None:
+def evaluate(
+    folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
+) -> None:
     """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, means and a contact sheet."""
     from aps_cli import evaluate as command
 

@@ -41,7 +41,7 @@ def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, outp
     spec = RestoreSpec.model_validate(spec_json)
     inputs = Inputs(images.open_image(photo.read_bytes()), images.open_image(mask.read_bytes()) if mask else None)
     size = (inputs.image.width, inputs.image.height)
-    spec.check(size, (inputs.mask.width, inputs.mask.height) if inputs.mask else None, inputs.image.alpha is not None)
+    spec.check(size, (inputs.mask.width, inputs.mask.height) if inputs.mask else None, inputs.image.has_alpha)
     where = default_device(device)
     engine = Engine.load(spec.prior, where)
     limit = max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)
@@ -90,8 +90,7 @@ def degrade(photo: Path, operator: dict[str, Any], sigma: float, seed: int, mask
     """Measures a clean photo: y = A(x) + sigma * noise, written as an 8-bit picture."""
     import torch
 
-    spec = OperatorSpec.family[operator["type"]].model_validate(operator)
-    assert isinstance(spec, OperatorSpec)
+    spec = OperatorSpec.named(operator["type"]).model_validate(operator)
     picture = images.open_image(photo.read_bytes())
     x = images.to_tensor(picture)
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None

@@ -96,9 +96,7 @@ def sample_aps(
         return Sample(z_BL, x_BCHW, objective(x_BCHW)[1])  # line 24
 
 
-def quantized_expectation(
-    prior_NK: Tensor, z_BL: Tensor, tokenizer: Tokenizer, objective: Objective, config: APSConfig, grid: Grid, keep: float
-) -> Fit:
+def quantized_expectation(prior_NK: Tensor, z_BL: Tensor, tokenizer: Tokenizer, objective: Objective, config: APSConfig, grid: Grid, keep: float) -> Fit:
     """Lines 7-15: optimises the masked tokens' logits so that the decoded expectation agrees with the measurement.
 
     Decided tokens are clamped to their code, so only the N masked rows carry gradients, and Adam
@@ -121,7 +119,7 @@ def quantized_expectation(
         if config.inner_steps == 0 or _converged(curve, misfit_B, objective, config):
             break
         adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         adam.step()  # line 14
     if not torch.isfinite(loss):
         raise SamplingDiverged(f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate ({config.learning_rate}).")

@@ -18,7 +18,6 @@ def describe() -> dict[str, Any]:
         "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
         "priors": [
             {"name": name, "summary": cls.summary(), "native_size": cls.native_size, "recommended": cls.recommended}
-            for name, cls in sorted(PriorSpec.family.items())
-            if issubclass(cls, PriorSpec)
+            for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
     }

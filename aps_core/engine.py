@@ -12,7 +12,6 @@ from torch import Tensor
 import aps_core
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
-from aps_core.errors import InvalidSpec
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.objectives.perceptual import tokenizer_features
 from aps_core.operators import Bound
@@ -36,14 +35,11 @@ class Engine:
             InvalidSpec: there is no prior of that name.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
-        if prior not in PriorSpec.family:
-            raise InvalidSpec(f"There is no prior '{prior}'; known: {', '.join(sorted(PriorSpec.family))}.")
+        spec = PriorSpec.named(prior)(type=prior)
         if device == "cpu":
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
         torch.use_deterministic_algorithms(True)
-        spec = PriorSpec.family[prior](type=prior)
-        assert isinstance(spec, PriorSpec)
         where = torch.device(device)
         return cls(spec, spec.load(where), where)
 
@@ -82,4 +78,3 @@ class Engine:
             sample_aps(self.prior, objective, config, grid=grid, generator=torch.Generator(self.device).manual_seed(0))
             elapsed.append(time.perf_counter() - started)
         return elapsed[-1] / (inner * grid[0] * grid[1])
-

@@ -111,8 +111,7 @@ def make_case(engine: Engine, config: APSConfig, protocol: str, task: str, name:
     x = truth_CHW[None].to(engine.device)
     if PROTOCOLS[protocol] > 1:
         x = F.interpolate(x, scale_factor=float(PROTOCOLS[protocol]), mode="bicubic", antialias=True).clamp(-1, 1)
-    spec = OperatorSpec.family[str(TASKS[task]["type"])].model_validate(TASKS[task])
-    assert isinstance(spec, OperatorSpec)
+    spec = OperatorSpec.named(str(TASKS[task]["type"])).model_validate(TASKS[task])
     _, _, height, width = x.shape
     operator = spec.bind((3, height, width), engine.device)
     y = noise.add_noise(operator(x)[0], sigma, torch.Generator(engine.device).manual_seed(seed))
@@ -238,7 +237,10 @@ def summary(rows: list[Row]) -> str:
         photos = len({r.image for r in mine})
         for title, cell in (
             ("PSNR dB / SSIM", lambda rs: f"{mean(r.psnr for r in rs):.2f} / {mean(r.ssim for r in rs):.3f}"),
-            ("gradient energy (truth = 1) / misfit over noise floor", lambda rs: f"{mean(r.gradient_energy for r in rs):.2f} / {mean(r.misfit / max(r.noise_floor, 1e-9) for r in rs):.2f}"),
+            (
+                "gradient energy (truth = 1) / misfit over noise floor",
+                lambda rs: f"{mean(r.gradient_energy for r in rs):.2f} / {mean(r.misfit / max(r.noise_floor, 1e-9) for r in rs):.2f}",
+            ),
         ):
             lines += [f"Protocol `{protocol}`, {photos} photographs: {title}", "", "| task | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
             for task in dict.fromkeys(r.task for r in mine):

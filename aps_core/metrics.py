@@ -33,7 +33,8 @@ def ssim(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
     c1, c2 = (0.01 * 2) ** 2, (0.03 * 2) ** 2
     luminance = (2 * mx * my + c1) / (mx * mx + my * my + c1)
     structure = (2 * (xy - mx * my) + c2) / ((xx - mx * mx) + (yy - my * my) + c2)
-    return (luminance * structure).flatten(1).mean(1)
+    similarity: Tensor = (luminance * structure).flatten(1).mean(1)
+    return similarity
 
 
 def gradient_energy(x_BCHW: Tensor) -> Tensor:

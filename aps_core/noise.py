@@ -64,6 +64,3 @@ def _blocks(t: Tensor, side: int) -> Tensor:
     _, channels, height, width = t.shape
     t = t.view(channels, height // side, side, width // side, side)
     return t.permute(0, 1, 3, 2, 4).reshape(-1, side * side)
-
-
-

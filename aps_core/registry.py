@@ -8,16 +8,19 @@ operator touches one file.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import pkgutil
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from aps_core.errors import InvalidSpec
 
 
 class Spec(BaseModel):
@@ -44,12 +47,21 @@ class Spec(BaseModel):
         cls.family[name] = cls
 
     @classmethod
+    def named(cls, name: str) -> builtins.type[Self]:
+        """The registered member of this family called ``name``.
+
+        Raises:
+            InvalidSpec: there is none; the message lists those there are.
+        """
+        found = cls.family.get(name)
+        if found is None or not issubclass(found, cls):
+            raise InvalidSpec(f"There is no {cls.__name__.removesuffix('Spec').lower()} {name!r}; known: {', '.join(sorted(cls.family))}.")
+        return found
+
+    @classmethod
     def summary(cls) -> str:
         """First sentence of the docstring; shown in the API, the studio and the command line."""
         return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
-
-
-SpecT = TypeVar("SpecT", bound=Spec)
 
 
 _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())
@@ -99,9 +111,9 @@ class _AnyOf:
             _described.reset(token)
 
 
-def any_of(root: type[SpecT]) -> Any:
+def any_of(root: type[Spec]) -> Any:
     """A pydantic field type accepting any registered member of the family ``root``, now or later."""
-    return Annotated[SerializeAsAny[root], _AnyOf(root)]  # type: ignore[valid-type]
+    return Annotated[root, _AnyOf(root)]
 
 
 def discover(package: ModuleType, group: str) -> None:

@@ -26,6 +26,10 @@ class Tokenizer(Protocol):
     codebook_KD: Tensor
     stride: int
 
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """Pre-quantisation latents (B, D, h, w), differentiable."""
+        ...
+
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L)."""
         ...
@@ -52,10 +56,12 @@ class Prior(Protocol):
 class BoundOperator(Protocol):
     """A measurement operator with its random parts drawn: pure, differentiable, batched."""
 
-    weight: Tensor | None
-    """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``. None: everywhere."""
+    @property
+    def weight(self) -> Tensor | None:
+        """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``. None: everywhere."""
+        ...
 
-    def __call__(self, x_BCHW: Tensor) -> Tensor:
+    def __call__(self, x_BCHW: Tensor, /) -> Tensor:
         """The noiseless measurement A(x)."""
         ...
 

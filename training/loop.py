@@ -117,7 +117,7 @@ def train(
             next_validation = spent + validate_every_minutes
     bar.close()
     ema.module.eval()
-    return ema.module  # type: ignore[no-any-return]
+    return ema.module
 
 
 def plot(out: Path) -> None:

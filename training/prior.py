@@ -74,6 +74,7 @@ class SharedBits(nn.Module):
         super().__init__()
         codes = torch.arange(2**bits)
         groups = [(codes >> shift) & (2**GROUP_BITS - 1) for shift in range(0, bits, GROUP_BITS)]
+        self.groups: Tensor
         self.register_buffer("groups", torch.stack(groups) + 2**GROUP_BITS * torch.arange(len(groups))[:, None], persistent=False)
         self.table = nn.Parameter(0.02 * torch.randn(len(groups) * 2**GROUP_BITS, width))
         self.offset = offset
@@ -124,7 +125,7 @@ def validate(prior: MMaDAPrior, model: nn.Module, codes_BL: Tensor) -> dict[str,
     """Cross-entropy on withheld photographs with all, half and a quarter of the tokens masked."""
     averaged = MMaDAPrior.__new__(MMaDAPrior)
     averaged.__dict__.update(prior.__dict__)
-    averaged.model = model  # type: ignore[assignment]
+    averaged.model = model
     order = torch.rand(codes_BL.shape, generator=torch.Generator().manual_seed(0)).to(codes_BL.device)
     scores = {}
     with torch.no_grad():
@@ -144,7 +145,8 @@ def save(model: LlamaForCausalLM, config: MMaDAConfig, text: TextTokenizer, out:
 
 def build(config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, device: torch.device) -> MMaDAPrior:
     """A fresh network with shared-bit tables, trainable."""
-    model = LlamaForCausalLM(config.llama()).to(device)
+    model = LlamaForCausalLM(config.llama())
+    nn.Module.to(model, device)
     bits = tokenizer.codebook_KD.shape[1]
     for module in (model.model.embed_tokens, model.lm_head):
         parametrize.register_parametrization(module, "weight", SharedBits(bits, config.d_model, config.layout.image_offset).to(device))
@@ -182,6 +184,7 @@ def main() -> None:
     hidden = [p for name, p in prior.model.named_parameters() if "_proj" in name]
     optimizers = muon_and_adamw(prior.model, hidden, args.rate, 0.05)
     averaged = train(prior.model, loss, optimizers, args.out, args.minutes, lambda m: validate(prior, m, held_out))
+    assert isinstance(averaged, LlamaForCausalLM)
     for module in (averaged.model.embed_tokens, averaged.lm_head):
         parametrize.remove_parametrizations(module, "weight")
     save(averaged, config, text, args.out)

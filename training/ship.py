@@ -1,6 +1,6 @@
 """Copies trained weights into the package.
 
-    python -m training.ship --tokenizer runs/tokenizer --prior runs/prior
+python -m training.ship --tokenizer runs/tokenizer --prior runs/prior
 """
 
 from __future__ import annotations

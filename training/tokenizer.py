@@ -28,11 +28,18 @@ ENTROPY_GROUP = 4
 CONTINUOUS_WARMUP = 0.2
 """Share of the run during which a falling share of pictures skips quantization."""
 
+
+def _shape(ch: int, patch: int, mults: tuple[int, ...], blocks: tuple[int, ...]) -> MagvitConfig:
+    level = LevelConfig(ch_mult=mults, num_res_blocks=blocks)
+    return MagvitConfig(ch=ch, patch=patch, z_channels=BITS, codebook_dim=BITS, encoder=level, decoder=level)
+
+
 SHAPES = {
-    "p4-160": MagvitConfig(ch=160, patch=4, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(4,)), decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(4,))),
-    "p4-192": MagvitConfig(ch=192, patch=4, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(3,)), decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(3,))),
-    "p2-64": MagvitConfig(ch=64, patch=2, z_channels=BITS, codebook_dim=BITS, encoder=LevelConfig(ch_mult=(1, 2), num_res_blocks=(1, 3)), decoder=LevelConfig(ch_mult=(1, 2), num_res_blocks=(1, 3))),
+    "p4-160": _shape(160, 4, (1,), (4,)),
+    "p4-192": _shape(192, 4, (1,), (3,)),
+    "p2-64": _shape(64, 2, (1, 2), (1, 3)),
 }
+"""Networks of four pixels a token that were compared; see the model card."""
 
 
 def reconstruction_loss(x: Tensor, truth: Tensor) -> Tensor:
@@ -124,7 +131,7 @@ def main() -> None:
     training, validation = corpus.load(args.corpus)
     held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
     model = Magvit2(SHAPES[args.shape]).to(device)
-    loss = TokenizerLoss(model, corpus.CropSampler(training, args.crop, args.seed), args.batch, device)
+    loss = TokenizerLoss(model, corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5), args.batch, device)
     hidden = [p for name, p in model.named_parameters() if p.ndim == 4 and not name.endswith(("conv_in.weight", "conv_out.weight", "quant_conv.weight"))]
     averaged = train(model, loss, muon_and_adamw(model, hidden, args.rate, 1e-3), args.out, args.minutes, lambda m: validate(m, held_out))
     save_file({k: v.half().contiguous() for k, v in averaged.state_dict().items()}, args.out / "model.safetensors")

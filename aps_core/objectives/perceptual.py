@@ -11,12 +11,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from aps_core.tokenizers.magvit2 import MagvitTokenizer
+from aps_core.types import Tokenizer
 
 Features = Callable[[Tensor], list[Tensor]]
 
 
-def tokenizer_features(tokenizer: MagvitTokenizer) -> Features:
+def tokenizer_features(tokenizer: Tokenizer) -> Features:
     """The tokenizer's own encoder as feature extractor. Not LPIPS, and not comparable with it."""
 
     def features(x_BCHW: Tensor) -> list[Tensor]:

@@ -23,20 +23,20 @@ class Compose(OperatorSpec):
     """Several degradations in the order they happened, for example blur, then reduction, then JPEG."""
 
     type: Literal["compose"] = "compose"
-    steps: Annotated[list[any_of(OperatorSpec)], Field(min_length=1, max_length=4, description="Operators in the order they were applied.")]  # type: ignore[valid-type]
+    stages: Annotated[list[any_of(OperatorSpec)], Field(min_length=1, max_length=4, description="Operators in the order they were applied.")]  # type: ignore[valid-type]
 
     @property
     def needs_mask(self) -> bool:
         """Whether any step needs one."""
-        return any(step.needs_mask for step in self.steps)
+        return any(step.needs_mask for step in self.stages)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
-        return reduce(lambda shape, step: step.image_shape(shape), reversed(self.steps), measurement_CHW)
+        return reduce(lambda shape, step: step.image_shape(shape), reversed(self.stages), measurement_CHW)
 
     def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
         """Binds every step to the shape the step before leaves. Inpainting can only come last."""
         bound: list[Bound] = []
-        for step in self.steps:
+        for step in self.stages:
             if bound and bound[-1].weight is not None:
                 raise InvalidSpec(f"In 'compose', inpainting must come last; '{step.type}' after it would mix known and unknown pixels.")
             bound.append(step.bind(shape_CHW, device, mask_HW))

@@ -24,7 +24,12 @@ class MotionBlur(OperatorSpec):
     """The camera moved along a random, partly curved path while the picture was taken."""
 
     type: Literal["motion_blur"] = "motion_blur"
-    kernel_size: int = Field(61, ge=3, le=121, description="Side of the kernel in pixels; an even number is raised to the next odd one. The paper's 61 is for 512-pixel pictures; at 128 use 15.")
+    kernel_size: int = Field(
+        61,
+        ge=3,
+        le=121,
+        description="Side of the kernel in pixels; an even number is raised to the next odd one. The paper's 61 is for 512-pixel pictures; at 128 use 15.",
+    )
     intensity: float = Field(0.5, ge=0, le=1, description="0 is a nearly straight path, 1 a strongly curved one.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random path.")
     linear: ClassVar[bool] = True
@@ -65,5 +70,6 @@ def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.n
     canvas = Image.new("L", (2 * size, 2 * size))
     ImageDraw.Draw(canvas).line([(float(p.real), float(p.imag)) for p in points], fill=255, width=max(1, int(diagonal / 150)))
     canvas = canvas.filter(ImageFilter.GaussianBlur(int(diagonal * 0.01))).resize((size, size), Image.Resampling.LANCZOS)
-    kernel = np.asarray(canvas, dtype=np.float32)
-    return kernel / kernel.sum()
+    kernel = np.array(canvas, dtype=np.float32)
+    kernel /= kernel.sum()
+    return kernel

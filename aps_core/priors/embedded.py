@@ -33,6 +33,7 @@ class EmbeddedPrior(PriorSpec):
         return sha.hexdigest()
 
     def load(self, device: torch.device) -> Prior:
+        """See :meth:`PriorSpec.load`."""
         from aps_core.priors.mmada import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 

@@ -147,7 +147,8 @@ class MMaDAPrior:
     def _forward(self, z_BL: Tensor, condition: str) -> Tensor:
         hidden_BSD = self.model.model(input_ids=self.sequence(z_BL, condition), use_cache=False).last_hidden_state
         image_BLD = hidden_BSD[:, -(z_BL.shape[1] + 1) : -1]
-        return (image_BLD @ self.head_KD.T).float()
+        logits_BLK: Tensor = (image_BLD @ self.head_KD.T).float()
+        return logits_BLK
 
     def sequence(self, z_BL: Tensor, condition: str) -> Tensor:
         """Token ids (B, S): text block, soi, image, eoi. The published left padding is left out: it is

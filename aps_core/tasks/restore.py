@@ -13,7 +13,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, Size, TaskSpec
-from aps_core.types import Grid, SamplerState, StepInfo
+from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,9 @@ class RestoreSpec(TaskSpec):
 
         started = time.perf_counter()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        notes = [] if y_CHW.shape[-2:] == (inputs.image.height, inputs.image.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
+        notes = (
+            [] if y_CHW.shape[-2:] == (inputs.image.height, inputs.image.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
+        )
         shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = self.operator.bind(shape, engine.device, mask_HW)
         sigma = noise.estimate_sigma(y_CHW, operator.weight) if self.sigma == "auto" else self.sigma
@@ -129,4 +131,3 @@ class RestoreSpec(TaskSpec):
 def _cropped(operator: Bound, height: int, width: int) -> Bound:
     """A after cropping away what the token grid adds on the right and below."""
     return Bound(lambda x_BCHW: operator(x_BCHW[..., :height, :width]), operator.weight, operator.state())
-

@@ -1,0 +1,1 @@
+"""Image tokenizers: networks and quantizers."""

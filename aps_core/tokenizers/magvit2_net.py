@@ -193,4 +193,3 @@ class Magvit2(nn.Module):
         self.config = config
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-

@@ -101,7 +101,11 @@ def test_full_size_network_under_formula_weights():
 
 
 def test_patch_unshuffles_pixels():
-    net = Magvit2(MagvitConfig.model_validate({"ch": 32, "patch": 4, "encoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}, "decoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}}))
+    net = Magvit2(
+        MagvitConfig.model_validate(
+            {"ch": 32, "patch": 4, "encoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}, "decoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}}
+        )
+    )
     z = net.encoder(torch.zeros(1, 3, 32, 16))
     assert z.shape == (1, 13, 4, 2)
     assert net.decoder(z).shape == (1, 3, 32, 16)

@@ -1,6 +1,7 @@
 """The MMaDA prior and its unguided sampler against the original implementation."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_windows_cover_everything_and_overlap(length, window, shift):
     starts = window_starts(length, window, shift)
     covered = {i for s in starts for i in range(s, s + window)}
     assert set(range(length)) <= covered
-    assert all(b - a < window for a, b in zip(starts, starts[1:], strict=False))
+    assert all(b - a < window for a, b in pairwise(starts))
     assert starts[-1] == max(0, length - window)
 
 

@@ -1,0 +1,62 @@
+"""``aps serve``, ``aps worker`` and ``aps demo``: the service's processes on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from aps_cli.restore import default_device
+from service import launch
+from service.settings import Settings
+
+
+def settings_for(device: str | None, **changes: object) -> Settings:
+    """The settings of the environment (``APS_*``), with the device of the command line or the best there is."""
+    settings = Settings()
+    if device is not None or "APS_DEVICE" not in os.environ:
+        changes["device"] = default_device(device)
+    return settings.model_copy(update=changes)
+
+
+def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
+    """The API alone, in this process; or everything, as child processes."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if embedded:
+        launch.launch(settings_for(device), embedded=True, host=host, port=port)
+    else:
+        command = launch.api_command(host, port)
+        os.execv(command[0], command)
+
+
+def worker(device: str | None) -> None:
+    """Becomes one Celery worker process."""
+    settings = settings_for(device)
+    command = launch.worker_command(settings)
+    os.execve(command[0], command, settings.environment())
+
+
+def demo(photo: Path, out: Path, once: bool, port: int) -> None:
+    """Starts everything in a folder of its own, restores ``photo`` through REST, then serves the studio."""
+    from aps_cli.demo import free_port, restore_photo
+
+    port = port or free_port()
+    with tempfile.TemporaryDirectory(prefix="aps-demo-") as folder:
+        settings = settings_for(None, data_dir=Path(folder), artifacts_dir=Path(folder) / "artifacts")
+        log = out / "service.log"
+        out.mkdir(parents=True, exist_ok=True)
+        click.echo(f"Starting server, API and worker (log: {log}) ...")
+        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, children):
+            restore_photo(url, photo, out)
+            if once:
+                return
+            click.echo(f"Studio: {url}   (Ctrl-C stops)")
+            try:
+                while all(child.poll() is None for child in children.values()):
+                    time.sleep(1)
+            except KeyboardInterrupt:
+                click.echo("Stopping.")
