@@ -116,9 +116,10 @@ def any_of(root: type[Spec]) -> Any:
     return Annotated[root, _AnyOf(root)]
 
 
-def discover(package: ModuleType, group: str) -> None:
-    """Imports every module of ``package`` and every entry point of ``group``, so that they register."""
+def discover(package: ModuleType, group: str, skip: tuple[str, ...] = ()) -> None:
+    """Imports every module of ``package`` but ``skip``, and every entry point of ``group``, so that they register."""
     for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+        if module.name not in skip:
+            importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group=group):
         entry.load()

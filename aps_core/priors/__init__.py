@@ -5,6 +5,6 @@ import sys
 from aps_core.priors.base import PriorSpec
 from aps_core.registry import discover
 
-discover(sys.modules[__name__], "aps.priors")
+discover(sys.modules[__name__], "aps.priors", skip=("mmada",))  # the network itself: it needs torch
 
 __all__ = ["PriorSpec"]
