@@ -1,0 +1,227 @@
+// A JSON Schema becomes a form: one control a property, each with label, help and range.
+//
+// Every control is { element, read(), write(value) }; read() gives undefined where the field is left to
+// its default. Elements carry their JSON pointer in data-pointer, by which a problem finds its field.
+
+import { el } from "./dom.js";
+import { humanise, plain, t } from "./strings.js";
+
+let serial = 0;
+const nextId = () => `f${++serial}`;
+
+const labelOf = (pointer) => t.fieldLabels[pointer] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
+const nameOf = (schema) => t.names[schema.properties.type.default] ?? humanise(schema.properties.type.default);
+
+/** The control for ``schema``; ``defs`` are its definitions, ``suggested`` values replace defaults that the caller leaves out. */
+export function control(schema, defs, pointer, suggested) {
+  schema = resolve(schema, defs);
+  if (schema.oneOf) return choice(schema, defs, pointer);
+  if (schema.properties) return group(schema, defs, pointer, suggested);
+  if (schema.type === "array") return list(schema, defs, pointer);
+  if (schema.enum) return select(schema, pointer, suggested);
+  return input(schema, pointer, suggested);
+}
+
+function resolve(schema, defs) {
+  const { $ref, ...rest } = schema;
+  return $ref ? { ...defs[$ref.split("/").at(-1)], ...rest } : schema;
+}
+
+/** Label, control and help of one value. */
+function field(pointer, inputElement, schema) {
+  const id = nextId();
+  inputElement.id = id;
+  inputElement.setAttribute("aria-describedby", `${id}-help ${id}-error`);
+  inputElement.dataset.pointer = pointer;
+  const error = el("p", { id: `${id}-error`, class: "field-error" });
+  inputElement.addEventListener("input", () => mark(inputElement, ""));
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { htmlFor: id, textContent: labelOf(pointer) }),
+    inputElement,
+    error,
+    el("p", { id: `${id}-help`, class: "help", textContent: plain(schema.description) }),
+  );
+}
+
+/** Shows ``message`` at a control, or takes it away. */
+function mark(inputElement, message) {
+  inputElement.setAttribute("aria-invalid", String(Boolean(message)));
+  const error = document.getElementById(`${inputElement.id}-error`);
+  if (error) error.textContent = message;
+}
+
+function input(schema, pointer, suggested) {
+  const kinds = schema.anyOf ?? [schema];
+  const number = kinds.find((kind) => kind.type === "number" || kind.type === "integer");
+  const word = kinds.find((kind) => kind.const !== undefined)?.const;
+  const fallback = suggested ?? schema.default;
+  // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
+  const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
+  const inputElement = el("input", { type: number ? "number" : "text", autocomplete: "off" });
+  if (number) limit(inputElement, number);
+  else inputElement.maxLength = schema.maxLength ?? 1000;
+  if (optional) inputElement.placeholder = fallback ?? t.noDefault.toLowerCase();
+  else inputElement.value = fallback ?? "";
+  const read = () => {
+    const text = inputElement.value.trim();
+    if (!number) return text || undefined;
+    if (text === "") return optional ? undefined : fallback;
+    return Number(text);
+  };
+  const write = (value) => (inputElement.value = value === undefined || value === null || value === word ? "" : value);
+  return { element: field(pointer, inputElement, schema), read, write };
+}
+
+function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
+  const whole = type === "integer";
+  inputElement.step = whole ? 1 : "any";
+  inputElement.inputMode = whole ? "numeric" : "decimal";
+  const low = minimum ?? (whole && exclusiveMinimum !== undefined ? exclusiveMinimum + 1 : exclusiveMinimum);
+  const high = maximum ?? (whole && exclusiveMaximum !== undefined ? exclusiveMaximum - 1 : exclusiveMaximum);
+  if (low !== undefined) inputElement.min = low;
+  if (high !== undefined) inputElement.max = high;
+}
+
+function select(schema, pointer, suggested) {
+  const fallback = suggested ?? schema.default;
+  const optional = suggested !== undefined;
+  const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
+  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: humanise(String(value)) }));
+  const write = (value) => (inputElement.value = value === undefined ? "" : schema.enum.indexOf(value));
+  if (!optional) write(fallback);
+  const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);
+  return { element: field(pointer, inputElement, schema), read, write };
+}
+
+/** Every property of an object but its fixed ones. With ``suggested``, only fields that were filled in are read. */
+export function group(schema, defs, pointer, suggested, skip = []) {
+  const names = Object.keys(schema.properties).filter((name) => resolve(schema.properties[name], defs).const === undefined && !skip.includes(name));
+  const controls = new Map();
+  for (const name of names) {
+    const property = schema.properties[name];
+    const hint = suggested && (suggested[name] ?? property.default ?? t.noDefault.toLowerCase());
+    controls.set(name, control(property, defs, `${pointer}/${name}`, hint));
+  }
+  const read = () => {
+    const values = [...controls].map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined);
+    return Object.fromEntries(values);
+  };
+  const write = (value) => controls.forEach((part, name) => part.write(value?.[name] ?? (suggested ? undefined : schema.properties[name].default)));
+  return { element: el("div", { class: "fields" }, ...[...controls.values()].map((part) => part.element)), controls, read, write };
+}
+
+/** One of several kinds, told apart by ``type``: radio buttons at the top, a select inside a list. */
+function choice(schema, defs, pointer) {
+  const kinds = schema.oneOf.map((kind) => resolve(kind, defs));
+  const nested = pointer.split("/").length > 2;
+  // kinds that contain further kinds come last, and are not offered within one another
+  const [simple, containing] = [false, true].map((wanted) => kinds.filter((kind) => containsKinds(kind) === wanted));
+  const offered = nested ? simple : [...simple, ...containing];
+  const details = el("div", { class: "choice-details" });
+  const picker = nested ? selectPicker(offered, pointer) : radioPicker(offered, schema, pointer);
+  let current;
+  const show = (type) => {
+    const kind = offered.find((candidate) => candidate.properties.type.default === type);
+    current = { type, ...group(kind, defs, pointer) };
+    details.replaceChildren(el("p", { class: "summary", textContent: plain(kind.description) }), current.element);
+    details.dispatchEvent(new Event("choose", { bubbles: true }));
+  };
+  picker.onPick(show);
+  const write = (value) => {
+    picker.pick(value.type);
+    show(value.type);
+    current.write(value);
+  };
+  const first = offered.find((kind) => kind.properties.type.default === "super_resolution") ?? offered[0];
+  write({ type: first.properties.type.default });
+  return { element: el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details), read: () => ({ type: current.type, ...current.read() }), write };
+}
+
+const containsKinds = (kind) => Object.values(kind.properties).some((property) => property.type === "array");
+
+function radioPicker(kinds, schema, pointer) {
+  const name = nextId();
+  const radios = kinds.map((kind) => el("input", { type: "radio", name, value: kind.properties.type.default, class: "visually-hidden" }));
+  const chips = radios.map((radio, index) => el("label", { class: "chip" }, radio, el("span", { textContent: nameOf(kinds[index]) })));
+  const elements = [el("legend", { textContent: labelOf(pointer) }), el("div", { class: "chips" }, ...chips)];
+  return {
+    elements,
+    pick: (type) => radios.forEach((radio) => (radio.checked = radio.value === type)),
+    onPick: (listener) => radios.forEach((radio) => radio.addEventListener("change", () => listener(radio.value))),
+  };
+}
+
+function selectPicker(kinds, pointer) {
+  const options = kinds.map((kind) => el("option", { value: kind.properties.type.default, textContent: nameOf(kind) }));
+  const inputElement = el("select", { "aria-label": labelOf(`${pointer}/type`) }, ...options);
+  return {
+    elements: [inputElement],
+    pick: (type) => (inputElement.value = type),
+    onPick: (listener) => inputElement.addEventListener("change", () => listener(inputElement.value)),
+  };
+}
+
+/** A list of controls that can grow and shrink within the schema's bounds. */
+function list(schema, defs, pointer) {
+  const least = schema.minItems ?? 0;
+  const most = schema.maxItems ?? 16;
+  const parts = [];
+  const items = el("ol", { class: "items" });
+  const addButton = el("button", { type: "button", class: "small", textContent: t.addStep });
+  const redraw = () => {
+    items.replaceChildren(
+      ...parts.map((part, index) => {
+        const removeButton = el("button", { type: "button", class: "small quiet", textContent: t.removeStep(index + 1), hidden: parts.length <= least });
+        removeButton.addEventListener("click", () => {
+          write(parts.map((part) => part.read()).filter((_, other) => other !== index)); // anew, for pointers that count on
+          addButton.focus();
+        });
+        return el("li", { "aria-label": t.stepTitle(index + 1) }, part.element, removeButton);
+      }),
+    );
+    addButton.hidden = parts.length >= most;
+  };
+  const add = (value) => {
+    const part = control(schema.items, defs, `${pointer}/${parts.length}`);
+    if (value) part.write(value);
+    parts.push(part);
+  };
+  addButton.addEventListener("click", () => {
+    add();
+    redraw();
+    addButton.dispatchEvent(new Event("choose", { bubbles: true }));
+  });
+  const write = (values) => {
+    parts.length = 0;
+    for (const value of values ?? Array(least).fill(undefined)) add(value);
+    redraw();
+  };
+  write();
+  return { element: el("div", {}, items, addButton), read: () => parts.map((part) => part.read()), write };
+}
+
+/** Marks every control that its own range refuses; true when there is none. */
+export function validate(root) {
+  const wrong = [...root.querySelectorAll("input, select")].filter((candidate) => !candidate.validity.valid);
+  for (const candidate of wrong) mark(candidate, candidate.validationMessage);
+  reveal(wrong[0]);
+  return wrong.length === 0;
+}
+
+/** Puts a problem's field errors at the fields they name. */
+export function markErrors(root, errors) {
+  const marked = errors.map(({ pointer, detail }) => {
+    const target = root.querySelector(`[data-pointer="${CSS.escape(pointer)}"]`);
+    if (target) mark(target, detail);
+    return target;
+  });
+  reveal(marked.find(Boolean));
+}
+
+function reveal(inputElement) {
+  const folded = inputElement?.closest("details");
+  if (folded) folded.open = true;
+  inputElement?.focus();
+}
