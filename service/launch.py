@@ -63,22 +63,8 @@ def api_command(host: str, port: int) -> list[str]:
 
 def worker_command(settings: Settings) -> list[str]:
     """One worker: a parent and the child that computes."""
-    return [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "worker.app",
-        "worker",
-        "-P",
-        "prefork",
-        "-c",
-        "1",
-        "--without-gossip",
-        "--without-mingle",
-        "-l",
-        settings.log_level,
-    ]
+    celery = [sys.executable, "-m", "celery", "-q", "-A", "worker.app", "worker", "-l", settings.log_level]
+    return [*celery, "-P", "prefork", "-c", "1", "--without-gossip", "--without-mingle"]
 
 
 def wait_ready(url: str, children: dict[str, subprocess.Popen[bytes]], seconds: float = START_SECONDS) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,12 +50,12 @@ class Settings(BaseSettings):
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
 
-    @cached_property
+    @property
     def broker_url(self) -> str:
         """The same server as Celery spells it."""
         return self.redis_url.replace("unix://", "redis+socket://", 1)
 
-    @cached_property
+    @property
     def broker_transport_options(self) -> dict[str, Any]:
         """What both ends of the queue must agree on, and how connections are kept alive."""
         options: dict[str, Any] = {
@@ -76,17 +75,17 @@ class Settings(BaseSettings):
             options["socket_keepalive"] = True
         return options
 
-    @cached_property
+    @property
     def visibility_timeout(self) -> int:
         """Seconds until the broker delivers a message again. A backstop only: leases recover jobs long before."""
         return max(3600, self.max_job_seconds + 600)
 
-    @cached_property
+    @property
     def area_limit(self) -> int:
         """Largest restored picture of this worker, in pixels."""
         return self.max_pixels or (GPU_MAX_PIXELS if self.device == "cuda" else CPU_MAX_PIXELS)
 
-    @cached_property
+    @property
     def max_body_bytes(self) -> int:
         """Largest request body: one picture and its mask at most, base64 included."""
         return self.max_upload_bytes * 4 // 3 + 1_000_000

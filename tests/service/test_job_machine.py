@@ -31,13 +31,14 @@ class Protocol(RuleBasedStateMachine):
         """Every claim ever granted, newest last; only the newest may still count."""
         self.live = False
         """Whether the newest claim should still be able to write."""
+        self.owner = ""
+        self.leased = False
+        """Whether the newest claim's lease has not run out."""
         self.step = 0
         self.saved: int | None = None
         self.version = 0
         self.ended: JobState | None = None
         self.stale = 0
-        self.rung = True
-        """Whether a message is on its way; a lost message must be found by a sweep."""
 
     # -- what may happen --------------------------------------------------------------------------
 
@@ -49,13 +50,15 @@ class Protocol(RuleBasedStateMachine):
             assert not before.state.terminal
             assert self.stale < MAX_ATTEMPTS, "a poison job is not handed out"
             assert not before.cancel_requested
+            assert not self.leased or owner == self.owner, "nobody takes a leased job from another"
             assert all(answer.fence > old.fence for old in self.claims)
             self.claims.append(answer)
-            self.live, self.stale = True, self.stale + 1
+            self.live, self.stale, self.owner, self.leased = True, self.stale + 1, owner, True
         else:
             assert answer != "missing"
+            assert (answer == "leased") == (self.leased and owner != self.owner)
             if answer in ("poisoned", "canceled"):
-                self.live = False
+                self.live = self.leased = False
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -65,7 +68,7 @@ class Protocol(RuleBasedStateMachine):
         if self.allowed(claim):
             assert answer in ("run", "cancel")
             assert (answer == "cancel") == self.current().cancel_requested
-            self.step, self.saved, self.stale = self.step + 1, self.step + 1, 0
+            self.step, self.saved, self.stale, self.leased = self.step + 1, self.step + 1, 0, True
         else:
             assert answer == "lost"
 
@@ -74,9 +77,19 @@ class Protocol(RuleBasedStateMachine):
     def beat(self, data: st.DataObject) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         assert (self.store.heartbeat(claim) == "lost") == (not self.allowed(claim))
+        self.leased = self.leased or self.allowed(claim)
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), how=st.sampled_from(["succeed", "fail", "canceled", "release"]))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        allowed = self.allowed(claim)
+        assert self.store.release(claim) == allowed
+        if allowed:
+            self.live, self.leased, self.stale = False, False, max(0, self.stale - 1)
+
+    @precondition(lambda self: len(self.claims) > 2)  # leaves time for something to happen first
+    @rule(data=st.data(), how=st.sampled_from(["succeed", "fail", "canceled"]))
     def end(self, data: st.DataObject, how: str) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         allowed = self.allowed(claim)
@@ -84,25 +97,26 @@ class Protocol(RuleBasedStateMachine):
             done = self.store.succeed(claim, [], {}, None)
         elif how == "fail":
             done = self.store.fail(claim, JobError(code="x", title="x", detail="x"))
-        elif how == "canceled":
-            done = self.store.canceled(claim, [])
         else:
-            done = self.store.release(claim)
-            self.stale = max(0, self.stale - 1) if done else self.stale
+            done = self.store.canceled(claim, [])
         assert done == allowed
         if done:
-            self.live = False
+            self.live = self.leased = False
 
     @rule()
     def lease_runs_out(self) -> None:
         if self.redis.zscore("aps:leases", self.job.id) is not None:
             self.redis.zadd("aps:leases", {self.job.id: 1})
+            self.leased = False
 
     @rule()
     def sweep(self) -> None:
-        if self.store.expired():
+        found = self.store.expired()
+        assert bool(found) == (self.live and not self.leased)
+        if found:
             self.live = False
 
+    @precondition(lambda self: len(self.claims) > 2)
     @rule()
     def cancel(self) -> None:
         self.store.cancel(self.job.id)
@@ -125,7 +139,7 @@ class Protocol(RuleBasedStateMachine):
         if state.terminal:
             self.ended = state
             assert not self.live or state is JobState.CANCELED
-            self.live = False
+            self.live = self.leased = False
             assert [event.type for event in self.store.events(self.job.id, count=2000)].count("done") == 1
 
     @invariant()

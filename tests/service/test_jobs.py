@@ -131,6 +131,13 @@ def test_a_late_heartbeat_keeps_a_job_nobody_took(store: JobStore, job: Job) -> 
     assert store.expired() == []
 
 
+def test_a_sweep_does_not_take_a_job_whose_lease_was_extended_meanwhile(store: JobStore, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = claimed(store, job)
+    monkeypatch.setattr(store.redis, "zrangebyscore", lambda *_: [job.id.encode()])  # what the sweep saw a moment ago
+    assert store.expired() == []
+    assert store.heartbeat(claim) == "run"
+
+
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(store: JobStore, job: Job) -> None:
     claim = claimed(store, job)
     for step in (1, 2, 3):
