@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from redis import Redis
-from stack import Stack
+from stack import Stack, free_port
 
 from service.embedded import running_server
 from service.launch import api_command, process, wait_ready
@@ -38,14 +37,6 @@ def redis(redis_url: str) -> Iterator[Redis]:
 def settings(redis_url: str, tmp_path: Path) -> Settings:
     """Settings of a service of the test's own."""
     return Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", data_dir=tmp_path)
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -30,6 +31,14 @@ def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str 
     out = io.BytesIO()
     image.save(out, image_format)
     return out.getvalue()
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 @dataclass

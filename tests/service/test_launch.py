@@ -1,0 +1,57 @@
+"""The whole service by one call: it comes up together and goes down together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+from stack import free_port
+
+from service.settings import Settings
+
+
+def launched(settings: Settings, port: int) -> subprocess.Popen[bytes]:
+    code = f"from service.launch import launch; from service.settings import Settings; launch(Settings(), embedded=True, port={port})"
+    return subprocess.Popen([sys.executable, "-c", code], env=settings.environment() | {"PYTHONPATH": os.getcwd()}, start_new_session=True)
+
+
+def processes_using(folder: Path) -> list[str]:
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if str(folder).encode() in environment.read_bytes():
+                found.append(environment.with_name("cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue  # ended meanwhile
+    return found
+
+
+def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    settings, port = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1), free_port()
+    service = launched(settings, port)
+    deadline = time.monotonic() + 60
+    while True:
+        assert service.poll() is None
+        assert time.monotonic() < deadline
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+                break
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    assert len(processes_using(tmp_path)) >= 4
+    service.send_signal(signal.SIGTERM)
+    assert service.wait(40) == 0
+    assert processes_using(tmp_path) == []
+
+
+def test_it_ends_when_a_worker_cannot_start(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", priors=["absent"])
+    service = launched(settings, free_port())
+    assert service.wait(60) != 0
+    assert processes_using(tmp_path) == []
