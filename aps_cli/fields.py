@@ -47,6 +47,12 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
     return _taken(options, "sampler__")
 
 
+def field_lines(operator: str) -> list[str]:
+    """An operator's options, a line each."""
+    fields = OperatorSpec.named(operator).model_fields.items()
+    return [f"{_flag(name):<16} {field.description}" + ("" if field.is_required() else f" [default: {field.default}]") for name, field in fields if name != "type"]
+
+
 def parse_value(text: str) -> Any:
     """JSON where it is JSON (numbers, true, lists), else the text itself."""
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from aps_cli.fields import config_from, operator_from, spec_options
+from aps_cli.fields import config_from, field_lines, operator_from, spec_options
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
@@ -125,10 +125,14 @@ def demo(photo: Path, once: bool, out: Path, port: int) -> None:
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="The whole description with JSON Schemas.")
-def capabilities(as_json: bool) -> None:
+@click.option("--markdown", is_flag=True, help="The operators as a Markdown table.")
+def capabilities(as_json: bool, markdown: bool) -> None:
     """Show tasks, operators with their fields, and priors."""
-    from aps_core.capabilities import describe
+    from aps_core.capabilities import describe, operator_table
 
+    if markdown:
+        click.echo(operator_table())
+        return
     known = describe()
     if as_json:
         click.echo(json.dumps(known, indent=2))
@@ -136,11 +140,10 @@ def capabilities(as_json: bool) -> None:
     for title in ("tasks", "operators", "priors"):
         click.echo(f"{title}:")
         for item in known[title]:
-            click.echo(f"  {item.get('type', item.get('name')):<18} {item['summary']}")
+            name = item.get("type", item.get("name"))
+            click.echo(f"  {name:<18} {item['summary']}")
             if title == "operators":
-                for name, field in item["schema"]["properties"].items():
-                    if name != "type":
-                        click.echo(f"      --{name.replace('_', '-'):<16} {field.get('description', '')} [default: {field.get('default')}]")
+                click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
 
 @main.command("eval")

@@ -21,3 +21,15 @@ def describe() -> dict[str, Any]:
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
     }
+
+
+def operator_table() -> str:
+    """The operators as a Markdown table: what each undoes, its fields and their defaults."""
+    lines = ["| operator | what happened to the picture | fields (default) |", "|---|---|---|"]
+    for name in sorted(OperatorSpec.family):
+        cls = OperatorSpec.named(name)
+        fields = [
+            f"`{field}`" + ("" if info.is_required() else f" ({info.default})") for field, info in cls.model_fields.items() if field != "type"
+        ]
+        lines.append(f"| `{name}` | {cls.summary()} | {', '.join(fields)} |")
+    return "\n".join(lines)

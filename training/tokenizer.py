@@ -43,8 +43,8 @@ SHAPES = {
 
 
 def reconstruction_loss(x: Tensor, truth: Tensor) -> Tensor:
-    """L1 + 2 L2 + 0.3 multi-scale L1 + 0.3 gradient difference + 0.15 (1 - SSIM)."""
-    loss = F.l1_loss(x, truth) + 2 * F.mse_loss(x, truth)
+    """L1 + 5 L2 + 0.3 multi-scale L1 + 0.3 gradient difference + 0.15 (1 - SSIM)."""
+    loss = F.l1_loss(x, truth) + 5 * F.mse_loss(x, truth)
     for scale in (2, 4):
         loss = loss + 0.15 * F.l1_loss(F.avg_pool2d(x, scale), F.avg_pool2d(truth, scale))
     for dim in (-1, -2):

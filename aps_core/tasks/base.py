@@ -13,7 +13,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
-from aps_core.errors import InvalidSpec
+from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.images import Picture
 from aps_core.priors import PriorSpec
 from aps_core.registry import Spec
@@ -173,7 +173,10 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     spec = spec.model_copy(update={"sampler": spec.settings()})
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    result = spec.run(inputs, engine, fingerprint, on_step, state)
+    try:
+        result = spec.run(inputs, engine, fingerprint, on_step, state)
+    except torch.OutOfMemoryError as error:
+        raise InsufficientMemory("The job needs more memory than the device has free; send a smaller picture or set 'working_size'.") from error
     if resume is not None and state is None:
         result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
     return result

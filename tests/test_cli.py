@@ -1,0 +1,125 @@
+"""The command line: real pictures in and out, one-line errors, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from aps_cli.main import main
+from aps_core import images
+from aps_core.metrics import psnr
+from aps_core.operators import OperatorSpec
+
+PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
+QUICK = ["--steps", "2", "--inner-steps", "3", "--device", "cpu"]
+
+
+def aps(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def picture(path: Path) -> torch.Tensor:
+    return images.to_tensor(images.open_image(path.read_bytes()))
+
+
+@pytest.fixture
+def photo(tmp_path):
+    """A photograph of 61x93 pixels: odd in both directions."""
+    path = tmp_path / "photo.png"
+    x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
+    path.write_bytes(images.encode_png(x, {}))
+    return path
+
+
+@pytest.mark.slow
+def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
+    out = tmp_path / "big.png"
+    result = aps("restore", photo, "--operator", "super_resolution", "--factor", "4", "--sigma", "0.02", "--steps", 3, "--inner-steps", 15, "-o", out)
+    assert result.exit_code == 0, result.output
+    x = picture(out)
+    assert x.shape == (3, 244, 372)
+    reduced = OperatorSpec.named("super_resolution")().bind((3, 244, 372))(x[None])
+    assert psnr(reduced, picture(photo)[None]).item() > 24  # agrees with what was measured
+    sidecar = json.loads(out.with_suffix(".json").read_text())
+    assert sidecar["spec"]["sampler"]["inner_steps"] == 15
+    assert sidecar["size"] == {"width": 372, "height": 244}
+    assert "not evidence" in images.Image.open(out).text["Comment"]
+
+
+def test_a_phones_photo_is_too_large_but_works_reduced(tmp_path):
+    phone = tmp_path / "phone.jpg"
+    images.to_pil(images.resize(picture(PHOTOS / "garden.png"), (3000, 4000))).save(phone)
+    refused = aps("restore", phone, "--operator", "denoise", *QUICK)
+    assert refused.exit_code == 2
+    assert "4000x3000 pixels (750000 tokens, about" in refused.output
+    assert "'working_size' to 591 or less" in refused.output
+    assert not phone.with_suffix(".restored.png").exists()
+    done = aps("restore", phone, "--operator", "denoise", "--working-size", 96, *QUICK)
+    assert done.exit_code == 0, done.output
+    assert picture(phone.with_suffix(".restored.png")).shape == (3, 72, 96)
+
+
+def test_same_seed_same_bytes(photo, tmp_path):
+    for name in ("a.png", "b.png"):
+        assert aps("restore", photo, "--operator", "hdr", "--seed", 5, *QUICK, "-o", tmp_path / name).exit_code == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
+    mask = tmp_path / "mask.png"
+    known = torch.ones(3, 61, 93)
+    known[:, 20:40, 30:60] = -1
+    mask.write_bytes(images.encode_png(known, {}))
+    assert "needs a mask" in aps("restore", photo, "--operator", "inpainting", *QUICK).output
+    done = aps("restore", photo, "--operator", "inpainting", "--mask", mask, *QUICK)
+    assert done.exit_code == 0, done.output
+
+
+def test_degrade_measures(photo, tmp_path):
+    out = tmp_path / "small.png"
+    assert aps("degrade", photo, "--operator", "super_resolution", "--factor", "2", "--sigma", 0, "-o", out).exit_code == 0
+    assert picture(out).shape == (3, 30, 46)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--operator", "super_resolution", "--factor", "3"], "operator.factor: Input should be 2, 4 or 8"),
+        (["--operator", "hdr", "--factor", "4"], "--factor does not belong to operator 'hdr' but to super_resolution"),
+        (["--operator", "hdr", "--sigma", "nan"], "sigma"),
+        (["--operator", "hdr", "--sigma", "much"], "--sigma must be a number or 'auto', not 'much'"),
+        (["--operator", "hdr", "--prior", "nonesuch"], "There is no prior 'nonesuch'; known: embedded"),
+        (["--operator", "hdr", "--inner-steps", "-1"], "sampler.inner_steps: Input should be greater than or equal to 0"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(photo, arguments, words):
+    result = aps("restore", photo, *arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_not_a_picture(tmp_path):
+    text = tmp_path / "notes.png"
+    text.write_text("hello")
+    result = aps("restore", text, "--operator", "hdr")
+    assert result.exit_code == 2
+    assert "not a picture" in result.output
+
+
+def test_eval_writes_tables_and_continues(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "coffee.png").write_bytes((PHOTOS / "coffee.png").read_bytes())
+    command = ["eval", folder, "-o", tmp_path / "out", "--task", "sr4", "--method", "aps", "--set", "steps=2", "--set", "inner_steps=3"]
+    first = aps(*command)
+    assert first.exit_code == 0, first.output
+    table = (tmp_path / "out" / "per_image.csv").read_text()
+    assert [line.split(",")[3] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
+    assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
+    assert (tmp_path / "out" / "contact_sheet.png").stat().st_size > 10_000
+    assert aps(*command).exit_code == 0
+    assert (tmp_path / "out" / "per_image.csv").read_text() == table
+    assert "There is no task 'sr5'" in aps("eval", folder, "--task", "sr5").output
