@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
@@ -17,6 +18,11 @@ else:
     torch = lazy_import("torch")
 
 
+# ``x-when`` tells forms which value of another field makes a field matter
+_WHEN_RANDOM: JsonDict = {"x-when": {"mask": "random"}}
+_WHEN_BOX: JsonDict = {"x-when": {"mask": "box"}}
+
+
 class Inpainting(OperatorSpec):
     """Some pixels are missing: an uploaded mask or alpha channel, a box, or random ones."""
 
@@ -24,12 +30,12 @@ class Inpainting(OperatorSpec):
     mask: Literal["upload", "box", "random"] = Field(
         "upload", description="'upload': the job's mask picture (white = known) or the image's alpha channel; 'box': a rectangle; 'random': single pixels."
     )
-    fraction: float = Field(0.7, gt=0, lt=1, description="Share of pixels missing (random).")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random mask.")
-    top: float = Field(0.25, ge=0, lt=1, description="Upper edge of the missing box, as a share of the height.")
-    left: float = Field(0.25, ge=0, lt=1, description="Left edge of the missing box, as a share of the width.")
-    height: float = Field(0.5, gt=0, le=1, description="Height of the missing box, as a share of the picture's.")
-    width: float = Field(0.5, gt=0, le=1, description="Width of the missing box, as a share of the picture's.")
+    fraction: float = Field(0.7, gt=0, lt=1, description="Share of pixels missing.", json_schema_extra=_WHEN_RANDOM)
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random mask.", json_schema_extra=_WHEN_RANDOM)
+    top: float = Field(0.25, ge=0, lt=1, description="Upper edge of the missing box, as a share of the height.", json_schema_extra=_WHEN_BOX)
+    left: float = Field(0.25, ge=0, lt=1, description="Left edge of the missing box, as a share of the width.", json_schema_extra=_WHEN_BOX)
+    height: float = Field(0.5, gt=0, le=1, description="Height of the missing box, as a share of the picture's.", json_schema_extra=_WHEN_BOX)
+    width: float = Field(0.5, gt=0, le=1, description="Width of the missing box, as a share of the picture's.", json_schema_extra=_WHEN_BOX)
     linear: ClassVar[bool] = True
 
     @property

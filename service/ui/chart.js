@@ -19,7 +19,8 @@ export function chart(points) {
   const last = points.at(-1);
   const path = points.map((point, index) => `${index ? "L" : "M"}${x(point.step).toFixed(1)} ${y(point.misfit).toFixed(1)}`).join("");
   const label = (px, py, anchor, text, kind = "tick") => svg("text", { x: px, y: py, "text-anchor": anchor, class: kind }, text);
-  const above = y(floor) > 30;
+  // on the side of the line where the curve does not end, unless the axis is there
+  const above = last.misfit < floor || HEIGHT - BOTTOM - y(floor) < 18;
   return svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t.chartLabel(last.step, last.misfit, floor) },

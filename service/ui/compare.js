@@ -3,8 +3,8 @@
 import { byId } from "./dom.js";
 import { t } from "./strings.js";
 
-const COARSE_PIXELS = 100;
 /** Pictures smaller than this are shown with their pixels, as they were measured. */
+export const COARSE_PIXELS = 100;
 
 /** The viewer of one job; starts with the measurement alone. */
 export function comparison(job) {
@@ -14,6 +14,7 @@ export function comparison(job) {
   box.style.setProperty("--fit", width / height);
   box.classList.remove("live", "ready");
   after.hidden = split.hidden = true;
+  split.value = 50;
   after.removeAttribute("src");
   before.alt = t.beforeAlt;
   before.classList.toggle("coarse", Math.max(...job.image_size) < COARSE_PIXELS);

@@ -1,6 +1,7 @@
 // The form: a picture, how it was degraded, and what the service should make of it.
 
 import * as api from "./api.js";
+import { COARSE_PIXELS } from "./compare.js";
 import { byId, el } from "./dom.js";
 import { group, markErrors, validate } from "./form.js";
 import { t } from "./strings.js";
@@ -106,7 +107,7 @@ function pictureInput(limits, onProblem) {
     shown.hidden = false;
     shown.onload = () => {
       byId("image-hint").textContent = t.imageInfo(name, shown.naturalWidth, shown.naturalHeight);
-      shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < 100);
+      shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < COARSE_PIXELS);
       onProblem(null);
     };
     shown.onerror = () => {

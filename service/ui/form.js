@@ -18,6 +18,7 @@ export function control(schema, defs, pointer, suggested) {
   if (schema.oneOf) return choice(schema, defs, pointer);
   if (schema.properties) return group(schema, defs, pointer, suggested);
   if (schema.type === "array") return list(schema, defs, pointer);
+  if (schema.type === "boolean") return select({ ...schema, enum: [true, false] }, pointer, suggested);
   if (schema.enum) return select(schema, pointer, suggested);
   return input(schema, pointer, suggested);
 }
@@ -88,7 +89,7 @@ function select(schema, pointer, suggested) {
   const fallback = suggested ?? schema.default;
   const optional = suggested !== undefined;
   const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
-  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: humanise(String(value)) }));
+  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: t.values[value] ?? humanise(String(value)) }));
   const write = (value) => (inputElement.value = value === undefined ? "" : schema.enum.indexOf(value));
   if (!optional) write(fallback);
   const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);
@@ -105,11 +106,25 @@ export function group(schema, defs, pointer, suggested, skip = []) {
     controls.set(name, control(property, defs, `${pointer}/${name}`, hint));
   }
   const read = () => {
-    const values = [...controls].map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined);
+    const mattering = [...controls].filter(([, part]) => !part.element.hidden);
+    const values = mattering.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined);
     return Object.fromEntries(values);
   };
-  const write = (value) => controls.forEach((part, name) => part.write(value?.[name] ?? (suggested ? undefined : schema.properties[name].default)));
-  return { element: el("div", { class: "fields" }, ...[...controls.values()].map((part) => part.element)), controls, read, write };
+  // "x-when" names the value of another field that makes a field matter
+  const showMattering = () => {
+    for (const [name, part] of controls) {
+      const conditions = Object.entries(schema.properties[name]["x-when"] ?? {});
+      part.element.hidden = !conditions.every(([other, value]) => controls.get(other).read() === value);
+    }
+  };
+  const write = (value) => {
+    controls.forEach((part, name) => part.write(value?.[name] ?? (suggested ? undefined : schema.properties[name].default)));
+    showMattering();
+  };
+  const element = el("div", { class: "fields" }, ...[...controls.values()].map((part) => part.element));
+  element.addEventListener("change", showMattering);
+  showMattering();
+  return { element, controls, read, write };
 }
 
 /** One of several kinds, told apart by ``type``: radio buttons at the top, a select inside a list. */
@@ -204,7 +219,7 @@ function list(schema, defs, pointer) {
 
 /** Marks every control that its own range refuses; true when there is none. */
 export function validate(root) {
-  const wrong = [...root.querySelectorAll("input, select")].filter((candidate) => !candidate.validity.valid);
+  const wrong = [...root.querySelectorAll("input, select")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
   for (const candidate of wrong) mark(candidate, candidate.validationMessage);
   reveal(wrong[0]);
   return wrong.length === 0;

@@ -17,13 +17,15 @@ export function jobView(first, { onProblem, onAgain }) {
   const points = new Map();
   let job = first;
   let timer = 0;
+  let ended = false;
   let stream = null;
 
   const update = (changed) => {
-    if (over(job) && job !== first) return; // a late answer to an earlier question
+    if (ended) return; // a late answer to an earlier question
     job = changed;
     showState(job);
     if (!over(job)) return;
+    ended = true;
     clearTimeout(timer);
     if (job.state === "succeeded") showResult(job, viewer);
     else if (job.error) onProblem({ title: job.error.title, message: job.error.detail });
@@ -32,7 +34,7 @@ export function jobView(first, { onProblem, onAgain }) {
   const poll = () => {
     clearTimeout(timer);
     // events do not tell how many jobs come first; and a refused stream tells nothing
-    if (job.state === "queued" || (stream === null && !over(job))) timer = setTimeout(refresh, POLL_MILLISECONDS);
+    if (!ended && (job.state === "queued" || stream === null)) timer = setTimeout(refresh, POLL_MILLISECONDS);
   };
 
   const refresh = guarded(onProblem, async () => {
@@ -66,9 +68,9 @@ export function jobView(first, { onProblem, onAgain }) {
   poll();
   return {
     close() {
+      ended = true;
       clearTimeout(timer);
       stream?.stop();
-      timer = stream = null;
     },
   };
 }

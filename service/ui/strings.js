@@ -9,7 +9,7 @@ export const t = {
   apiLink: "API",
   workers: (n) => (n ? `${plural(n, "worker", "workers")} ready` : "No worker running"),
   title: "Restore a picture",
-  lede: "Say how a picture was degraded. A pretrained discrete diffusion prior finds a picture that looks natural and agrees with what was measured, up to its noise.",
+  lede: "Say how a picture was degraded. A discrete diffusion prior finds a natural picture that agrees with what was measured.",
   notice: "The result is a plausible sample, not evidence of what was there.",
 
   pictureTitle: "Picture",
@@ -31,6 +31,7 @@ export const t = {
   thenWord: ", then ",
   defaultOption: (value) => `Default (${value})`,
   noDefault: "None",
+  values: { true: "Yes", false: "No" },
   auto: "auto",
   addStep: "Add a degradation",
   removeStep: (n) => `Remove ${n}`,
@@ -43,7 +44,7 @@ export const t = {
     working_size: "Longest side of the result",
     sampler: "Sampler",
   },
-  fieldLabels: { "/operator/sigma": "Blur width" },
+  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?" },
   names: { jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several" },
 
   needImage: "Choose a picture first.",

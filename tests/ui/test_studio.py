@@ -7,10 +7,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from pydantic import BaseModel, Field
 from stack import Stack, png
 
 CHROMIUM = shutil.which("chromium")
@@ -121,6 +123,23 @@ def test_a_chosen_picture_is_restored_and_compared_and_downloaded(page: Page, st
     assert page.url.partition("#")[2] == ""
 
 
+@pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
+def test_a_picture_can_be_dropped_or_pasted(page: Page, event: str, field: str) -> None:
+    page.locator("#drop").evaluate(
+        """async (drop, [event, field]) => {
+            const canvas = Object.assign(document.createElement("canvas"), { width: 24, height: 16 });
+            canvas.getContext("2d").fillRect(0, 0, 9, 9);
+            const blob = await new Promise((done) => canvas.toBlob(done));
+            const carried = new DataTransfer();
+            carried.items.add(new File([blob], "carried.png", { type: "image/png" }));
+            const Kind = event === "drop" ? DragEvent : ClipboardEvent;
+            drop.dispatchEvent(new Kind(event, { bubbles: true, cancelable: true, [field]: carried }));
+        }""",
+        [event, field],
+    )
+    expect(page.get_by_text("24 × 16 pixels")).to_be_visible()
+
+
 def test_the_form_offers_every_operator_with_the_fields_of_its_schema(page: Page, stack: Stack) -> None:
     described = stack.http.get("/v1/capabilities").json()
     assert page.get_by_role("radio").count() == len(described["operators"])
@@ -132,6 +151,41 @@ def test_the_form_offers_every_operator_with_the_fields_of_its_schema(page: Page
                 expect(control).to_have_value(str(field["default"]).removesuffix(".0"))
                 if "minimum" in field:
                     expect(control).to_have_attribute("min", str(field["minimum"]))
+
+
+class Haze(BaseModel):
+    """An operator nobody told the page about."""
+
+    type: Literal["haze"] = "haze"
+    density: float = Field(0.5, ge=0, le=1, description="Share of the light that was scattered.")
+    layers: int = Field(3, gt=0, lt=9)
+    colour: Literal["white", "brown"] = "brown"
+    moving: bool = False
+    note: str | None = Field(None, max_length=20)
+    shift: float
+
+
+def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
+    page.evaluate(
+        """async (schema) => {
+            const { control } = await import("/form.js");
+            window.haze = control(schema, {}, "/operator", undefined);
+            document.body.replaceChildren(window.haze.element);
+        }""",
+        Haze.model_json_schema(),
+    )
+    assert page.evaluate("window.haze.read()") == {"density": 0.5, "layers": 3, "colour": "brown", "moving": False}
+    expect(page.get_by_label("Density")).to_have_accessible_description("Share of the light that was scattered.")
+    layers = page.get_by_label("Layers")
+    assert [layers.get_attribute(name) for name in ("min", "max", "step")] == ["1", "8", "1"]
+    page.get_by_label("Density").fill("0.25")
+    page.get_by_label("Colour").select_option("White")
+    page.get_by_label("Moving").select_option("Yes")
+    page.get_by_label("Note").fill("at dawn")
+    page.get_by_label("Shift").fill("-1.5")
+    filled = {"density": 0.25, "layers": 3, "colour": "white", "moving": True, "note": "at dawn", "shift": -1.5}
+    assert page.evaluate("window.haze.read()") == filled
+    assert Haze.model_validate(filled).shift == -1.5
 
 
 @pytest.mark.parametrize("name", ["Coffee", "Cat", "Rocket", "Astronaut"])
@@ -147,6 +201,28 @@ def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> No
     assert job["spec"]["sigma"] == wanted["sigma"]
     assert job["output_size"] == [128, 128]
     expect(page.get_by_role("heading", name="Restored")).to_be_visible(timeout=SLOW)
+
+
+def test_fields_that_do_not_matter_are_not_shown(page: Page) -> None:
+    page.get_by_text("Missing pixels", exact=True).click()
+    expect(page.get_by_label("Fraction")).to_be_hidden()
+    page.locator('[data-pointer="/operator/mask"]').select_option(label="Random")
+    expect(page.get_by_label("Fraction")).to_be_visible()
+    expect(page.get_by_label("Top")).to_be_hidden()
+
+
+def test_every_sample_that_was_drawn_can_be_looked_at(page: Page) -> None:
+    choose(page, png(32, 32))
+    page.get_by_text("More settings").click()
+    page.get_by_label("Number of samples").fill("2")
+    sampler(page, 1, 1)
+    job_id = submit(page)
+    second = page.get_by_role("button", name="Sample 2")
+    expect(second).to_be_visible(timeout=SLOW)
+    second.click()
+    expect(second).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("img", name="The restored picture")).to_have_attribute("src", re.compile(rf"{job_id}/artifacts/sample-2\.png$"))
+    expect(page.get_by_role("link", name="Download PNG")).to_have_attribute("href", re.compile("sample-2"))
 
 
 def test_several_degradations_are_sent_in_their_order(page: Page, stack: Stack) -> None:
