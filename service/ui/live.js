@@ -105,9 +105,10 @@ function stateText(job) {
   if (job.state === "succeeded") return t.done;
   if (job.state === "canceled") return t.canceledText;
   if (job.state === "failed") return "";
-  if (job.state === "running") return [t.phases[job.phase], job.resumed_from_step === null ? "" : t.resumed(job.resumed_from_step)].join(" ");
+  const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);
+  if (job.state === "running") return job.resumed_from_step === null ? estimate : t.resumed(job.resumed_from_step);
   const ahead = job.queue_position === null ? "" : job.queue_position ? t.ahead(job.queue_position) : t.next;
-  return [ahead, job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds)].join(" ");
+  return `${ahead} ${estimate}`;
 }
 
 function showProgress({ step, total, seconds }) {
