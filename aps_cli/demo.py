@@ -45,9 +45,9 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
         sheet.paste(panel.resize((384, 384), scaling), (i * 392 + 8, 32))
         draw.text((i * 392 + 12, 8), title, fill="black", font_size=16)
     sheet.save(out / "before-after.png")
-    click.echo(
-        f"{float(psnr(restored[None], truth[None])):.2f} dB after {sidecar['seconds']['sampling']:.1f} s of sampling; misfit {sidecar['misfit'][0]:.4f}, noise floor {sidecar['noise_floor']:.4f}"
-    )
+    fidelity = float(psnr(restored[None], truth[None]))
+    click.echo(f"{fidelity:.2f} dB after {sidecar['seconds']['sampling']:.1f} s of sampling")
+    click.echo(f"misfit {sidecar['misfit'][0]:.4f}, noise floor {sidecar['noise_floor']:.4f}")
     click.echo(f"Picture: {out / 'before-after.png'}")
 
 

@@ -49,8 +49,12 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
 
 def field_lines(operator: str) -> list[str]:
     """An operator's options, a line each."""
-    fields = OperatorSpec.named(operator).model_fields.items()
-    return [f"{_flag(name):<16} {field.description}" + ("" if field.is_required() else f" [default: {field.default}]") for name, field in fields if name != "type"]
+    lines = []
+    for name, field in OperatorSpec.named(operator).model_fields.items():
+        if name != "type":
+            default = "" if field.is_required() else f" [default: {field.default}]"
+            lines.append(f"{_flag(name):<16} {field.description}{default}")
+    return lines
 
 
 def parse_value(text: str) -> Any:

@@ -28,8 +28,6 @@ def operator_table() -> str:
     lines = ["| operator | what happened to the picture | fields (default) |", "|---|---|---|"]
     for name in sorted(OperatorSpec.family):
         cls = OperatorSpec.named(name)
-        fields = [
-            f"`{field}`" + ("" if info.is_required() else f" ({info.default})") for field, info in cls.model_fields.items() if field != "type"
-        ]
+        fields = [f"`{field}`" + ("" if info.is_required() else f" ({info.default})") for field, info in cls.model_fields.items() if field != "type"]
         lines.append(f"| `{name}` | {cls.summary()} | {', '.join(fields)} |")
     return "\n".join(lines)

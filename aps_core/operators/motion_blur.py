@@ -45,8 +45,8 @@ def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.n
     """A (size, size) kernel of sum 1 with the statistics of the public motion-blur generator the paper uses.
 
     The path is drawn on a canvas of twice the size and reduced: step lengths are Beta(1, 30) shares of the
-    diagonal up to a random total; every turn is triangular up to the largest angle and keeps its sense of
-    rotation but for a Beta(2, 20) chance.
+    diagonal up to a random total; every step's direction is triangular up to the largest angle and stays on
+    its side of the axis but for a Beta(2, 20) chance.
     """
     eps = 0.1
     diagonal = 2 * size * math.sqrt(2)
@@ -59,10 +59,9 @@ def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.n
     largest = rng.uniform(0, intensity * math.pi)
     flip = rng.beta(2, 20)
     angle = rng.uniform(-largest, largest)
-    heading, path = 0.0, [0j]
+    path = [0j]
     for step in steps:
-        heading += angle
-        path.append(path[-1] + step * complex(math.cos(heading), math.sin(heading)))
+        path.append(path[-1] + step * complex(math.cos(angle), math.sin(angle)))
         sense = math.copysign(1, angle) * (-1 if rng.uniform() < flip else 1)
         angle = sense * rng.triangular(0, intensity * largest, largest + eps)
     points = np.array(path)

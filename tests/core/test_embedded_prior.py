@@ -1,0 +1,132 @@
+"""The shipped weights: what the model card promises, and that APS does what the paper claims with them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from aps_core import evaluation, images
+from aps_core.config import APSConfig
+from aps_core.engine import Engine
+from aps_core.errors import InvalidSpec
+from aps_core.estimate import check_size, estimate
+from aps_core.metrics import psnr
+from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.weights import EMBEDDED
+
+PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return Engine.load("embedded", "cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def photos(engine):
+    return dict(evaluation.photographs(PHOTOS, 128))
+
+
+def test_weights_fit_the_limit():
+    assert sum(path.stat().st_size for path in EMBEDDED.rglob("*.safetensors")) < 32_000_000
+
+
+def test_tokenizer_round_trip_and_codes(engine, photos):
+    x = torch.stack(list(photos.values()))
+    codes = torch.cat([engine.prior.tokenizer.encode(part) for part in x.split(6)])
+    y = torch.cat([evaluation.round_trip(engine, truth) for truth in photos.values()])
+    assert psnr(y, x).mean() > CEILING
+    bits = engine.prior.tokenizer.codebook_KD[codes] > 0
+    assert (bits.float().mean((0, 1)) - 0.5).abs().max() < 0.2
+    assert len(codes.unique()) > 0.1 * 4096
+
+
+CEILING = 24.8
+"""dB on the 17 photographs at 128 pixels; the model card holds the measured value."""
+
+
+def restored(engine, photos, task, method, name="coffee", **settings):
+    config = APSConfig(**settings).with_recommended(engine.spec.recommended)
+    case = evaluation.make_case(engine, config, "native", task, name, photos[name], 0.05, 0)
+    x = evaluation.run_method(engine, config, case, method, 0)
+    return float(psnr(x, photos[name][None])), float(psnr(evaluation.input_baseline(case), photos[name][None]))
+
+
+@pytest.mark.slow
+def test_measurement_beats_the_prior_alone(engine, photos):
+    guided, _ = restored(engine, photos, "inpainting70", "aps", steps=6)
+    alone, _ = restored(engine, photos, "inpainting70", "prior_only", steps=6)
+    assert guided > alone + 6
+
+
+@pytest.mark.slow
+def test_hdr_beats_its_input(engine, photos):
+    guided, clipped = restored(engine, photos, "hdr", "aps", name="chelsea", steps=6)
+    assert guided > clipped + 3
+
+
+def spec(**changes):
+    return RestoreSpec(operator={"type": "denoise"}, **{"sampler": {"steps": 3, "inner_steps": 4}, "sigma": 0.05, **changes})
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)), {})))
+
+
+def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, inputs):
+    checkpoints = []
+    several = spec(num_samples=2)
+    whole = run(several, inputs, engine, lambda p: checkpoints.append(p.checkpoint()))
+    resumed = run(several, inputs, engine, resume=checkpoints[1])
+    assert torch.equal(resumed.pictures_BCHW, whole.pictures_BCHW)
+    assert (resumed.resumed_from_step, len(resumed.inner_steps)) == (2, 1)
+    other = run(spec(num_samples=2, seed=1), inputs, engine, resume=checkpoints[1])
+    assert other.resumed_from_step is None
+    assert any("started again" in note for note in other.notes)
+    damaged = run(several, inputs, engine, resume=checkpoints[1][:-50])
+    assert torch.equal(damaged.pictures_BCHW, whole.pictures_BCHW)
+    assert damaged.resumed_from_step is None
+
+
+def test_result_tells_everything(engine, inputs):
+    result = run(spec(sigma="auto"), inputs, engine)
+    sidecar = result.sidecar()
+    assert 0 < sidecar["spec"]["sigma"] < 0.2
+    assert sidecar["spec"]["sampler"]["learning_rate"] == 1.0
+    assert sidecar["size"] == {"width": 52, "height": 40}
+    assert "not evidence" in sidecar["notice"]
+    assert RestoreSpec.model_validate(sidecar["spec"]) == result.spec
+
+
+def test_recommendations_fill_only_what_was_left_out():
+    assert spec().settings().inner_steps == 4
+    assert RestoreSpec(operator={"type": "hdr"}).settings().inner_steps == 20
+    assert RestoreSpec(operator={"type": "hdr"}, sampler={"inner_steps": 100}).settings().inner_steps == 100
+
+
+def test_estimate_grows_with_the_work():
+    one = estimate(spec(), (64, 64), 1e-4)
+    assert (one.output, one.tokens) == ((64, 64), 256)
+    assert estimate(spec(num_samples=4), (64, 64), 1e-4).seconds == pytest.approx(4 * one.seconds)
+    assert check_size(spec(working_size=512), (4000, 3000), 512 * 512, 1e-4).output == (512, 384)
+
+
+def test_masks_are_checked_before_any_work():
+    masked = RestoreSpec(operator={"type": "inpainting"})
+    with pytest.raises(InvalidSpec, match="needs a mask"):
+        masked.check((8, 8), None, has_alpha=False)
+    with pytest.raises(InvalidSpec, match="must be of one size"):
+        masked.check((8, 8), (8, 9), has_alpha=False)
+    masked.check((8, 8), None, has_alpha=True)
+    with pytest.raises(InvalidSpec, match="takes no mask"):
+        spec().check((8, 8), (8, 8), has_alpha=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_restores_like_the_cpu(engine, inputs):
+    cuda = Engine.load("embedded", "cuda")
+    there = run(spec(), inputs, cuda).pictures_BCHW.cpu()
+    here = run(spec(), inputs, engine).pictures_BCHW
+    assert psnr(there, here).item() > 20

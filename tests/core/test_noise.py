@@ -1,0 +1,64 @@
+"""Noise: its strength, and estimating it on real photographs."""
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+
+from aps_core import images
+from aps_core.noise import add_noise, estimate_sigma
+from aps_core.operators import OperatorSpec
+
+PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.png"))
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return [images.to_tensor(images.open_image(path.read_bytes())) for path in PHOTOS]
+
+
+def noisy(x, sigma):
+    return add_noise(x, sigma, torch.Generator().manual_seed(0))
+
+
+def test_noise_has_the_strength_it_says_and_is_not_clipped():
+    y = noisy(torch.ones(3, 100, 100), 0.1)
+    assert abs(y.std().item() - 0.1) < 0.003
+    assert y.max() > 1.2
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("size", [256, 128])
+def test_estimates_on_photographs(photos, sigma, size):
+    found = [estimate_sigma(noisy(images.resize(x, (size, size)).clamp(-1, 1), sigma)) for x in photos]
+    errors = [abs(f - sigma) / sigma for f in found]
+    # fine texture at 128 pixels cannot be told from weak noise
+    assert median(errors) < (0.25 if sigma >= 0.05 else 0.9)
+    assert median(found) >= 0.85 * sigma
+
+
+def test_flat_pictures_are_exact():
+    for sigma in (0.0, 0.01, 0.2):
+        assert estimate_sigma(noisy(torch.zeros(3, 96, 96), sigma)) == pytest.approx(sigma, rel=0.06, abs=1e-4)
+
+
+def test_saturated_and_unobserved_pixels_are_left_out():
+    x = torch.zeros(3, 96, 96)
+    x[:, :, :48] = 1.0
+    y = noisy(x, 0.05).clamp(-1, 1)  # half of the picture is clipped flat
+    assert estimate_sigma(y) == pytest.approx(0.05, rel=0.1)
+    operator = OperatorSpec.named("inpainting").model_validate({"mask": "box", "top": 0, "left": 0, "width": 0.5, "height": 1}).bind((3, 96, 96))
+    hidden = noisy(torch.zeros(3, 96, 96), 0.05) * operator.weight[0]
+    assert estimate_sigma(hidden, operator.weight) == pytest.approx(0.05, rel=0.1)
+
+
+def test_scattered_pixels_still_give_an_answer(photos):
+    operator = OperatorSpec.named("inpainting").model_validate({"mask": "random", "fraction": 0.7}).bind((3, 256, 256))
+    found = [estimate_sigma(noisy(x, 0.05) * operator.weight[0], operator.weight) for x in photos[:6]]
+    assert 0.02 < median(found) < 0.15
+
+
+def test_tiny_pictures_do_not_fail():
+    assert estimate_sigma(torch.zeros(3, 2, 2)) == 0.0
+    assert estimate_sigma(torch.zeros(3, 5, 5)) == 0.0

@@ -1,0 +1,224 @@
+"""Every registered operator by its properties, and each against the original implementations."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import BaseModel, ValidationError
+
+from aps_core import images
+from aps_core.errors import InvalidSpec
+from aps_core.metrics import psnr
+from aps_core.operators import OperatorSpec
+from aps_core.operators.motion_blur import motion_kernel
+from aps_core.registry import any_of
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SHAPE = (3, 32, 40)
+SMALL = {
+    "gaussian_blur": {"sigma": 1.2},
+    "motion_blur": {"kernel_size": 9},
+    "inpainting": {"mask": "random", "fraction": 0.4},
+    "compose": {"stages": [{"type": "gaussian_blur", "sigma": 0.8}, {"type": "super_resolution", "factor": 2}]},
+}
+"""Settings for small pictures where the defaults are for large ones; a new operator with workable defaults needs no entry."""
+ALL = sorted(OperatorSpec.family)
+
+
+def spec_of(name: str) -> OperatorSpec:
+    return OperatorSpec.named(name).model_validate({"type": name, **SMALL.get(name, {})})
+
+
+def picture(batch=1, shape=SHAPE, seed=0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.rand(batch, shape[0], 5, 6, generator=generator, dtype=torch.float64)
+    return (torch.nn.functional.interpolate(coarse, shape[1:], mode="bicubic").clamp(0, 1) * 1.8 - 0.9).to(dtype)
+
+
+@pytest.fixture(params=ALL)
+def spec(request):
+    return spec_of(request.param)
+
+
+def test_shapes_invert(spec):
+    y = spec.bind(SHAPE)(picture())
+    assert spec.image_shape(tuple(y.shape[1:])) == SHAPE
+
+
+def test_a_batch_is_a_loop(spec):
+    operator, x = spec.bind(SHAPE), picture(3)
+    torch.testing.assert_close(operator(x), torch.cat([operator(one[None]) for one in x]), atol=1e-5, rtol=0)
+
+
+def test_binding_twice_draws_the_same(spec):
+    first, second = spec.bind(SHAPE), spec.bind(SHAPE)
+    assert torch.equal(first(picture()), second(picture()))
+    assert all(torch.equal(first.state()[k], second.state()[k]) for k in first.state())
+
+
+def test_seeds_draw_different_things():
+    for name in ("motion_blur", "inpainting"):
+        one, two = (spec_of(name).model_copy(update={"seed": seed}).bind(SHAPE).state() for seed in (0, 1))
+        assert all(not torch.equal(one[k], two[k]) for k in one)
+
+
+def test_json_round_trip(spec):
+    class Holder(BaseModel):
+        operator: any_of(OperatorSpec)  # type: ignore[valid-type]
+
+    held = Holder(operator=spec)
+    assert Holder.model_validate_json(held.model_dump_json()).operator == spec
+    assert Holder.model_validate(json.loads(json.dumps(held.model_dump(mode="json")))).operator == spec
+
+
+def test_gradients_reach_the_picture(spec):
+    x = picture(dtype=torch.float64).requires_grad_()
+    spec.bind(SHAPE)(x).sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert x.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("jpeg", "hdr")])
+def test_gradients_are_exact_where_nothing_clips_or_rounds(name):
+    shape = (1, 12, 16)
+    small = spec_of(name)
+    if name in ("gaussian_blur", "compose"):
+        small = OperatorSpec.named("gaussian_blur")(sigma=0.6)
+    operator = small.bind(shape)
+    torch.autograd.gradcheck(operator, (picture(shape=shape, dtype=torch.float64).requires_grad_(),), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if OperatorSpec.named(n).linear])
+def test_linear_operators_are_linear_and_have_an_adjoint(name):
+    operator = spec_of(name).bind(SHAPE)
+    x, other = picture(seed=1, dtype=torch.float64), picture(seed=2, dtype=torch.float64)
+    y = operator(x)
+    torch.testing.assert_close(operator(2 * x - 3 * other), 2 * y - 3 * operator(other), atol=1e-6, rtol=0)
+    probe = torch.randn(y.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    (operator(leaf) * probe).sum().backward()
+    torch.testing.assert_close((other * leaf.grad).sum(), (operator(other) * probe).sum(), atol=1e-6, rtol=1e-6)
+
+
+# -- against the original implementations -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return {k: torch.from_numpy(v) for k, v in np.load(FIXTURES / "operators" / "expected.npz").items()}
+
+
+def bound(name, shape, **fields):
+    return OperatorSpec.named(name).model_validate({"type": name, **fields}).bind(shape)
+
+
+def test_super_resolution_reference(reference):
+    x = reference["image"]
+    torch.testing.assert_close(bound("super_resolution", (3, 96, 96))(x), reference["sr4"], atol=1e-5, rtol=0)
+
+
+def test_gaussian_blur_reference(reference):
+    x = reference["image"]
+    torch.testing.assert_close(bound("gaussian_blur", (3, 96, 96), sigma=3.0)(x), reference["gauss61_s3"], atol=1e-5, rtol=0)
+
+
+def test_hdr_reference(reference):
+    assert torch.equal(bound("hdr", (3, 96, 96))(reference["image"]), reference["hdr_scale2"])
+
+
+def test_inpainting_reference(reference):
+    mask = reference["inpaint_random70_mask_npseed7"].float()
+    operator = OperatorSpec.named("inpainting")().bind((3, 96, 96), mask_HW=mask)
+    assert torch.equal(operator(reference["image"]), reference["inpaint_random70"])
+    removed = 1 - bound("inpainting", (3, 96, 96), mask="random", fraction=0.7).weight
+    assert int(removed.sum()) == int((1 - mask).sum()) == 6451
+
+
+def test_motion_blur_reference(monkeypatch):
+    stored = np.load(FIXTURES / "motionblur" / "expected.npz")
+    kernel = stored["operator_kernel"].astype(np.float32)
+    monkeypatch.setattr("aps_core.operators.motion_blur.motion_kernel", lambda *_: kernel)
+    y = bound("motion_blur", (3, 96, 96), kernel_size=61)(torch.from_numpy(stored["image"]))
+    torch.testing.assert_close(y, torch.from_numpy(stored["blurred_image"]), atol=1e-5, rtol=0)
+
+
+def test_motion_kernels_have_the_published_statistics():
+    for intensity in (0.0, 0.5, 1.0):
+        kernels = [motion_kernel(61, intensity, np.random.default_rng(seed)) for seed in range(12)]
+        for kernel in kernels:
+            assert kernel.shape == (61, 61)
+            assert kernel.sum() == pytest.approx(1, abs=1e-5)
+        rows, columns = np.mgrid[:61, :61]
+        centres = [((k * rows).sum(), (k * columns).sum()) for k in kernels]
+        offsets = np.abs(np.array(centres) - 30)
+        assert np.median(offsets) < 3  # the longest paths leave the canvas
+        assert offsets.max() < 12
+        assert 100 < np.median([(k > 0).sum() for k in kernels]) < 260
+
+
+def straightness(kernel):
+    """Share of the spread along the main axis: 1 for a line."""
+    rows, columns = np.mgrid[: len(kernel), : len(kernel)]
+    points = np.stack([rows.ravel(), columns.ravel()])
+    spread = np.linalg.eigvalsh(np.cov(points, aweights=np.clip(kernel, 0, None).ravel()))
+    return spread[1] / spread.sum()
+
+
+def test_intensity_bends_the_path():
+    straight, bent = (np.mean([straightness(motion_kernel(61, i, np.random.default_rng(s))) for s in range(20)]) for i in (0.0, 1.0))
+    assert straight > bent + 0.03
+
+
+@pytest.mark.parametrize("quality", [10, 20, 50, 90])
+def test_jpeg_is_an_encoders(quality):
+    x = picture(shape=(3, 37, 51))
+    buffer = io.BytesIO()
+    images.to_pil(x[0]).save(buffer, "JPEG", quality=quality, subsampling=0)
+    theirs = images.to_tensor(images.Picture(Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")))
+    ours = bound("jpeg", (3, 37, 51), quality=quality)(x)
+    assert psnr(ours, theirs[None]).item() > 40
+    assert psnr(ours, theirs[None]).item() > psnr(ours, x).item() + 3
+
+
+# -- edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "shape", "words"),
+    [
+        ("super_resolution", {"factor": 4}, (3, 30, 32), "multiples of 4"),
+        ("gaussian_blur", {"sigma": 5}, (3, 16, 64), "reaches 20 pixels"),
+        ("motion_blur", {"kernel_size": 61}, (3, 24, 64), "reaches 30 pixels"),
+        ("inpainting", {}, (3, 8, 8), "needs a mask"),
+        ("compose", {"stages": [{"type": "inpainting", "mask": "box"}, {"type": "hdr"}]}, (3, 8, 8), "inpainting must come last"),
+    ],
+)
+def test_impossible_shapes_say_why(name, fields, shape, words):
+    with pytest.raises(InvalidSpec, match=words):
+        bound(name, shape, **fields)
+
+
+def test_masks():
+    box = bound("inpainting", (3, 40, 20), mask="box", top=0.5, left=0, height=0.25, width=0.5)
+    assert box.weight[0, 0].logical_not().nonzero().amin(0).tolist() == [20, 0]
+    assert box.weight[0, 0].logical_not().nonzero().amax(0).tolist() == [29, 9]
+    with pytest.raises(InvalidSpec, match="leaves no pixel known"):
+        OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.zeros(4, 4))
+    with pytest.raises(InvalidSpec, match="of one size"):
+        OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.ones(4, 5))
+
+
+def test_compose_applies_in_order():
+    blur, small = {"type": "gaussian_blur", "sigma": 0.8}, {"type": "super_resolution", "factor": 2}
+    x = picture()
+    composed = bound("compose", SHAPE, stages=[blur, small])(x)
+    assert torch.equal(composed, bound("super_resolution", SHAPE, factor=2)(bound("gaussian_blur", SHAPE, sigma=0.8)(x)))
+    masked = OperatorSpec.named("compose").model_validate({"stages": [small, {"type": "inpainting", "mask": "random"}]})
+    assert masked.bind(SHAPE).weight.shape[-2:] == (16, 20)
+    assert OperatorSpec.named("compose").model_validate({"stages": [{"type": "inpainting"}]}).needs_mask
+    with pytest.raises(ValidationError, match="at least 1"):
+        OperatorSpec.named("compose").model_validate({"stages": []})
