@@ -17,8 +17,8 @@ import yaml
 from conftest import free_port
 
 from aps_cli.main import main
-from service.launch import process, wait_ready
-from service.settings import Settings
+from service.launch import process, wait_ready, worker_command
+from service.settings import RUN_JOB, Settings, queue_name
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = {name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")}
@@ -39,6 +39,33 @@ def test_image_is_unprivileged_checked_and_pinned(name: str) -> None:
     for base in instructions(name, "FROM"):
         assert re.match(r"[a-z/]+:\d+\.\d+\.\d+", base), f"{base} is not pinned to a patch release"
     assert not instructions(name, "ADD")
+
+
+def environment(name: str) -> dict[str, str]:
+    """The image's variables."""
+    return dict(word.split("=", 1) for line in instructions(name, "ENV") for word in line.split())
+
+
+def test_both_images_write_to_the_artifacts_as_the_same_user() -> None:
+    assert instructions("api", "USER") == instructions("worker", "USER")
+    assert environment("api")["APS_ARTIFACTS_DIR"] == environment("worker")["APS_ARTIFACTS_DIR"]
+
+
+def test_the_worker_image_gets_the_gpu_and_is_stopped_by_sigterm() -> None:
+    shown = environment("worker")
+    assert shown["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert shown["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+    assert shown["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    assert instructions("worker", "STOPSIGNAL") == ["SIGTERM"]
+
+
+def test_an_image_listens_on_the_port_that_it_exposes_and_checks() -> None:
+    api = json.loads(instructions("api", "CMD")[-1])
+    listens = {"api": api[api.index("--port") + 1], "worker": environment("worker")["APS_METRICS_PORT"]}
+    assert api[api.index("--host") + 1] == "0.0.0.0"
+    for name, port in listens.items():
+        assert instructions(name, "EXPOSE") == [port]
+        assert f"http://127.0.0.1:{port}/" in instructions(name, "HEALTHCHECK")[0]
 
 
 def test_only_the_worker_image_installs_torch() -> None:
@@ -85,6 +112,23 @@ def test_the_command_line_takes_the_command(where: str, command: list[str]) -> N
     program, name, *arguments = command
     assert program == "aps"
     main.commands[name].make_context(name, arguments)  # a UsageError if it does not
+
+
+def test_sigterm_is_left_to_the_worker_s_own_drain() -> None:
+    """Celery's REMAP_SIGTERM kills the child at once: the running job would wait for its lease to run out."""
+    assert [path.name for path in DESCRIPTIONS if "REMAP_SIGTERM" in path.read_text()] == []
+
+
+def test_a_worker_listens_where_the_api_sends() -> None:
+    """The program that the images start holds the one task, on the queues of the cluster's priors."""
+    data = yaml.safe_load((ROOT / "k8s" / "base" / "settings.yaml").read_text())["data"]
+    celery = worker_command(Settings())
+    program = celery[celery.index("-A") + 1]
+    ask = f"import json; from {program} import app; app.loader.import_default_modules(); print(json.dumps([list(app.tasks), list(app.amqp.queues)]))"
+    answer = subprocess.run([sys.executable, "-c", ask], env={**os.environ, **data}, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    tasks, queues = json.loads(answer.stdout)
+    assert RUN_JOB in tasks
+    assert queues == [queue_name(prior) for prior in json.loads(data["APS_PRIORS"])]
 
 
 def test_the_api_serves_without_torch(redis_url: str, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+
+from service.health import router
+from service.launch import STOP_SECONDS
 
 BASE = Path(__file__).parents[2] / "k8s" / "base"
 KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())
@@ -45,6 +49,52 @@ def test_the_system_is_complete() -> None:
     assert set(named("PodDisruptionBudget")) == {"api", "worker"}
 
 
+def test_everything_lives_in_the_one_restricted_namespace() -> None:
+    (namespace,) = named("Namespace").values()
+    assert namespace["metadata"]["name"] == KUSTOMIZATION["namespace"]
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_images_are_pinned() -> None:
+    used = [container["image"] for template in PODS.values() for container in template["spec"]["containers"]]
+    ours = {image["name"]: image["newTag"] for image in KUSTOMIZATION["images"]}
+    assert set(ours) == {image for image in used if ":" not in image}
+    tags = [*ours.values(), *(image.split(":")[1] for image in used if ":" in image)]
+    assert [tag for tag in tags if not re.match(r"\d+\.\d+\.\d+", tag)] == []
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_mounts_lead_to_volumes_and_what_is_written_to_is_mounted(name: str) -> None:
+    spec = PODS[name]["spec"]
+    claims = named("StatefulSet").get(name, {}).get("spec", {}).get("volumeClaimTemplates", [])
+    volumes = {volume["name"] for volume in spec.get("volumes", [])} | {claim["metadata"]["name"] for claim in claims}
+    (container,) = spec["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    assert ("/data" if name == "redis" else "/tmp") in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_probes_ask_what_is_served() -> None:
+    paths = {route.path for route in router.routes}  # type: ignore[attr-defined]
+    for name in ("api", "worker"):
+        (container,) = PODS[name]["spec"]["containers"]
+        asked = [container[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
+        assert {probe["port"] for probe in asked} <= {port["name"] for port in container["ports"]}
+        assert {probe["path"] for probe in asked} <= (paths if name == "api" else {"/metrics"})
+
+
+def test_pods_listen_where_others_look() -> None:
+    """One number for the program, its container and the policy that lets others in."""
+    (worker,) = PODS["worker"]["spec"]["containers"]
+    (metrics_port,) = (int(entry["value"]) for entry in worker["env"] if entry["name"] == "APS_METRICS_PORT")
+    for name, port in {"api": 8000, "worker": metrics_port, "redis": 6379}.items():
+        assert [entry["containerPort"] for entry in PODS[name]["spec"]["containers"][0]["ports"]] == [port]
+        assert [entry["port"] for rule in allowed(name, "ingress") for entry in rule["ports"]] == [port]
+
+
+def test_a_worker_has_time_for_its_step() -> None:
+    assert PODS["worker"]["spec"]["terminationGracePeriodSeconds"] > STOP_SECONDS
+
+
 @pytest.mark.parametrize("name", PODS)
 def test_pod_is_hardened(name: str) -> None:
     spec = PODS[name]["spec"]
@@ -70,6 +120,7 @@ def test_api_and_worker_share_user_settings_store_and_artifacts() -> None:
     assert all(pod["containers"][0]["envFrom"] == [{"configMapRef": {"name": name}}] for pod in (api, worker) for name in named("ConfigMap"))
     claims = [{v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v} for pod in (api, worker)]
     assert claims == [set(named("PersistentVolumeClaim"))] * 2
+    assert named("PersistentVolumeClaim")["aps-artifacts"]["spec"]["accessModes"] == ["ReadWriteMany"]  # pods on many nodes
     folder = named("ConfigMap")["aps-settings"]["data"]["APS_ARTIFACTS_DIR"]
     assert all(folder in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]} for pod in (api, worker))
 
@@ -119,3 +170,8 @@ def test_only_api_and_workers_reach_the_store_and_nobody_the_internet() -> None:
         rules = allowed(pod, "egress")
         assert sorted({port["port"] for rule in rules for port in rule["ports"]}) == [53, 6379]
         assert all(peer.keys() <= {"podSelector", "namespaceSelector"} for rule in rules for peer in rule["to"])
+
+
+def test_a_pod_that_nobody_thought_of_may_not_talk_at_all() -> None:
+    (policy,) = (doc["spec"] for doc in named("NetworkPolicy").values() if doc["spec"]["podSelector"] == {})
+    assert policy == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
