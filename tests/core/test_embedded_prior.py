@@ -93,7 +93,7 @@ def test_result_tells_everything(engine, inputs):
     result = run(spec(sigma="auto"), inputs, engine)
     sidecar = result.sidecar()
     assert 0 < sidecar["spec"]["sigma"] < 0.2
-    assert sidecar["spec"]["sampler"]["learning_rate"] == 1.0
+    assert sidecar["spec"]["sampler"]["learning_rate"] == 3.0
     assert sidecar["size"] == {"width": 52, "height": 40}
     assert "not evidence" in sidecar["notice"]
     assert RestoreSpec.model_validate(sidecar["spec"]) == result.spec
