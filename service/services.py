@@ -68,7 +68,7 @@ class Services:
                 id=job_id,
                 task=submission.task,
                 prior=spec.prior,
-                spec=spec.model_dump(mode="json"),
+                spec=spec.resolved().model_dump(mode="json"),
                 inputs={name: self._put(job_id, name, upload) for name, upload in uploads.items()},
                 image_size=image.size,
                 output_size=cost.output,

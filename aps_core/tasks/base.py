@@ -7,7 +7,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
@@ -67,6 +67,10 @@ class TaskSpec(Spec, family=True):
     def settings(self) -> APSConfig:
         """Sampler settings with the prior's recommendation filled in."""
         return self.sampler.with_recommended(self.prior_spec().recommended)
+
+    def resolved(self) -> Self:
+        """This spec with the sampler settings it will run with; JSON keeps no difference between a field set and one left out."""
+        return self.model_copy(update={"sampler": self.settings()})
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     """
     if spec.prior != engine.spec.type:
         raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec = spec.model_copy(update={"sampler": spec.settings()})
+    spec = spec.resolved()
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     try:
