@@ -21,7 +21,7 @@ from typing import ClassVar
 class APSError(Exception):
     """Base class. ``retryable`` tells whether the same request may succeed later."""
 
-    code: ClassVar[str] = "internal_error"
+    code: str = "internal_error"
     title: ClassVar[str] = "Internal error"
     retryable: ClassVar[bool] = False
 
@@ -34,10 +34,15 @@ class InvalidSpec(APSError):
 
 
 class ImageRejected(APSError):
-    """A picture cannot be read or is not allowed. ``code`` may be refined per instance."""
+    """A picture cannot be read or is not allowed; ``code`` may be refined for one instance."""
 
     code = "image_rejected"
     title = "The picture was refused"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class ImageTooLarge(ImageRejected):

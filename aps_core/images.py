@@ -1,8 +1,9 @@
 """Pictures in and out: safe reading, tensors in [-1, 1], resizing, encoding. Needs no torch until tensors are made.
 
-Accepted: PNG, JPEG and WebP of one frame. EXIF orientation is applied, then all metadata is dropped; CMYK,
-palettes and other modes become RGB; alpha is kept as a mask candidate; 16-bit grey keeps its precision
-(16-bit colour is read as 8-bit, which is what Pillow gives).
+Accepted: PNG, JPEG and WebP of one frame; of the several pictures phones put in one JPEG, the first. EXIF
+orientation is applied, then all metadata (colour profile, place, camera) is dropped; CMYK, palettes and other
+modes become RGB without colour management; alpha, also a transparent colour, is kept as a mask candidate;
+16-bit grey keeps its precision (16-bit colour is read as 8-bit, which is what Pillow gives).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageOps, PngImagePlugin
+from PIL import ExifTags, Image, PngImagePlugin
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import ImageRejected, ImageTooLarge
@@ -28,6 +30,18 @@ else:
     torch = lazy_import("torch")
 
 FORMATS = ("PNG", "JPEG", "WEBP")
+_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"<svg": "SVG", b"<?xml": "SVG", b"%PDF": "PDF"}
+"""First bytes of what people send by mistake; only named in the message, never opened."""
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What undoes each EXIF orientation."""
 MAX_PIXELS = 64_000_000
 """Largest upload that is read, in pixels; a phone's camera makes 12 to 50 million."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
@@ -65,11 +79,12 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
     """Reads an encoded picture. The size is checked before any pixel is decoded.
 
     Raises:
-        ImageRejected: it is empty, no picture of an accepted format, animated, truncated or damaged.
-        ImageTooLarge: it has more than ``max_pixels`` pixels.
+        ImageRejected: with code ``image_empty``, ``not_an_image``, ``unsupported_image_format``, ``image_animated``
+            or ``image_truncated`` (incomplete or damaged).
+        ImageTooLarge: it has more than ``max_pixels`` pixels, or memory does not suffice to decode it.
     """
     if not data:
-        raise ImageRejected("The picture is empty (0 bytes).")
+        raise ImageRejected("The picture is empty (0 bytes).", "image_empty")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit comes right below
         try:
@@ -77,22 +92,36 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         except Image.DecompressionBombError as error:
             raise ImageTooLarge(f"The picture has more than the {max_pixels:,} pixels that are read; send a smaller one.") from error
         except (OSError, ValueError, SyntaxError) as error:
-            raise ImageRejected(f"This is not a picture in one of the formats {', '.join(FORMATS)}.") from error
+            raise _unreadable(data) from error
     if image.width * image.height > max_pixels:
         raise ImageTooLarge(f"The picture is {image.width}x{image.height} pixels; at most {max_pixels:,} pixels are read. Send a smaller one.")
-    if getattr(image, "n_frames", 1) > 1:
-        raise ImageRejected(f"The {image.format} picture is animated ({image.n_frames} frames); send a single frame.")  # type: ignore[attr-defined]
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":  # a JPEG that holds further pictures (depth, gain map) behind the photograph
+        raise ImageRejected(f"The {image.format} picture is animated ({frames} frames); send a single frame.", "image_animated")
     try:
         image.load()
-        return Picture(_plain(ImageOps.exif_transpose(image)))
-    except (OSError, ValueError, SyntaxError, MemoryError) as error:
-        raise ImageRejected(f"The {image.format} file is damaged or incomplete: {error}") from error
+        turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return Picture(_plain(image if turn is None else image.transpose(turn)))
+    except MemoryError as error:
+        raise ImageTooLarge(f"Decoding {image.width}x{image.height} pixels needs more memory than there is; send a smaller picture.") from error
+    except (OSError, ValueError, SyntaxError, struct.error) as error:
+        raise ImageRejected(f"The {image.format} file is damaged or incomplete: {error}", "image_truncated") from error
+
+
+def _unreadable(data: bytes) -> ImageRejected:
+    """Why ``data`` could not be identified: another format we can name, or no picture."""
+    accepted = ", ".join(FORMATS)
+    head = data[:64].lstrip()
+    name = "HEIC, AVIF or video" if data[4:8] == b"ftyp" else next((name for magic, name in _OTHERS.items() if head.startswith(magic)), None)
+    if name is None:
+        return ImageRejected(f"This is not a picture in one of the formats {accepted}.", "not_an_image")
+    return ImageRejected(f"This is a {name} file, not a picture in one of the formats {accepted}; convert it first.", "unsupported_image_format")
 
 
 def _plain(image: Image.Image) -> Image.Image:
     """Only pixels: no metadata, no palette, a mode we keep."""
-    if image.mode == "P" or (image.mode == "RGB" and "transparency" in image.info):
-        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    if "transparency" in image.info and image.mode in ("1", "L", "P", "RGB"):
+        image = image.convert("RGBA")
     elif image.mode not in _KEPT_MODES:
         image = image.convert("L" if image.mode == "1" else "RGB")
     bare = Image.new(image.mode, image.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
@@ -14,6 +15,10 @@ else:
 
 SATURATED = 0.985
 """Values beyond this (about two grey levels from black or white) were probably clipped and carry less noise."""
+TILE = 32
+"""Side of the tiles the noise is estimated in, in pixels; they overlap by half."""
+LOW_DECILE = 0.95
+"""Share of the true deviation the tenth percentile over tiles shows in a picture of nothing but noise."""
 
 
 def add_noise(y: Tensor, sigma: float, generator: Generator) -> Tensor:
@@ -24,47 +29,79 @@ def add_noise(y: Tensor, sigma: float, generator: Generator) -> Tensor:
 def estimate_sigma(y_CHW: Tensor, weight: Tensor | None = None) -> float:
     """Standard deviation of white Gaussian noise in a picture, on its own scale.
 
-    The second difference in both directions (Immerkaer 1996) cancels smooth image content. Its median
-    magnitude over small blocks, and then the lower quartile over blocks, keeps texture out. Saturated
-    and unobserved pixels (``weight`` 0) are left out. Where too few complete neighbourhoods remain (single
-    pixels missing), three observed pixels in a row do instead; with too few of those the answer is 0.
+    Small patches of a picture lie near a subspace, while noise fills all directions: the small eigenvalues of
+    the patches' covariance are the noise's variance (Chen, Zhu and Heng 2015). Patches span the colours, whose
+    details go together, and the lowest decile over tiles keeps texture out. Saturated and unobserved pixels
+    (``weight`` 0) are left out; where single pixels are missing, three observed ones in a row make a patch.
+    The answer is 0 when too few patches remain.
+
+    Noise must be independent from pixel to pixel and, unless the picture is grey, from colour to colour.
+    JPEG compression after the noise breaks both and hides it: then give sigma instead.
     """
-    y = y_CHW[None].float()
-    valid = y.abs() < SATURATED
+    y, valid = _usable(y_CHW.float(), weight)
+    tiles = [covariance for patches, complete in _bands(y, valid) for covariance in _covariances(patches, complete)]
+    if len(tiles) >= 4:
+        return float(_noise_variance(torch.stack(tiles)).sqrt().quantile(0.1)) / LOW_DECILE
+    for shapes in (((3, 3),), ((1, 3), (3, 1))):
+        pairs = [_patches(y, valid, shape) for shape in shapes]
+        chosen = torch.cat([patches[:, complete] for patches, complete in pairs], dim=1)
+        if chosen.shape[1] >= 10 * chosen.shape[0]:
+            return float(_noise_variance(torch.cov(chosen)[None]).sqrt())
+    return 0.0
+
+
+def _usable(y_CHW: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The channels to estimate from, and where all of them are observed and not saturated, (H, W)."""
+    valid = y_CHW.abs() < SATURATED
     if weight is not None:
-        valid = valid & (weight.expand_as(y) > 0)
-    line = torch.tensor([1.0, -2.0, 1.0], device=y.device)
-    difference, usable = _filtered(y, valid, line[:, None] * line)
-    estimates = [float(values[good].median()) for values, good in zip(_blocks(difference), _blocks(usable), strict=True) if good.sum() >= SIDE**2 // 2]
-    if len(estimates) >= 8:
-        return sorted(estimates)[len(estimates) // 4] / (6 * MEDIAN) * LOW_QUARTILE_OF_BLOCKS
-    if usable.sum() >= 16:
-        return float(difference[usable].median()) / (6 * MEDIAN)
-    rows, columns = _filtered(y, valid, line[None]), _filtered(y, valid, line[:, None])
-    chosen = torch.cat([d[good] for d, good in (rows, columns)])
-    return float(chosen.quantile(0.25)) / (6**0.5 * QUARTILE) if chosen.numel() >= 16 else 0.0
+        valid = valid & (weight.expand(1, *y_CHW.shape)[0] > 0)
+    if torch.equal(y_CHW, y_CHW[:1].expand_as(y_CHW)):  # grey: one channel says it all
+        y_CHW, valid = y_CHW[:1], valid[:1]
+    counts = valid.sum((1, 2))
+    kept = counts * 2 >= counts.max()  # in a picture of pure colours a channel can be clipped throughout
+    return y_CHW[kept], valid[kept].all(0)
 
 
-MEDIAN, QUARTILE = 0.6745, 0.3186
-"""Median and lower quartile of |N(0, 1)|."""
-SIDE = 12
-"""Side of a block in pixels."""
-LOW_QUARTILE_OF_BLOCKS = 1 / (1 - MEDIAN * 0.09)
-"""The lower quartile of block medians lies a little below the truth: a median of 144 correlated values spreads by about 9 %."""
+def _patches(y_CHW: Tensor, valid_HW: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Every patch as a column, (C * kh * kw, H', W'), and whether all its pixels are valid, (H', W')."""
+    height, width = y_CHW.shape[1] - shape[0] + 1, y_CHW.shape[2] - shape[1] + 1
+    if height < 1 or width < 1:
+        return y_CHW.new_zeros(len(y_CHW) * shape[0] * shape[1], 0, 0), valid_HW.new_zeros(0, 0)
+    patches = torch.nn.functional.unfold(y_CHW[None], shape)[0].view(-1, height, width)
+    complete = torch.nn.functional.unfold(valid_HW[None, None].float(), shape)[0].amin(0).view(height, width) > 0
+    return patches, complete
 
 
-def _filtered(y: Tensor, valid: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
-    """(magnitude of the filter's answer, whether every pixel under it was valid), both (1, C, H', W')."""
-    channels = y.shape[1]
-    if y.shape[-2] < kernel.shape[0] or y.shape[-1] < kernel.shape[1]:
-        return y.new_zeros(1, channels, 0, 0), valid.new_zeros(1, channels, 0, 0)
-    answer = torch.nn.functional.conv2d(y, kernel.expand(channels, 1, *kernel.shape), groups=channels).abs()
-    complete = torch.nn.functional.conv2d(valid.float(), torch.ones_like(kernel).expand(channels, 1, *kernel.shape), groups=channels)
-    return answer, complete > kernel.numel() - 0.5
+def _bands(y_CHW: Tensor, valid_HW: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """3x3 patches of one row of tiles after the other, which bounds the memory: (D, tiles, n) and (tiles, n)."""
+    side = TILE + 2
+    if min(valid_HW.shape) < side:
+        return
+    for top in range(0, valid_HW.shape[0] - side + 1, TILE // 2):
+        patches, complete = _patches(y_CHW[:, top : top + side], valid_HW[top : top + side], (3, 3))
+        yield patches.unfold(2, TILE, TILE // 2).transpose(1, 2).flatten(2), complete.unfold(1, TILE, TILE // 2).transpose(0, 1).flatten(1)
 
 
-def _blocks(t: Tensor) -> Tensor:
-    """(1, C, H, W) to (blocks, SIDE * SIDE); what does not fill a block is left out."""
-    channels, down, across = t.shape[1], t.shape[2] // SIDE, t.shape[3] // SIDE
-    t = t[0, :, : down * SIDE, : across * SIDE].reshape(channels, down, SIDE, across, SIDE)
-    return t.permute(0, 1, 3, 2, 4).reshape(-1, SIDE * SIDE)
+def _covariances(patches: Tensor, complete: Tensor) -> Tensor:
+    """(tiles, D, D), of those tiles at least half of whose patches are complete."""
+    chosen = complete.float().mean(1) >= 0.5
+    weights = complete[chosen].float()
+    count = weights.sum(1)
+    columns = patches[:, chosen].transpose(0, 1)
+    centred = (columns - ((columns * weights[:, None]).sum(2) / count[:, None])[..., None]) * weights[:, None]
+    return centred @ centred.mT / (count - 1)[:, None, None]
+
+
+def _noise_variance(covariance: Tensor) -> Tensor:
+    """Noise variance (N,) from covariances (N, D, D).
+
+    Taken from the longest run of smallest eigenvalues whose mean does not exceed their median, as it does
+    once eigenvalues of the picture's own structure join in.
+    """
+    values = torch.linalg.eigvalsh(covariance.cpu().double()).clamp(min=0)
+    count = torch.arange(1, values.shape[1] + 1)
+    mean = values.cumsum(1) / count
+    median = (values[:, (count - 1) // 2] + values[:, count // 2]) / 2
+    longest = ((mean <= median * (1 + 1e-6)) * count).amax(1) - 1
+    chosen: Tensor = mean.gather(1, longest[:, None])[:, 0]
+    return chosen

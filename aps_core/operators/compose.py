@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
@@ -24,6 +24,20 @@ class Compose(OperatorSpec):
 
     type: Literal["compose"] = "compose"
     stages: Annotated[list[any_of(OperatorSpec)], Field(min_length=1, max_length=4, description="Operators in the order they were applied.")]  # type: ignore[valid-type]
+
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _flat(cls, stages: Any) -> Any:
+        # refused before the inner stages are read: untrusted input could nest without end
+        for stage in stages if isinstance(stages, list) else []:
+            if (stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)) == "compose":
+                raise ValueError("a 'compose' cannot hold another one; list all stages in one")
+        return stages
+
+    @property
+    def linear(self) -> bool:  # type: ignore[override]
+        """Whether every stage is."""
+        return all(step.linear for step in self.stages)
 
     @property
     def needs_mask(self) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.operators.blur import check_reach, filter_picture
+from aps_core.operators.blur import reflecting_filter
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,7 @@ class GaussianBlur(OperatorSpec):
 
     def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
         reach = int(4 * self.sigma + 0.5)  # the kernel is cut at four sigma, as the reference cuts it
-        check_reach(shape_CHW[1], shape_CHW[2], reach)
         offsets = torch.arange(-reach, reach + 1, dtype=torch.float64, device=device)
         line = torch.exp(-offsets.square() / (2 * self.sigma**2))
-        line = (line / line.sum()).float()
-        return Bound(lambda x: filter_picture(filter_picture(x, line[None]), line[:, None]))
+        line = line / line.sum()
+        return Bound(reflecting_filter(torch.outer(line, line).float(), *shape_CHW[1:]))

@@ -51,16 +51,16 @@ class JPEG(OperatorSpec):
         n = torch.arange(8, dtype=torch.float32, device=device)
         dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
         dct[0] /= math.sqrt(2)
-        colour = torch.tensor(TO_YCC, device=device)
-        return Bound(lambda x: _compress(x, tables, dct, colour))
+        colour = torch.tensor(TO_YCC)
+        constants = (tables, dct, colour.to(device), torch.linalg.inv(colour).to(device))
+        return Bound(lambda x: _compress(x, *(t.to(x.dtype) for t in constants)))
 
 
-def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, colour: Tensor) -> Tensor:
+def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, to_rgb: Tensor) -> Tensor:
     """Colour transform, block DCT, quantisation and back, on 8x8 blocks of the edge-padded picture."""
-    tables_C88, dct, colour = (t.to(x_BCHW.dtype) for t in (tables_C88, dct, colour))
     _, _, height, width = x_BCHW.shape
-    levels = x_BCHW.add(1).mul(127.5).clamp(0, 255)
-    ycc = torch.einsum("ij,bjhw->bihw", colour, levels) - torch.tensor([128.0, 0, 0], dtype=x_BCHW.dtype, device=x_BCHW.device).view(1, 3, 1, 1)
+    # a grey of 128 has Y 128 and no chroma: taking it off every channel first centres Y alone
+    ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
     padded = torch.nn.functional.pad(ycc, (0, -width % 8, 0, -height % 8), mode="replicate")
     batch, channels, ph, pw = padded.shape
     blocks = padded.view(batch, channels, ph // 8, 8, pw // 8, 8).transpose(3, 4)
@@ -68,6 +68,5 @@ def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, colour: Tensor) -
     coefficients = dct @ blocks @ dct.T / table
     coefficients = (coefficients + (coefficients.round() - coefficients).detach()) * table
     restored = (dct.T @ coefficients @ dct).transpose(3, 4).reshape(batch, channels, ph, pw)[..., :height, :width]
-    restored = restored + torch.tensor([128.0, 0, 0], dtype=x_BCHW.dtype, device=x_BCHW.device).view(1, 3, 1, 1)
-    rgb = torch.einsum("ij,bjhw->bihw", torch.linalg.inv(colour), restored)
+    rgb = torch.einsum("ij,bjhw->bihw", to_rgb, restored) + 128
     return rgb.clamp(0, 255).div(127.5).sub(1)

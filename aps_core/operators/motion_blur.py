@@ -11,7 +11,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.operators.blur import check_reach, filter_picture
+from aps_core.operators.blur import reflecting_filter
 
 if TYPE_CHECKING:
     import torch
@@ -36,9 +36,8 @@ class MotionBlur(OperatorSpec):
 
     def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
         size = self.kernel_size | 1
-        check_reach(shape_CHW[1], shape_CHW[2], size // 2)
         kernel = torch.from_numpy(motion_kernel(size, self.intensity, np.random.default_rng(self.seed))).to(device)
-        return Bound(lambda x: filter_picture(x, kernel), drawn={"kernel": kernel})
+        return Bound(reflecting_filter(kernel, *shape_CHW[1:]), drawn={"kernel": kernel})
 
 
 def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:

@@ -1,13 +1,15 @@
 """Reading pictures of every kind, refusing what is none, and writing them."""
 
+import contextlib
 import io
+import random
 import struct
 import zlib
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from aps_core import images
 from aps_core.errors import ImageRejected, ImageTooLarge
@@ -64,14 +66,30 @@ def test_orientation_is_applied_and_metadata_dropped():
     assert not picture.image.info
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_undone(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(gradient(), exif=exif)
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    assert np.array_equal(np.asarray(images.open_image(data).image), np.asarray(expected))
+
+
+def test_the_first_picture_of_a_phones_jpeg_is_read():
+    behind = Image.new("RGB", (12, 8))
+    x = images.to_tensor(images.open_image(encoded(gradient(), "MPO", save_all=True, append_images=[behind])))
+    assert x.std() > 0.2
+
+
 def test_alpha_is_a_mask():
     transparent = gradient("RGBA")
     transparent.putalpha(Image.fromarray((np.mgrid[:8, :12][1] < 6).astype(np.uint8) * 255))
     picture = images.open_image(encoded(transparent))
     assert picture.has_alpha
     assert images.mask_to_tensor(picture).sum().item() == 48
-    palette = encoded(gradient("P"), transparency=0)
-    assert images.open_image(palette).has_alpha
+    for mode in ("P", "L", "1", "RGB"):
+        transparent_colour = encoded(gradient(mode), transparency=(0, 0, 255) if mode == "RGB" else 0)
+        assert images.open_image(transparent_colour).has_alpha, mode
 
 
 def test_mask_pictures_are_black_and_white():
@@ -92,20 +110,46 @@ def test_any_size(size):
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "code", "words"),
     [
-        (b"", "empty"),
-        (b"hello, I am no picture", "not a picture in one of the formats PNG, JPEG, WEBP"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg' width='8' height='8'/>", "not a picture"),
-        (encoded(gradient("P"), "GIF"), "not a picture"),
-        (encoded(gradient(size=(200, 200)))[:-300], "damaged or incomplete"),
-        (encoded(gradient(size=(200, 200)), "JPEG")[:-400], "damaged or incomplete"),
-        (encoded(gradient(), "WEBP", save_all=True, append_images=[gradient("L").convert("RGB")], duration=100), "animated"),
+        (b"", "image_empty", "empty"),
+        (b"hello, I am no picture", "not_an_image", "not a picture in one of the formats PNG, JPEG, WEBP"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='8' height='8'/>", "unsupported_image_format", "a SVG file, not a picture in one"),
+        (encoded(gradient("P"), "GIF"), "unsupported_image_format", "a GIF file"),
+        (encoded(gradient("P"), "GIF", save_all=True, append_images=[gradient("L")]), "unsupported_image_format", "a GIF file"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "unsupported_image_format", "a HEIC"),
+        (encoded(gradient(size=(200, 200)))[:-300], "image_truncated", "damaged or incomplete"),
+        (encoded(gradient(size=(200, 200)), "JPEG")[:-400], "image_truncated", "damaged or incomplete"),
+        (encoded(gradient(), "WEBP", save_all=True, append_images=[gradient("L").convert("RGB")], duration=100), "image_animated", "animated"),
+        (encoded(gradient(), "PNG", save_all=True, append_images=[gradient("L").convert("RGB")]), "image_animated", "animated"),
     ],
 )
-def test_what_is_no_single_whole_picture_is_refused(data, words):
-    with pytest.raises(ImageRejected, match=words):
+def test_what_is_no_single_whole_picture_is_refused(data, code, words):
+    with pytest.raises(ImageRejected, match=words) as caught:
         images.open_image(data)
+    assert caught.value.code == code
+    assert ImageRejected.code == "image_rejected"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's remarks on damaged metadata
+def test_damaged_files_are_read_or_refused_and_nothing_else():
+    exif = Image.Exif()
+    exif[0x0112], exif[0x8825] = 6, {1: "N"}
+    wholes = [encoded(gradient(size=(24, 16)), kind, exif=exif) for kind in ("PNG", "JPEG", "WEBP")]
+    chance = random.Random(0)
+    for i in range(1500):
+        data = bytearray(wholes[i % 3])
+        for _ in range(chance.choice((1, 2, 8))):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with contextlib.suppress(ImageRejected):
+            images.open_image(bytes(data))
+
+
+def test_metadata_that_cannot_be_written_again_does_no_harm():
+    """An orientation beside a tag whose value does not fit its type."""
+    tiff = b"MM\0*\0\0\0\x08" + b"\0\x02" + struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0) + struct.pack(">HHI4s", 0x0100, 2, 4, b"abc\0") + b"\0" * 4
+    picture = images.open_image(encoded(gradient(), "JPEG", exif=b"Exif\0\0" + tiff))
+    assert (picture.width, picture.height) == (8, 12)
 
 
 def test_size_is_checked_before_pixels_are_decoded():

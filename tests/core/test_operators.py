@@ -14,6 +14,7 @@ from aps_core import images
 from aps_core.errors import InvalidSpec
 from aps_core.metrics import psnr
 from aps_core.operators import OperatorSpec
+from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.motion_blur import motion_kernel
 from aps_core.registry import any_of
 
@@ -82,17 +83,19 @@ def test_gradients_reach_the_picture(spec):
     assert x.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("jpeg", "hdr")])
-def test_gradients_are_exact_where_nothing_clips_or_rounds(name):
-    shape = (1, 12, 16)
-    small = spec_of(name)
-    if name in ("gaussian_blur", "compose"):
-        small = OperatorSpec.named("gaussian_blur")(sigma=0.6)
-    operator = small.bind(shape)
-    torch.autograd.gradcheck(operator, (picture(shape=shape, dtype=torch.float64).requires_grad_(),), fast_mode=True)
+def test_precision_is_the_pictures(spec):
+    for dtype in (torch.float32, torch.float64):
+        assert spec.bind(SHAPE)(picture(dtype=dtype)).dtype == dtype
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if OperatorSpec.named(n).linear])
+@pytest.mark.parametrize("name", [n for n in ALL if n != "jpeg"])  # jpeg rounds
+def test_gradients_are_exact_where_nothing_clips(name):
+    shape = (3, 16, 24)
+    x = 0.4 * picture(shape=shape, dtype=torch.float64)  # hdr would clip beyond 0.5
+    torch.autograd.gradcheck(spec_of(name).bind(shape), (x.requires_grad_(),), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if spec_of(n).linear])
 def test_linear_operators_are_linear_and_have_an_adjoint(name):
     operator = spec_of(name).bind(SHAPE)
     x, other = picture(seed=1, dtype=torch.float64), picture(seed=2, dtype=torch.float64)
@@ -222,3 +225,29 @@ def test_compose_applies_in_order():
     assert OperatorSpec.named("compose").model_validate({"stages": [{"type": "inpainting"}]}).needs_mask
     with pytest.raises(ValidationError, match="at least 1"):
         OperatorSpec.named("compose").model_validate({"stages": []})
+
+
+def test_compose_is_linear_when_its_stages_are():
+    compose, blur = OperatorSpec.named("compose"), {"type": "gaussian_blur"}
+    assert compose.model_validate({"stages": [blur, {"type": "super_resolution"}]}).linear
+    assert not compose.model_validate({"stages": [blur, {"type": "jpeg"}]}).linear
+
+
+def test_compose_cannot_nest_without_end():
+    nested = {"type": "hdr"}
+    for _ in range(5000):
+        nested = {"type": "compose", "stages": [nested]}
+    with pytest.raises(ValidationError, match="cannot hold another"):
+        OperatorSpec.named("compose").model_validate(nested)
+
+
+@pytest.mark.parametrize("size", [3, 15, 61])
+def test_blur_is_a_direct_convolution(size):
+    """Large and small kernels, on a picture barely larger than their reach."""
+    kernel = torch.rand(size, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel /= kernel.sum()
+    height, width, reach = size // 2 + 1, size + 4, size // 2
+    x = picture(2, (3, height, width), dtype=torch.float64)
+    padded = torch.nn.functional.pad(x, (reach,) * 4, mode="reflect")
+    direct = torch.nn.functional.conv2d(padded, kernel.expand(3, 1, size, size), groups=3)
+    torch.testing.assert_close(reflecting_filter(kernel, height, width)(x), direct, atol=1e-12, rtol=0)
