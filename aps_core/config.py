@@ -34,6 +34,12 @@ class APSConfig(BaseModel):
     anchor_score: Literal["confidence", "margin", "entropy"] = Field(
         "confidence", description="Confidence of a token: probability of its code (paper), margin to the second code, or negative entropy."
     )
+    anchor_temperature: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Gumbel noise on the anchors' score, in standard deviations of the score; 0 is Algorithm 1. Noise spreads the anchors over the picture.",
+    )
     temperature: float | None = Field(
         None,
         ge=0,
