@@ -62,8 +62,7 @@ class Settings(BaseSettings):
             "visibility_timeout": self.visibility_timeout,
             "unacked_restore_interval": 5,
             "unacked_restore_throttle": 1,
-            "queue_order_strategy": "priority",
-            "priority_steps": [0, 3, 6, 9],
+            "priority_steps": [0],  # the store keeps the order of the jobs; a message only says that there is one
             "sep": ":",
             "health_check_interval": 10,
             "socket_connect_timeout": 5,

@@ -30,6 +30,14 @@ class JobState(StrEnum):
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
+class Priority(StrEnum):
+    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits for ever."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
 class Phase(StrEnum):
     """What a job that is not finished is doing."""
 
@@ -93,7 +101,16 @@ class Job(_Frozen):
     """Width and height of the upload, in pixels."""
     output_size: tuple[int, int]
     estimated_seconds: float | None = None
+    tenant: str = ""
+    """Whose job it is; empty where everybody may do everything."""
+    max_running: int | None = None
+    """How many jobs of the tenant may run at a time."""
+    priority: Priority = Priority.NORMAL
     request_id: str = ""
+    traceparent: str = ""
+    """Where the request stands in its caller's trace (W3C)."""
+    cancel_after_seconds: int | None = None
+    """Time after which the client has no use for the result, counted from ``created_at``."""
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None
@@ -104,6 +121,8 @@ class Job(_Frozen):
     finished_at: datetime | None = None
     expires_at: datetime | None = None
     """When the artifacts of a finished job go."""
+    deadline: datetime | None = None
+    """When the result is of no more use."""
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
