@@ -1,5 +1,6 @@
 """How a job travels: its record, the transitions that change it, its files, and the workers that take it."""
 
+from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
 from service.jobs.artifacts import ArtifactStore
 from service.jobs.connection import connect, open_store
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress, new_job_id
@@ -12,14 +13,19 @@ __all__ = [
     "Claim",
     "Control",
     "Event",
+    "IdempotencyConflict",
     "Job",
     "JobError",
     "JobState",
     "JobStore",
+    "NotNow",
     "Page",
     "Phase",
     "Progress",
+    "QueueFull",
+    "QuotaExceeded",
     "Refusal",
+    "Terms",
     "WorkerInfo",
     "WorkerRegistry",
     "connect",

@@ -93,7 +93,15 @@ class Job(_Frozen):
     """Width and height of the upload, in pixels."""
     output_size: tuple[int, int]
     estimated_seconds: float | None = None
+    tenant: str = ""
+    """Whose job it is; empty where everybody may do everything."""
+    max_running: int | None = None
+    """How many jobs of the tenant may run at a time."""
     request_id: str = ""
+    traceparent: str = ""
+    """Where the request stands in its caller's trace (W3C)."""
+    cancel_after_seconds: int | None = None
+    """Time after which the client has no use for the result, counted from ``created_at``."""
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None

@@ -17,18 +17,25 @@ from typing import Any, Literal, cast
 from redis import Redis
 
 from service.jobs import transitions
+from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
 Control = Literal["run", "cancel", "lost"]
 """What a worker shall do: go on, stop because the user asked, or stop because it is no longer its job."""
 
-Refusal = Literal["missing", "finished", "leased", "canceled", "poisoned"]
+Refusal = Literal["missing", "finished", "leased", "quota", "canceled", "poisoned"]
 
 WORKER_LOST = JobError(
     code="worker_lost",
     title="The worker was lost",
     detail="Workers stopped repeatedly while computing this job and none finished a step; it is not tried again.",
 )
+
+ANY = Terms()
+"""No terms: every job is let in."""
+
+_DESCRIPTION = {"task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent", "estimated_seconds", "cancel_after_seconds", "max_running"}
+"""Fields of a job that are written when it is submitted, and never again."""
 
 _CHECKPOINT = struct.Struct("<II")
 """Step and CRC-32 before a checkpoint's bytes."""
@@ -62,22 +69,49 @@ class JobStore:
 
     # -- the API's side ---------------------------------------------------------------------------
 
-    def submit(self, job: Job) -> bool:
-        """Writes a new job; it is durable when this returns. False when the id is known already."""
-        described = job.model_dump(
-            mode="json", include={"task", "spec", "inputs", "image_size", "output_size", "request_id", "estimated_seconds"}, exclude_none=True
-        )
-        return bool(self._run("SUBMIT", job.id, job.prior, *_pairs(described)))
+    def submit(self, job: Job, terms: Terms = ANY) -> str:
+        """Writes a new job; it is durable when this returns. Returns the id of the job that stands: an earlier
+        one when this id or the idempotency key is known already.
+
+        Raises:
+            IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is written.
+        """
+        described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
+        entry = terms.entry(self.prefix, job.tenant)
+        limits = (terms.idempotency_seconds, terms.max_queued, terms.max_backlog_seconds)
+        word, value = (str(raw, "ascii") for raw in self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described)))
+        if word == "conflict":
+            raise IdempotencyConflict(value)
+        if word == "quota":
+            raise QuotaExceeded(f"{value} of your jobs are waiting already, as many as you may have; wait for one to start.", job.estimated_seconds or 1)
+        if word == "full":
+            behind = float(value) - terms.max_backlog_seconds
+            raise QueueFull(f"About {float(value):.0f} s of work are waiting, more than is promised here; try again later.", behind)
+        return value
+
+    def submitted_before(self, terms: Terms, tenant: str) -> str | None:
+        """The id of the job this request became when it was sent before.
+
+        Raises:
+            IdempotencyConflict: the key was used for another request.
+        """
+        entry = terms.entry(self.prefix, tenant)
+        known = cast("list[bytes | None]", self.redis.hmget(entry, ["fingerprint", "job"])) if entry else [None, None]
+        if known[0] is None or known[1] is None:
+            return None
+        if known[0].decode() != terms.fingerprint:
+            raise IdempotencyConflict(known[1].decode())
+        return known[1].decode()
 
     def get(self, job_id: str) -> Job | None:
         """The record, or None."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self._key(job_id)))
         return Job.from_hash(fields) if fields else None
 
-    def page(self, limit: int = 20, cursor: str | None = None) -> Page:
-        """Jobs, newest first."""
+    def page(self, limit: int = 20, cursor: str | None = None, tenant: str = "") -> Page:
+        """A tenant's jobs, newest first."""
         upper = f"({cursor}" if cursor else "+"
-        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebylex(f"{self.prefix}jobs", upper, "-", 0, limit + 1))]
+        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebylex(f"{self.prefix}jobs:{tenant}", upper, "-", 0, limit + 1))]
         with self.redis.pipeline(transaction=False) as pipe:
             for job_id in ids[:limit]:
                 pipe.hgetall(self._key(job_id))
@@ -175,10 +209,12 @@ class JobStore:
         return self._those(waiting, "RING_AGAIN", after_seconds)
 
     def forget_expired(self) -> None:
-        """Takes ids whose record has expired off the list, oldest first."""
-        for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}jobs", 0, 99)):
-            if not self.redis.exists(self._key(raw.decode())):
-                self.redis.zrem(f"{self.prefix}jobs", raw)
+        """Takes ids whose record has expired off the lists, oldest first."""
+        for tenant in cast("set[bytes]", self.redis.smembers(f"{self.prefix}tenants")):
+            index = f"{self.prefix}jobs:{tenant.decode()}"
+            for raw in cast("list[bytes]", self.redis.zrange(index, 0, 99)):
+                if not self.redis.exists(self._key(raw.decode())):
+                    self.redis.zrem(index, raw)
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""

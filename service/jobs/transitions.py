@@ -3,7 +3,9 @@
 Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
 ``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
 ``queued:PRIOR`` waiting jobs by creation time and ``leases`` running jobs by lease expiry (sorted
-sets), ``jobs`` every id (sorted set, all scores 0: ids sort by time).
+sets), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
+they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
+milliseconds of unfinished jobs, ``idempotency:TENANT:HASH`` what a client's key was used for.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -16,7 +18,7 @@ PRELUDE = """
 local prefix, id = KEYS[1], ARGV[1]
 local job = prefix .. 'job:' .. id
 local events, checkpoint, previews = job .. ':events', job .. ':checkpoint', job .. ':previews'
-local leases, index = prefix .. 'leases', prefix .. 'jobs'
+local leases = prefix .. 'leases'
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 
@@ -24,6 +26,8 @@ local function get(field) return redis.call('HGET', job, field) end
 local function set(...) redis.call('HSET', job, ...) end
 local function text(number) return string.format('%.6f', number) end
 local function queue() return prefix .. 'queued:' .. get('prior') end
+local function tenant() return get('tenant') or '' end
+local function index() return prefix .. 'jobs:' .. tenant() end
 local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
 local function holds(fence) return get('state') == 'running' and get('fence') == fence end
 local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
@@ -33,8 +37,22 @@ local function emit(kind, data)
   redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
 end
 
+-- the client's jobs by state, for its quotas
+local function count(state)
+  for _, each in ipairs({'queued', 'running'}) do
+    redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
+  end
+end
+
+-- what the prior's workers still have to do; whole milliseconds, so that adding and taking away cancel exactly
+local function backlog(sign)
+  local ms = math.floor(1000 * tonumber(get('estimated_seconds') or 0))
+  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
+end
+
 local function move(state, phase)
   set('state', state, 'phase', phase)
+  count(state)
   emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
 end
 
@@ -50,6 +68,8 @@ local function finish(state, ttl)
   redis.call('ZREM', queue(), id)
   redis.call('DEL', checkpoint)
   redis.call('HDEL', job, 'phase')
+  count(state)
+  backlog(-1)
   set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
   emit('done', cjson.encode({state = state}))
   -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
@@ -58,14 +78,30 @@ end
 """
 
 SUBMIT = """
--- ARGV: id, prior, field, value, ... ; a repeated submit of the same id changes nothing
-if redis.call('EXISTS', job) == 1 then return 0 end
-set('id', id, 'prior', ARGV[2], unpack(ARGV, 3))
+-- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
+-- field, value, ... ; returns {what happened, id or number}
+local entry, fingerprint, most, longest = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
+local prior, owner = ARGV[7], ARGV[8]
+if redis.call('EXISTS', job) == 1 then return {'known', id} end
+if entry ~= '' then
+  local before = redis.call('HMGET', entry, 'fingerprint', 'job')
+  if before[2] then return {before[1] == fingerprint and 'known' or 'conflict', before[2]} end
+end
+if most > 0 and redis.call('SCARD', prefix .. 'queued:of:' .. owner) >= most then return {'quota', tostring(most)} end
+local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
+if longest > 0 and behind > longest then return {'full', tostring(behind)} end
+set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
 set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
 redis.call('ZADD', queue(), get('created_at'), id)
-redis.call('ZADD', index, 0, id)
+redis.call('ZADD', index(), 0, id)
+redis.call('SADD', prefix .. 'tenants', owner)
+if entry ~= '' then
+  redis.call('HSET', entry, 'fingerprint', fingerprint, 'job', id)
+  redis.call('EXPIRE', entry, ARGV[4])
+end
+backlog(1)
 move('queued', 'waiting')
-return 1
+return {'new', id}
 """
 
 CLAIM = """
@@ -83,6 +119,12 @@ if tonumber(get('stale_attempts')) >= most then
   set('error', lost)
   finish('failed', ttl)
   return 'poisoned'
+end
+-- a client with as many running jobs as it may have: the sweeper rings again soon, without growing pauses
+local limit = tonumber(get('max_running') or 0)
+if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of:' .. tenant()) >= limit then
+  set('rung_at', text(now), 'rings', 0)
+  return 'quota'
 end
 redis.call('HINCRBY', job, 'attempt', 1)
 redis.call('HINCRBY', job, 'stale_attempts', 1)
@@ -161,10 +203,12 @@ return state
 DELETE = """
 -- ARGV: id ; a running job must be canceled first
 local state = get('state')
-if not state then redis.call('ZREM', index, id) return 'missing' end
+if not state then return 'missing' end
 if state == 'running' then return 'running' end
+if state == 'queued' then backlog(-1) end
+count('deleted')
 redis.call('ZREM', queue(), id)
-redis.call('ZREM', index, id)
+redis.call('ZREM', index(), id)
 redis.call('DEL', job, events, checkpoint, previews)
 return 'deleted'
 """
