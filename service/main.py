@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import health, problems, routes
+from service import files, health, logs, openapi, problems, routes, submit
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
 from service.settings import Settings
@@ -28,16 +26,19 @@ UI = Path(__file__).parent / "ui"
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, by default those of the environment."""
     settings = settings or Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.configure(settings.log_level)
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
+    api = APIRouter(prefix="/v1")
     for task, spec in sorted(TaskSpec.family.items()):
-        routes.add_task(app, task, spec)  # type: ignore[arg-type]
-    app.include_router(routes.router)
+        submit.add_task(api, task, spec)  # type: ignore[arg-type]
+    for part in (routes.router, files.router):
+        api.include_router(part)
+    app.include_router(api)
     app.include_router(health.router)
     _add_studio(app)
-    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
+    app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     return app
@@ -53,14 +54,6 @@ def _add_studio(app: FastAPI) -> None:
     names = sorted(path.relative_to(UI).as_posix() for path in UI.rglob("*") if path.is_file())
     for name in ["", *names]:
         app.add_route(f"/{name}", serve, methods=["GET", "HEAD"], include_in_schema=False)
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, with the schemas that come from the registry."""
-    if app.openapi_schema is None:
-        described = FastAPI.openapi(app)
-        described["components"]["schemas"].update(routes.components())
-    return app.openapi_schema or {}
 
 
 @asynccontextmanager

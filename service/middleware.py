@@ -10,6 +10,8 @@ from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service import logs
+from service.headers import trace_id, trace_parent
 from service.problems import BodyTooLarge
 
 HTTP_SECONDS = Histogram("aps_http_request_seconds", "Time to the end of a response.", ["method", "route", "status"])
@@ -30,9 +32,12 @@ class RequestContext:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        offered = Headers(scope=scope).get("x-request-id", "")
+        sent = Headers(scope=scope)
+        offered = sent.get("x-request-id", "")
         request_id = offered if _REQUEST_ID.fullmatch(offered) else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
+        logs.trace.set(trace_id(trace_parent(sent.get("traceparent"))) or "-")
         started, status = time.perf_counter(), 500
 
         async def send_with_headers(message: Message) -> None:

@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from service.headers import InvalidHeader, RangeNotSatisfiable
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -91,6 +93,11 @@ STATUS: dict[type[errors.APSError], int] = {
     MalformedBody: 400,
     NoWorker: 503,
     Busy: 503,
+    InvalidHeader: 400,
+    RangeNotSatisfiable: 416,
+    IdempotencyConflict: 422,
+    QuotaExceeded: 429,
+    QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else is a 500."""
 
@@ -156,7 +163,12 @@ def _respond(request: Request, status: int, code: str, title: str, detail: str, 
 
 
 async def _library_error(request: Request, error: errors.APSError) -> Response:
-    return _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
+    response = _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
+    if isinstance(error, NotNow):
+        response.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, RangeNotSatisfiable):
+        response.headers["Content-Range"] = f"bytes */{error.size}"
+    return response
 
 
 async def _invalid_fields(request: Request, error: ValidationError | RequestValidationError) -> Response:

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 from dataclasses import dataclass
 from typing import Any, Self
 
+from fastapi import Request
 from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import check_size
 from aps_core.tasks import validate_spec
-from service.jobs import ArtifactStore, Job, JobStore, WorkerInfo, WorkerRegistry, new_job_id, open_store
-from service.problems import NotFound, NoWorker
+from service.jobs import (
+    ArtifactStore,
+    IdempotencyConflict,
+    Job,
+    JobStore,
+    NotNow,
+    Terms,
+    WorkerInfo,
+    WorkerRegistry,
+    new_job_id,
+    open_store,
+)
+from service.problems import Gone, NotFound, NoWorker
 from service.queue import Bell
 from service.settings import Settings
 from service.uploads import Upload, sanitise
 from service.views import JobView, view
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,15 @@ class Submission:
     spec: dict[str, Any]
     pictures: dict[str, bytes]
     """``image`` and perhaps ``mask``."""
-    request_id: str
+    request_id: str = ""
+    traceparent: str = ""
+    idempotency_key: str = ""
+    cancel_after_seconds: int | None = None
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what is asked for: the same for the same spec and pictures, however they were sent."""
+        pictures = {name: hashlib.sha256(data).hexdigest() for name, data in self.pictures.items()}
+        return hashlib.sha256(json.dumps([self.task, self.spec, pictures], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -45,14 +70,20 @@ class Services:
         store, workers = open_store(settings)
         return cls(settings, store, workers, ArtifactStore(settings.artifacts_dir), Bell(settings))
 
-    def submit(self, submission: Submission) -> Job:
-        """Accepts a job: it is stored and announced when this returns, or nothing is stored at all.
+    def submit(self, submission: Submission) -> tuple[Job, bool]:
+        """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
+        whether it was accepted before, under the same idempotency key.
 
         Raises:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
             NoWorker: nobody could compute it now.
+            IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
+            Gone: the same request was accepted before, and its job has been deleted since.
         """
+        terms = self._terms(submission)
+        if (before := self.store.submitted_before(terms, "")) is not None:
+            return self._replayed(before), True
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
@@ -74,13 +105,19 @@ class Services:
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
                 request_id=submission.request_id,
+                traceparent=submission.traceparent,
+                cancel_after_seconds=submission.cancel_after_seconds,
             )
-            self.store.submit(job)
-        except (RedisError, OSError):
+            stands = self.store.submit(job, terms)
+        except (RedisError, OSError, NotNow, IdempotencyConflict):
             self.artifacts.delete(job_id)
             raise
+        if stands != job_id:  # the same request came twice at the same time, and the other one was first
+            self.artifacts.delete(job_id)
+            return self._replayed(stands), True
         self.bell.ring(job)
-        return self.job(job_id)
+        log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
+        return self.job(job_id), False
 
     def job(self, job_id: str) -> Job:
         """The record.
@@ -110,6 +147,25 @@ class Services:
             raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
         return max(able, key=lambda worker: worker.max_pixels)
 
+    def _terms(self, submission: Submission) -> Terms:
+        return Terms(
+            idempotency_key=submission.idempotency_key,
+            fingerprint=submission.fingerprint() if submission.idempotency_key else "",
+            max_backlog_seconds=self.settings.max_backlog_seconds,
+        )
+
+    def _replayed(self, job_id: str) -> Job:
+        try:
+            return self.job(job_id)
+        except NotFound as error:
+            raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
+
     def _put(self, job_id: str, name: str, upload: Upload) -> Any:
         public = {"image": "measurement.png"}.get(name, f"{name}.png")
         return self.artifacts.put(job_id, public, upload.png, "image/png")
+
+
+def services_of(request: Request) -> Services:
+    """The process's services."""
+    services: Services = request.app.state.services
+    return services

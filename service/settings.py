@@ -45,6 +45,7 @@ class Settings(BaseSettings):
     ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
     job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
     max_job_seconds: int = Field(default=1800, ge=1, description="A job running longer than this fails.")
+    max_backlog_seconds: float = Field(default=21_600, ge=0, description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.")
     max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")

@@ -16,6 +16,7 @@ class ArtifactView(BaseModel):
     name: str
     media_type: str
     bytes: int
+    sha256: str
     url: str
 
 
@@ -45,6 +46,8 @@ class JobView(BaseModel):
     artifacts: list[ArtifactView]
     metrics: dict[str, Any]
     request_id: str
+    traceparent: str
+    cancel_after_seconds: int | None = Field(description="Time after which the client has no use for the result.")
     urls: dict[str, str]
 
 
@@ -68,4 +71,9 @@ def view(job: Job, queue_position: int | None) -> JobView:
 
 
 def _artifact(base: str, file: Artifact) -> ArtifactView:
-    return ArtifactView(name=file.name, media_type=file.media_type, bytes=file.bytes, url=f"{base}/artifacts/{file.name}")
+    return ArtifactView(name=file.name, media_type=file.media_type, bytes=file.bytes, sha256=file.file.partition(".")[0], url=f"{base}/artifacts/{file.name}")
+
+
+def retry_after(job: Job) -> str:
+    """Seconds until asking again makes sense: about a step's time."""
+    return str(max(1, round(job.progress.seconds if job.progress else 1)))

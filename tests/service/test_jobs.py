@@ -239,7 +239,7 @@ def test_expired_records_leave_the_list(store: JobStore, job: Job) -> None:
     store.redis.delete(f"aps:job:{job.id}")
     assert store.page().jobs == []
     store.forget_expired()
-    assert store.redis.zcard("aps:jobs") == 0
+    assert store.redis.zcard("aps:jobs:") == 0
 
 
 def test_one_sweeper_leads(store: JobStore) -> None:
