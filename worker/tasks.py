@@ -28,9 +28,7 @@ POISONED_DEVICE = 70
 
 Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
 
-TIME_LIMIT = JobError(
-    code="time_limit_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing."
-)
+TIME_LIMIT = JobError(code="time_limit_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing.")
 INTERNAL = JobError(code="internal_error", title="Internal error", detail="The worker met an error it does not know. It has been logged with the job's id.")
 
 

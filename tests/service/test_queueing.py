@@ -157,7 +157,9 @@ def test_only_given_up_jobs_are_requeued(store: JobStore) -> None:
     assert store.requeue(stale.id) == "expired", "its pictures may be gone"
 
 
-def test_the_command_lists_given_up_jobs_and_rings_for_those_named(store: JobStore, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_lists_given_up_jobs_and_rings_for_those_named(
+    store: JobStore, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     job = submitted(store)
