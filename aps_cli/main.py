@@ -112,6 +112,14 @@ def worker(device: str | None) -> None:
 
 
 @main.command()
+def webhooks() -> None:
+    """Run a process that sends webhooks, where the API shall not (APS_SEND_WEBHOOKS=false)."""
+    from aps_cli import processes
+
+    processes.webhooks()
+
+
+@main.command()
 @click.argument("jobs", nargs=-1)
 def requeue(jobs: tuple[str, ...]) -> None:
     """Give JOBS that were given up another life; without JOBS, list them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,11 +15,12 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import files, health, logs, openapi, problems, routes, submit
+from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
+from service.webhooks import send_webhooks
 
 UI = Path(__file__).parent / "ui"
 
@@ -33,7 +35,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     api = APIRouter(prefix="/v1")
     for task, spec in sorted(TaskSpec.family.items()):
         submit.add_task(api, task, spec)  # type: ignore[arg-type]
-    for part in (routes.router, files.router):
+    for part in (routes.router, files.router, webhook_routes.router):
         api.include_router(part)
     app.include_router(api)
     app.include_router(health.router)
@@ -65,9 +67,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.queue_metrics.register(health.QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
+    sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
     try:
         yield
     finally:
         sweeper.stop()
+        if sender is not None:
+            sender.cancel()
+            await asyncio.wait([sender])
         await app.state.redis.aclose()
         services.close()

@@ -3,7 +3,8 @@
 from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
 from service.jobs.artifacts import ArtifactStore
 from service.jobs.connection import connect, open_store
-from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, new_job_id
+from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, Webhook, new_job_id
+from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
 from service.jobs.store import DEADLINE_EXCEEDED, Claim, Control, JobStore, Page, Refusal, event_from
 from service.jobs.workers import WorkerInfo, WorkerRegistry
 
@@ -11,8 +12,11 @@ __all__ = [
     "DEADLINE_EXCEEDED",
     "Artifact",
     "ArtifactStore",
+    "Attempt",
     "Claim",
     "Control",
+    "Delivery",
+    "DeliveryState",
     "Event",
     "IdempotencyConflict",
     "Job",
@@ -20,6 +24,8 @@ __all__ = [
     "JobState",
     "JobStore",
     "NotNow",
+    "Outbox",
+    "OutboxKeys",
     "Page",
     "Phase",
     "Priority",
@@ -28,6 +34,7 @@ __all__ = [
     "QuotaExceeded",
     "Refusal",
     "Terms",
+    "Webhook",
     "WorkerInfo",
     "WorkerRegistry",
     "connect",

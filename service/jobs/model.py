@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -89,6 +89,13 @@ class Artifact(_Frozen):
     bytes: int
 
 
+class Webhook(_Frozen):
+    """Whom to tell about a job."""
+
+    url: str
+    events: list[Literal["job.started", "job.progress", "job.completed"]] = ["job.completed"]
+
+
 class Job(_Frozen):
     """The whole record. What a job computes is ``spec``; everything else is how it travels."""
 
@@ -111,6 +118,8 @@ class Job(_Frozen):
     """Where the request stands in its caller's trace (W3C)."""
     cancel_after_seconds: int | None = None
     """Time after which the client has no use for the result, counted from ``created_at``."""
+
+    webhook: Webhook | None = None
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None
@@ -149,7 +158,7 @@ class Job(_Frozen):
         return cls.model_validate({name: json.loads(value) if name in _JSON else value for name, value in text.items()})
 
 
-_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics"})
+_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics", "webhook"})
 """Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
 
 

@@ -42,7 +42,7 @@ ANY = Terms()
 
 _DESCRIPTION = {
     *("task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent"),
-    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority"),
+    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
 }
 """Fields of a job that are written when it is submitted, and never again."""
 

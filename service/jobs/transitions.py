@@ -15,10 +15,12 @@ API and workers do not matter.
 
 from __future__ import annotations
 
-PRELUDE = """
+from service.jobs import outbox
+
+_TOOLS = """
 local prefix, id = KEYS[1], ARGV[1]
 local job = prefix .. 'job:' .. id
-local events, checkpoint, previews = job .. ':events', job .. ':checkpoint', job .. ':previews'
+local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
 local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
@@ -45,6 +47,9 @@ local function emit(kind, data)
   redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
 end
 
+"""
+
+_CHANGES = """
 -- the client's jobs by state, for its quotas
 local function count(state)
   for _, each in ipairs({'queued', 'running'}) do
@@ -88,10 +93,13 @@ local function finish(state, ttl)
   backlog(-1)
   set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
   emit('done', cjson.encode({state = state}))
+  notify('job.completed')
   -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
-  for _, key in ipairs({job, events, checkpoint, previews}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
+  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
 end
 """
+
+PRELUDE = _TOOLS + outbox.NOTIFY + _CHANGES
 
 SUBMIT = """
 -- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
@@ -161,6 +169,7 @@ set('owner', owner)
 redis.call('HSET', holders, owner, id)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
 move('running', 'loading')
+if fence == 1 then notify('job.started') end
 return fence
 """
 
@@ -187,6 +196,10 @@ redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
 if preview ~= '' then redis.call('HSET', previews, step, preview) end
 set('progress', progress, 'stale_attempts', 0)
 emit('progress', event)
+if now - tonumber(get('notified_at') or 0) >= 0.5 then
+  set('notified_at', text(now))
+  notify('job.progress')
+end
 return word()
 """
 
@@ -233,7 +246,7 @@ if not redis.call('ZSCORE', dead, id) then return state end
 if now >= tonumber(get('expires_at')) then return 'expired' end
 redis.call('ZREM', dead, id)
 redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline')
-for _, key in ipairs({job, events, checkpoint, previews}) do redis.call('PERSIST', key) end
+for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('PERSIST', key) end
 -- the end was not the end: whoever reads the history must not stop there
 local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
 if last then redis.call('XDEL', events, last[1]) end
@@ -266,7 +279,7 @@ redis.call('ZREM', queue(), id)
 redis.call('ZREM', index(), id)
 redis.call('ZREM', deadlines, id)
 redis.call('ZREM', dead, id)
-redis.call('DEL', job, events, checkpoint, previews)
+redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """
 
