@@ -75,9 +75,7 @@ class JobStore:
     def __init__(self, redis: Redis, *, prefix: str = "aps:", lease_seconds: float = 30, ttl_seconds: int = 86_400, max_attempts: int = 3) -> None:
         self.redis, self.prefix = redis, prefix
         self.lease_seconds, self.ttl_seconds, self.max_attempts = lease_seconds, ttl_seconds, max_attempts
-        self._scripts = {
-            name: redis.register_script(transitions.PRELUDE + source) for name, source in vars(transitions).items() if name.isupper() and name != "PRELUDE"
-        }
+        self._scripts = {name: redis.register_script(source) for name, source in transitions.SCRIPTS.items()}
 
     # -- the API's side ---------------------------------------------------------------------------
 

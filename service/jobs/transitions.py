@@ -293,3 +293,11 @@ set('rung_at', text(now))
 redis.call('HINCRBY', job, 'rings', 1)
 return 1
 """
+
+SCRIPTS = {
+    # a full server takes no new jobs, but those it has go on: they are what makes room
+    name: ("" if name == "SUBMIT" else "#!lua flags=allow-oom\n") + PRELUDE + source
+    for name, source in list(vars().items())
+    if name.isupper() and not name.startswith("_") and name != "PRELUDE"
+}
+"""The whole source of each script, by name."""
