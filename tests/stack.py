@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from service.launch import process, worker_command
+from service.launch import worker_command
 from service.settings import Settings
+from service.supervisor import process
 
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:

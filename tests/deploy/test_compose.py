@@ -10,7 +10,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, Service
 
-from service.launch import STOP_SECONDS
+from service.supervisor import STOP_SECONDS
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 

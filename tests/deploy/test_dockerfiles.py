@@ -17,8 +17,9 @@ import yaml
 from conftest import free_port
 
 from aps_cli.main import main
-from service.launch import process, wait_ready, worker_command
+from service.launch import wait_ready, worker_command
 from service.settings import RUN_JOB, Settings, queue_name
+from service.supervisor import process
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = {name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")}

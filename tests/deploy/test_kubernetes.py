@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from service.health import router
-from service.launch import STOP_SECONDS
+from service.supervisor import STOP_SECONDS
 
 BASE = Path(__file__).parents[2] / "k8s" / "base"
 KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())

@@ -18,9 +18,10 @@ from stack import png
 from aps_core.tasks import validate_spec
 from service.embedded import server_binary
 from service.jobs import ArtifactStore, Event, Job, JobState, JobStore, WorkerRegistry, new_job_id, open_store
-from service.launch import process, worker_command
+from service.launch import worker_command
 from service.queue import Bell
 from service.settings import Settings
+from service.supervisor import process
 from service.sweeper import Sweeper
 
 STEPS = 12
