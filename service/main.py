@@ -17,6 +17,7 @@ import aps_core
 from aps_core.tasks import TaskSpec
 from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.middleware import BodyLimit, RequestContext
+from service.queue_metrics import QueueMetrics
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
@@ -64,7 +65,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services = app.state.services = Services.open(settings)
     app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10)
     app.state.queue_metrics = CollectorRegistry()
-    app.state.queue_metrics.register(health.QueueMetrics(services))
+    app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
     sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None

@@ -74,7 +74,7 @@ class Services:
         """Connects lazily: nothing is contacted yet."""
         store, workers = open_store(settings)
         outbox = Outbox(store.redis, settings.key_prefix)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts_dir), outbox, Bell(settings))
+        return cls(settings, store, workers, ArtifactStore(settings.artifacts), outbox, Bell(settings))
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells

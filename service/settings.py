@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=_state_dir, description="Where the embedded server keeps its data, socket and log.")
     redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
     artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
+    artifacts_url: str | None = Field(default=None, description="Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the folder.")
 
     priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
@@ -44,6 +45,8 @@ class Settings(BaseSettings):
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
     ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
     job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
+    deaf_seconds: float = Field(default=120, gt=0, description="An idle worker that hears nothing for this long while jobs wait is ended, to be started again.")
+    storage_seconds: float = Field(default=60, ge=0, description="How long a worker tries to store a result before the job fails.")
     max_job_seconds: int = Field(default=1800, ge=1, description="A job running longer than this fails.")
     max_backlog_seconds: float = Field(default=21_600, ge=0, description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.")
     max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
@@ -88,6 +91,11 @@ class Settings(BaseSettings):
     def visibility_timeout(self) -> int:
         """Seconds until the broker delivers a message again. A backstop only: leases recover jobs long before."""
         return max(3600, self.max_job_seconds + 600)
+
+    @property
+    def artifacts(self) -> str:
+        """Where files lie: a folder, or a URL."""
+        return self.artifacts_url or str(self.artifacts_dir)
 
     @property
     def area_limit(self) -> int:

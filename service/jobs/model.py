@@ -135,6 +135,8 @@ class Job(_Frozen):
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
+    stopped_by: Literal["", "drained", "lost"] = ""
+    """What ended the attempt before: its worker handed the job back, or was lost."""
     cancel_requested: bool = False
     progress: Progress | None = None
     resumed_from_step: int | None = None

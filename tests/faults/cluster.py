@@ -24,8 +24,8 @@ from service.settings import Settings
 from service.supervisor import process
 from service.sweeper import Sweeper
 
-STEPS = 12
-LEASE = 1.5
+STEPS = 10
+LEASE = 3.0
 
 Victim = Literal["child", "parent", "group"]
 
@@ -75,7 +75,7 @@ class Cluster:
         self.store: JobStore
         self.registry: WorkerRegistry
         self.store, self.registry = open_store(self.settings, retries=20)
-        self.artifacts = ArtifactStore(self.settings.artifacts_dir)
+        self.artifacts = ArtifactStore(self.settings.artifacts)
         self.bell = Bell(self.settings)
         self.sweeper = Sweeper(self.settings, self.store, self.artifacts, self.bell)
         self.sweeper.start()
@@ -130,7 +130,7 @@ class Cluster:
 
     # -- jobs -------------------------------------------------------------------------------------
 
-    def submit(self, seed: int = 0, steps: int = STEPS, inner: int = 12, side: int = 64, *, ring: bool = True, **changes: object) -> Job:
+    def submit(self, seed: int = 0, steps: int = STEPS, inner: int = 6, side: int = 64, *, ring: bool = True, **changes: object) -> Job:
         """A small restoration, as the API would write it."""
         job_id = new_job_id()
         sampler = {"steps": steps, "inner_steps": inner}
@@ -173,6 +173,16 @@ class Cluster:
         assert artifact is not None, (done, self.log.read_text()[-3000:])
         assert done.state is JobState.SUCCEEDED
         return artifact.file
+
+    def damage_newest_checkpoint(self, job: Job) -> int:
+        """Flips a bit of it; returns its step."""
+        key = f"{self.settings.key_prefix}job:{job.id}:checkpoint"
+        slots = self.store.redis.hgetall(key)
+        newest = max(slots, key=lambda slot: slots[slot][:4][::-1])
+        damaged = bytearray(slots[newest])
+        damaged[-1] ^= 1
+        self.store.redis.hset(key, newest, bytes(damaged))
+        return int.from_bytes(slots[newest][:4], "little")
 
     def history(self, job: Job) -> list[Event]:
         """Every event, after checking what must hold of any job's history."""
