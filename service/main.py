@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
+from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.middleware import BodyLimit, RequestContext
 from service.queue_metrics import QueueMetrics
 from service.services import Services
@@ -29,7 +29,8 @@ UI = Path(__file__).parent / "ui"
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, by default those of the environment."""
     settings = settings or Settings()
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
+    build.describe()
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)

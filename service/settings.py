@@ -62,6 +62,7 @@ class Settings(BaseSettings):
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
+    log_format: Literal["text", "json"] = Field(default="text", description="json: one object a line, for log collectors.")
 
     @property
     def broker_url(self) -> str:

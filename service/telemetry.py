@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-
 from prometheus_client import Counter, Gauge, Histogram
-
-from aps_core import __version__
 
 HTTP_TIME = Histogram("aps_http_request_duration_seconds", "Time to the end of a response.", ["method", "route", "code"])
 FOLLOWERS = Gauge("aps_sse_clients", "Clients that follow a job's events.")
@@ -18,5 +14,3 @@ WEBHOOK_DELAY = Histogram(
     "From the event to the receiver's first answer.",
     buckets=(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60),
 )
-BUILD = Gauge("aps_build_info", "Always 1; what this process is made of.", ["version", "python", "torch"])
-BUILD.labels(__version__, platform.python_version(), "").set(1)

@@ -17,10 +17,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
+from celery.signals import setup_logging, worker_process_init, worker_process_shutdown, worker_shutting_down
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
+from service import build, logs
 from service.jobs import ArtifactStore, WorkerInfo, open_store
 from worker import device, exporter, telemetry
 from worker.app import settings
@@ -129,12 +130,20 @@ def this_worker() -> Worker:
     return _worker
 
 
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def configure_logging(**_: Any) -> None:
+    """In the parent, instead of Celery's own set-up; the child inherits it."""
+    logs.configure(settings.log_level, settings.log_format)
+
+
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def start(**_: Any) -> None:
     """In a fresh child: loads every prior and registers."""
     global _worker
     if os.getppid() != _parent:
         os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
+    import torch
+
     worker = Worker()
     if settings.metrics_port:
         exporter.serve(settings.metrics_port, lambda: worker.problem)
@@ -146,7 +155,7 @@ def start(**_: Any) -> None:
         log.critical("The worker cannot start: %s", error)
         os.kill(os.getppid(), signal.SIGTERM)
         os._exit(os.EX_CONFIG)
-    telemetry.describe_build()
+    build.describe(torch.__version__)
     if settings.device == "cuda":
         telemetry.watch_gpu_memory()
     threading.Thread(target=worker.stay_registered, name="registration", daemon=True).start()

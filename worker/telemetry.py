@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-
 from prometheus_client import Counter, Gauge, Histogram
 
-from aps_core import __version__
 from aps_core.types import StepInfo
 from service.jobs import Job
 
@@ -39,7 +36,6 @@ MODEL_LOAD = Gauge("aps_model_load_seconds", "Time to load the prior and compute
 MODEL_STATE = Gauge("aps_model_state", "1 for the state the prior is in, 0 for the others.", ["prior", "state"])
 DEVICE_HEALTHY = Gauge("aps_device_healthy", "1 while the driver finds no fault with the device.")
 GPU_MEMORY = Gauge("aps_gpu_memory_bytes", "GPU memory: allocated and reserved by this process, its peak, and used on the device.", ["kind"])
-BUILD = Gauge("aps_build_info", "Always 1; what this process is made of.", ["version", "python", "torch"])
 
 MODEL_STATES = ("loading", "ready", "draining")
 
@@ -72,13 +68,6 @@ def enter_state(prior: str, state: str) -> None:
     """Tells what a prior is doing, one of ``MODEL_STATES``."""
     for each in MODEL_STATES:
         MODEL_STATE.labels(prior, each).set(each == state)
-
-
-def describe_build() -> None:
-    """Exports versions; call only where torch is loaded."""
-    import torch
-
-    BUILD.labels(__version__, platform.python_version(), torch.__version__).set(1)
 
 
 def watch_gpu_memory() -> None:

@@ -91,7 +91,7 @@ class Cluster:
         self.workers.append(worker)
         while not {worker.name for worker in self.registry.live()} - before:
             assert worker.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() - started < 60, self.log.read_text()[-3000:]
+            assert time.monotonic() - started < 180, self.log.read_text()[-3000:]
             time.sleep(0.05)
         self.load_seconds = time.monotonic() - started
         return worker
