@@ -40,6 +40,8 @@ class Settings(BaseSettings):
     decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
     decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
 
+    scale_to_zero: bool = Field(default=False, description="Jobs are accepted while no worker lives, by what the last one could do: somebody starts workers.")
+
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
     heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
