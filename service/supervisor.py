@@ -23,7 +23,7 @@ STOP_SECONDS = 30
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60
 HEALTHY_SECONDS = 120
-"""A process that ran this long starts again without a growing pause."""
+"""A process that ran this long starts again after the first pause."""
 
 
 def spawn(command: Sequence[str], settings: Settings, log_file: Path | None = None, **environment: str) -> subprocess.Popen[bytes]:
@@ -87,8 +87,8 @@ class Supervisor:
     Starting and :meth:`tend` belong to one thread, and that thread must outlive the processes.
     """
 
-    def __init__(self, settings: Settings, log_file: Path | None = None) -> None:
-        self.settings, self.log_file = settings, log_file
+    def __init__(self, settings: Settings, log_file: Path | None = None, healthy_seconds: float = HEALTHY_SECONDS) -> None:
+        self.settings, self.log_file, self.healthy_seconds = settings, log_file, healthy_seconds
         self.members: dict[str, Member] = {}
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> None:
@@ -107,7 +107,7 @@ class Supervisor:
             if (status := member.running.poll()) is None:
                 continue
             if member.due_at is None:
-                member.failures = 0 if now - member.started_at > HEALTHY_SECONDS else member.failures + 1
+                member.failures = 0 if now - member.started_at > self.healthy_seconds else member.failures + 1
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** max(0, member.failures - 1))
                 member.due_at = now + pause
                 log.error("The %s ended with status %d; it is started again in %.1f s", name, status, pause)

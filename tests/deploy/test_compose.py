@@ -34,7 +34,7 @@ def test_observability_brings_prometheus_and_grafana_with_what_lies_here(service
     assert started(services, "observability") == {"redis", "api", "prometheus", "grafana"}
     for name in ("prometheus", "grafana"):
         for volume in yaml.safe_load(COMPOSE.read_text())["services"][name]["volumes"]:
-            source, target, *mode = volume.split(":")
+            source, _, *mode = volume.split(":")
             if source.startswith("./"):
                 assert (COMPOSE.parent / source).exists()
                 assert mode == ["ro"]

@@ -18,6 +18,7 @@ import yaml
 from conftest import free_port
 
 from aps_cli.main import main
+from aps_core.installed import WEIGHTS_DIR
 from service.launch import wait_ready, worker_command
 from service.settings import RUN_JOB, Settings, queue_name
 from service.supervisor import process

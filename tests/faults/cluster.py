@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from stack import png
 
 from aps_core.tasks import validate_spec
-from service.embedded import server_binary
+from service.embedded import server_binary, server_command
 from service.jobs import ArtifactStore, Event, Job, JobState, JobStore, WorkerRegistry, new_job_id, open_store
 from service.launch import worker_command
 from service.queue import Bell
@@ -40,9 +40,7 @@ class Server:
 
     def start(self) -> None:
         """Starts it on whatever its files say."""
-        options = {"port": "0", "unixsocket": self.socket, "dir": self.folder, "appendonly": "yes", "save": "", "maxmemory-policy": "noeviction"}
-        words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
-        self.process = subprocess.Popen([str(server_binary(Settings())), *words], stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(server_command(server_binary(Settings()), self.folder, self.socket))
         with Redis.from_url(self.url) as client:
             deadline = time.monotonic() + 20
             while True:
