@@ -13,6 +13,7 @@ import click
 from pydantic import ValidationError
 
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.keys import keys
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
@@ -177,6 +178,8 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         raise InvalidSpec(f"--{name} must be a number or 'auto', not {text!r}.") from None
 
+
+main.add_command(keys)
 
 if __name__ == "__main__":
     main()

@@ -104,6 +104,7 @@ def running_service(
     Raises:
         LaunchFailed, ServerUnavailable: it does not come up.
     """
+    settings = settings.model_copy(update={"host": host})
     with ExitStack() as stack:
         if embedded:
             settings = settings.model_copy(update={"redis_url": stack.enter_context(running_server(settings))})

@@ -71,6 +71,27 @@ class NoWorker(errors.APSError):
     retryable = True
 
 
+class Unauthorized(errors.APSError):
+    """No key, or one that is not (or no longer) valid."""
+
+    code = "unauthorized"
+    title = "An API key is needed"
+
+
+class ScopeMissing(errors.APSError):
+    """The key is valid, but not for this."""
+
+    code = "insufficient_scope"
+    title = "The API key does not allow this"
+
+
+class Misdirected(errors.APSError):
+    """The request came under a name, or from a page, that is not ours."""
+
+    code = "host_not_allowed"
+    title = "The request was not meant for this service"
+
+
 class Busy(errors.APSError):
     """The service cannot look at an upload right now."""
 
@@ -94,6 +115,9 @@ STATUS: dict[type[errors.APSError], int] = {
     NoWorker: 503,
     Busy: 503,
     InvalidHeader: 400,
+    Unauthorized: 401,
+    ScopeMissing: 403,
+    Misdirected: 403,
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
     QuotaExceeded: 429,
@@ -125,7 +149,7 @@ class Problem(BaseModel):
 def install(app: FastAPI) -> None:
     """Makes every error of ``app`` a problem."""
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
-        errors.APSError: _library_error,
+        errors.APSError: library_error,
         ValidationError: _invalid_fields,
         RequestValidationError: _invalid_fields,
         HTTPException: _http_error,
@@ -156,13 +180,16 @@ def _respond(request: Request, status: int, code: str, title: str, detail: str, 
     headers = {"X-Request-ID": request_id}
     if status == 503:
         headers["Retry-After"] = "5"
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="aps"'
     if status == 413:
         headers["Connection"] = "close"  # or the rest of the body would still be taken in
     # plain ASCII: a detail may quote anything a client sent
     return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
 
 
-async def _library_error(request: Request, error: errors.APSError) -> Response:
+async def library_error(request: Request, error: errors.APSError) -> Response:
+    """The problem that says what an error of the tree says."""
     response = _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
     if isinstance(error, NotNow):
         response.headers["Retry-After"] = str(error.retry_after)

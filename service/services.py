@@ -26,6 +26,7 @@ from service.jobs import (
     new_job_id,
     open_store,
 )
+from service.keys import KeyStore
 from service.problems import Gone, NotFound, NoWorker
 from service.queue import Bell
 from service.settings import Settings
@@ -43,6 +44,9 @@ class Submission:
     spec: dict[str, Any]
     pictures: dict[str, bytes]
     """``image`` and perhaps ``mask``."""
+    tenant: str = ""
+    max_queued: int | None = None
+    max_running: int | None = None
     request_id: str = ""
     traceparent: str = ""
     idempotency_key: str = ""
@@ -63,12 +67,15 @@ class Services:
     workers: WorkerRegistry
     artifacts: ArtifactStore
     bell: Bell
+    keys: KeyStore
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
         """Connects lazily: nothing is contacted yet."""
         store, workers = open_store(settings)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts_dir), Bell(settings))
+        return cls(
+            settings, store, workers, ArtifactStore(settings.artifacts_dir), Bell(settings), KeyStore(store.redis, settings.key_prefix, settings.keys_file)
+        )
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
@@ -82,8 +89,8 @@ class Services:
             Gone: the same request was accepted before, and its job has been deleted since.
         """
         terms = self._terms(submission)
-        if (before := self.store.submitted_before(terms, "")) is not None:
-            return self._replayed(before), True
+        if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
+            return self._replayed(before, submission.tenant), True
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
@@ -104,6 +111,8 @@ class Services:
                 image_size=image.size,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
+                tenant=submission.tenant,
+                max_running=submission.max_running,
                 request_id=submission.request_id,
                 traceparent=submission.traceparent,
                 cancel_after_seconds=submission.cancel_after_seconds,
@@ -114,19 +123,19 @@ class Services:
             raise
         if stands != job_id:  # the same request came twice at the same time, and the other one was first
             self.artifacts.delete(job_id)
-            return self._replayed(stands), True
+            return self._replayed(stands, submission.tenant), True
         self.bell.ring(job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
-        return self.job(job_id), False
+        return self.job(job_id, submission.tenant), False
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str, tenant: str) -> Job:
         """The record.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none, or it is another tenant's, which looks the same from outside.
         """
         job = self.store.get(job_id)
-        if job is None:
+        if job is None or job.tenant != tenant:
             raise NotFound(f"There is no job '{job_id}'.")
         return job
 
@@ -151,12 +160,13 @@ class Services:
         return Terms(
             idempotency_key=submission.idempotency_key,
             fingerprint=submission.fingerprint() if submission.idempotency_key else "",
+            max_queued=submission.max_queued or 0,
             max_backlog_seconds=self.settings.max_backlog_seconds,
         )
 
-    def _replayed(self, job_id: str) -> Job:
+    def _replayed(self, job_id: str, tenant: str) -> Job:
         try:
-            return self.job(job_id)
+            return self.job(job_id, tenant)
         except NotFound as error:
             raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
 

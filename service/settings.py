@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 from pathlib import Path
@@ -29,6 +30,13 @@ class Settings(BaseSettings):
     redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
     artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
 
+    host: str = Field(default="127.0.0.1", description="Address the API is bound to, as its server is told; decides whether keys are needed.")
+    auth: Literal["auto", "keys", "none"] = Field(default="auto", description="API keys: needed unless bound to loopback (auto), always (keys), never (none).")
+    keys_file: Path | None = Field(default=None, description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.")
+    allowed_hosts: list[str] = Field(default=[], description="Names in the Host header that are ours; by default loopback's where keys are off, else any.")
+    max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
+    max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
+
     priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
@@ -50,6 +58,19 @@ class Settings(BaseSettings):
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the API is bound where only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether requests need an API key."""
+        return self.auth == "keys" or (self.auth == "auto" and not self.on_loopback)
 
     @property
     def broker_url(self) -> str:

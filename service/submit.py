@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import FastAPI, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
 from service import openapi
+from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
 from service.problems import MalformedBody, UnsupportedBody
@@ -28,23 +29,24 @@ CancelAfter = Annotated[str | None, Header(description="Time from now after whic
 TraceParent = Annotated[str | None, Header(description="W3C Trace Context; kept with the job.")]
 
 
-def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
-    """Adds ``POST /{task}`` for a registered task."""
+def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
+    """Adds ``POST /v1/{task}`` for a registered task."""
 
     async def submit(
         request: Request,
         response: Response,
+        who: Writer,
         idempotency_key: IdempotencyKey = None,
         prefer: Prefer = None,
         cancel_after: CancelAfter = None,
         traceparent: TraceParent = None,
     ) -> JobView:
-        submission = await _read_submission(request, task)
+        submission = await _read_submission(request, task, who)
         services, asked = services_of(request), preference(prefer)
         job, replayed = await run_in_threadpool(services.submit, submission)
         if asked.wait_seconds:
             await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
-            job = await run_in_threadpool(services.job, job.id)
+            job = await run_in_threadpool(services.job, job.id, who.name)
         response.status_code = 200 if job.state.terminal and asked.wait_seconds else 202
         response.headers["Location"] = f"/v1/jobs/{job.id}"
         if not job.state.terminal:
@@ -61,8 +63,8 @@ def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
         Idempotent_Replayed="'true' when the job was accepted before, under the same Idempotency-Key.",
         Preference_Applied="What of Prefer was heeded.",
     )
-    router.add_api_route(
-        f"/{task}",
+    app.add_api_route(
+        f"/v1/{task}",
         submit,
         methods=["POST"],
         status_code=202,
@@ -72,13 +74,13 @@ def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
         responses={
             200: {"description": "The job ended while the client waited.", "model": JobView},
             202: {"description": "The job is stored and will be computed.", "headers": accepted},
-            **openapi.problems(400, 410, 413, 415, 422, 429, 503),
+            **openapi.problems(400, 401, 403, 410, 413, 415, 422, 429, 503),
         },
         openapi_extra={"requestBody": openapi.request_body(spec)},
     )
 
 
-async def _read_submission(request: Request, task: str) -> Submission:
+async def _read_submission(request: Request, task: str, who: Principal) -> Submission:
     """Reads either kind of body, and the headers that belong to the job.
 
     Raises:
@@ -100,7 +102,18 @@ async def _read_submission(request: Request, task: str) -> Submission:
         raise MalformedBody("The picture is missing: send it as the part 'image', or in JSON as the data URI 'image'.")
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
-    return Submission(task, spec, pictures, request.state.request_id, trace_parent(sent.get("traceparent")), key, deadline)
+    return Submission(
+        task,
+        spec,
+        pictures,
+        tenant=who.name,
+        max_queued=who.max_queued,
+        max_running=who.max_running,
+        request_id=request.state.request_id,
+        traceparent=trace_parent(sent.get("traceparent")),
+        idempotency_key=key,
+        cancel_after_seconds=deadline,
+    )
 
 
 async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes]]:
