@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from service.egress import EgressFailed, UrlRefused
 from service.headers import InvalidHeader, RangeNotSatisfiable
 from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded
 
@@ -114,6 +115,8 @@ STATUS: dict[type[errors.APSError], int] = {
     MalformedBody: 400,
     NoWorker: 503,
     Busy: 503,
+    UrlRefused: 422,
+    EgressFailed: 422,
     InvalidHeader: 400,
     Unauthorized: 401,
     ScopeMissing: 403,

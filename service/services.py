@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from redis.exceptions import RedisError
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import check_size
 from aps_core.tasks import validate_spec
+from service.fetch_url import fetch
 from service.jobs import (
     ArtifactStore,
     IdempotencyConflict,
@@ -42,8 +44,8 @@ class Submission:
 
     task: str
     spec: dict[str, Any]
-    pictures: dict[str, bytes]
-    """``image`` and perhaps ``mask``."""
+    pictures: Mapping[str, bytes | str]
+    """``image`` and perhaps ``mask``: the file, or where it lies."""
     tenant: str = ""
     max_queued: int | None = None
     max_running: int | None = None
@@ -54,7 +56,7 @@ class Submission:
 
     def fingerprint(self) -> str:
         """SHA-256 of what is asked for: the same for the same spec and pictures, however they were sent."""
-        pictures = {name: hashlib.sha256(data).hexdigest() for name, data in self.pictures.items()}
+        pictures = {name: data if isinstance(data, str) else hashlib.sha256(data).hexdigest() for name, data in self.pictures.items()}
         return hashlib.sha256(json.dumps([self.task, self.spec, pictures], sort_keys=True).encode()).hexdigest()
 
 
@@ -84,6 +86,7 @@ class Services:
         Raises:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
+            UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
             NoWorker: nobody could compute it now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
             Gone: the same request was accepted before, and its job has been deleted since.
@@ -96,7 +99,7 @@ class Services:
         except RecursionError as error:
             raise InvalidSpec("The spec is nested too deeply.") from error
         worker = self._worker_for(spec.prior)
-        uploads = {name: sanitise(data, name, self.settings) for name, data in submission.pictures.items()}
+        uploads = {name: sanitise(self._bytes(data, name), name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")
         spec.check(image.size, mask.size if mask else None, image.has_alpha)
         cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token)
@@ -155,6 +158,9 @@ class Services:
         if not able:
             raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
         return max(able, key=lambda worker: worker.max_pixels)
+
+    def _bytes(self, data: bytes | str, name: str) -> bytes:
+        return fetch(data, name, self.settings) if isinstance(data, str) else data
 
     def _terms(self, submission: Submission) -> Terms:
         return Terms(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +47,12 @@ class Settings(BaseSettings):
     max_upload_pixels: int = Field(default=MAX_PIXELS, ge=1, description="Largest uploaded picture, before any reduction.")
     decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
     decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
+
+    image_urls: bool = Field(default=False, description="Whether 'image' and 'mask' may be https addresses, which the API then fetches.")
+    fetch_seconds: float = Field(default=20, gt=0, description="Time to fetch one of them, redirects included.")
+    egress_allow: list[IPv4Network | IPv6Network] = Field(
+        default=[], description="Networks of our own that may be fetched from, also in plain HTTP, as '[\"10.1.2.0/24\"]'."
+    )
 
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
     heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")

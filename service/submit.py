@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request, Response
@@ -89,12 +90,13 @@ async def _read_submission(request: Request, task: str, who: Principal) -> Submi
     """
     sent = request.headers
     key, deadline = idempotency_key(sent.get("idempotency-key")), cancel_after(sent.get("cancel-after"))
+    pictures: Mapping[str, bytes | str]
     kind = sent.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         spec, pictures = await _read_form(request)
     elif kind == "application/json":
         spec = _json_object(await request.body(), "The body")
-        pictures = {name: from_data_uri(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
+        pictures = {name: _inline(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
         spec.pop("mask", None)
     else:
         raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
@@ -114,6 +116,11 @@ async def _read_submission(request: Request, task: str, who: Principal) -> Submi
         idempotency_key=key,
         cancel_after_seconds=deadline,
     )
+
+
+def _inline(text: object, name: str) -> bytes | str:
+    """The bytes of a data URI; another address as it is, for :mod:`service.fetch_url`."""
+    return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
 
 
 async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes]]:
