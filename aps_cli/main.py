@@ -113,6 +113,23 @@ def worker(device: str | None) -> None:
 
 
 @main.command()
+def webhooks() -> None:
+    """Run a process that sends webhooks, where the API shall not (APS_SEND_WEBHOOKS=false)."""
+    from aps_cli import processes
+
+    processes.webhooks()
+
+
+@main.command()
+@click.argument("jobs", nargs=-1)
+def requeue(jobs: tuple[str, ...]) -> None:
+    """Give JOBS that were given up another life; without JOBS, list them."""
+    from aps_cli import jobs as command
+
+    command.requeue(jobs) if jobs else command.show_dead()
+
+
+@main.command()
 @click.argument("photo", type=PICTURE)
 @click.option("--once", is_flag=True, help="Exit after the job instead of serving the studio.")
 @click.option("-o", "--out", type=FOLDER, default=Path("demo-output"), show_default=True, help="Where the pictures go.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,13 +15,14 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import files, health, logs, openapi, problems, routes, submit
+from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
+from service.webhooks import send_webhooks
 
 MAX_FOLLOWERS = 4096
 """Clients that follow or wait for a job at the same time; each one holds a connection to the store."""
@@ -37,7 +39,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     for task, spec in sorted(TaskSpec.family.items()):
         submit.add_task(app, task, spec)  # type: ignore[arg-type]
-    for part in (routes.router, files.router, health.router):
+    for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
@@ -69,9 +71,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.queue_metrics.register(health.QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
+    sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
     try:
         yield
     finally:
         sweeper.stop()
+        if sender is not None:
+            sender.cancel()
+            await asyncio.wait([sender])
         await app.state.redis.aclose()
         services.close()

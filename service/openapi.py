@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
+from service.options import Options
 from service.problems import MEDIA_TYPE, Problem
 
 COMPONENT = "#/components/schemas/{model}"
@@ -39,10 +40,11 @@ def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
     schema.pop("$defs", None)
     uri = {"type": "string", "format": "uri", "description": "data:image/...;base64,... or, where the service allows it, an https address."}
     file = {"type": "string", "format": "binary"}
-    inline = {**schema, "properties": {"image": uri, "mask": uri, **schema["properties"]}, "required": ["image", *schema.get("required", [])]}
-    form = {"type": "object", "properties": {"image": file, "mask": file, "spec": schema}, "required": ["image", "spec"]}
+    options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
+    inline = {**schema, "properties": {"image": uri, "mask": uri, **options, **schema["properties"]}, "required": ["image", *schema.get("required", [])]}
+    form = {"type": "object", "properties": {"image": file, "mask": file, "spec": schema, **options}, "required": ["image", "spec"]}
     content = {
-        "multipart/form-data": {"schema": form, "encoding": {"spec": {"contentType": "application/json"}}},
+        "multipart/form-data": {"schema": form, "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")}},
         "application/json": {"schema": inline},
     }
     return {"required": True, "content": content}
@@ -64,7 +66,7 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
 
 def _components() -> dict[str, Any]:
     """Schemas that the routes refer to by name."""
-    named: list[type[BaseModel]] = [Problem, *(cls for _, cls in sorted(TaskSpec.family.items()))]
+    named: list[type[BaseModel]] = [Problem, Options, *(cls for _, cls in sorted(TaskSpec.family.items()))]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {name: schema for described in schemas.values() for name, schema in described.pop("$defs", {}).items()}
     return {**definitions, "Problem": schemas[Problem]}

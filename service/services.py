@@ -22,6 +22,7 @@ from service.jobs import (
     Job,
     JobStore,
     NotNow,
+    Outbox,
     Terms,
     WorkerInfo,
     WorkerRegistry,
@@ -29,6 +30,8 @@ from service.jobs import (
     open_store,
 )
 from service.keys import KeyStore
+from service.options import Options
+from service.outward import check_url
 from service.problems import Gone, NotFound, NoWorker
 from service.queue import Bell
 from service.settings import Settings
@@ -53,11 +56,13 @@ class Submission:
     traceparent: str = ""
     idempotency_key: str = ""
     cancel_after_seconds: int | None = None
+    options: Options = Options()  # noqa: RUF009  frozen
 
     def fingerprint(self) -> str:
         """SHA-256 of what is asked for: the same for the same spec and pictures, however they were sent."""
         pictures = {name: data if isinstance(data, str) else hashlib.sha256(data).hexdigest() for name, data in self.pictures.items()}
-        return hashlib.sha256(json.dumps([self.task, self.spec, pictures], sort_keys=True).encode()).hexdigest()
+        asked = [self.task, self.spec, pictures, self.options.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Services:
     store: JobStore
     workers: WorkerRegistry
     artifacts: ArtifactStore
+    outbox: Outbox
     bell: Bell
     keys: KeyStore
 
@@ -75,9 +81,9 @@ class Services:
     def open(cls, settings: Settings) -> Self:
         """Connects lazily: nothing is contacted yet."""
         store, workers = open_store(settings)
-        return cls(
-            settings, store, workers, ArtifactStore(settings.artifacts_dir), Bell(settings), KeyStore(store.redis, settings.key_prefix, settings.keys_file)
-        )
+        redis, prefix = store.redis, settings.key_prefix
+        keys = KeyStore(redis, prefix, settings.keys_file)
+        return cls(settings, store, workers, ArtifactStore(settings.artifacts_dir), Outbox(redis, prefix), Bell(settings), keys)
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
@@ -98,6 +104,9 @@ class Services:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
             raise InvalidSpec("The spec is nested too deeply.") from error
+        webhook = submission.options.webhook
+        if webhook is not None:
+            check_url(webhook.url, self.settings.webhook_allow_private)
         worker = self._worker_for(spec.prior)
         uploads = {name: sanitise(self._bytes(data, name), name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")
@@ -119,6 +128,8 @@ class Services:
                 request_id=submission.request_id,
                 traceparent=submission.traceparent,
                 cancel_after_seconds=submission.cancel_after_seconds,
+                priority=submission.options.priority,
+                webhook=webhook,
             )
             stands = self.store.submit(job, terms)
         except (RedisError, OSError, NotNow, IdempotencyConflict):

@@ -63,6 +63,15 @@ class Settings(BaseSettings):
     max_backlog_seconds: float = Field(default=21_600, ge=0, description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.")
     max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
 
+    public_url: str = Field(default="", description="Where clients reach the API, as in https://aps.example.com; makes links in webhooks absolute.")
+    send_webhooks: bool = Field(default=True, description="API processes send webhooks; off where 'aps webhooks' runs.")
+    webhook_secrets: list[str] = Field(default=[], repr=False, description="Master secrets, newest first; all sign. By default one is made and kept in Redis.")
+    webhook_allow_private: bool = Field(default=False, description="Receivers may use http and private addresses; for development.")
+    webhook_timeout_seconds: float = Field(default=15, gt=0, description="A receiver that has not answered by then has failed.")
+    webhook_retry_seconds: list[float] = Field(
+        default=[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400], description="Pauses between attempts; up to a fifth is added by chance."
+    )
+
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
 
@@ -91,8 +100,7 @@ class Settings(BaseSettings):
             "visibility_timeout": self.visibility_timeout,
             "unacked_restore_interval": 5,
             "unacked_restore_throttle": 1,
-            "queue_order_strategy": "priority",
-            "priority_steps": [0, 3, 6, 9],
+            "priority_steps": [0],  # the store keeps the order of the jobs; a message only says that there is one
             "sep": ":",
             "health_check_interval": 10,
             "socket_connect_timeout": 5,

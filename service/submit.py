@@ -16,12 +16,14 @@ from service import openapi
 from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
+from service.options import Options
 from service.problems import MalformedBody, UnsupportedBody
 from service.services import Submission, services_of
 from service.uploads import from_data_uri
 from service.views import JobView, retry_after
 
 PICTURES = ("image", "mask")
+OPTIONS = tuple(Options.model_fields)
 MAX_SPEC_BYTES = 1_000_000
 
 IdempotencyKey = Annotated[str | None, Header(description="The same key with the same request gives the same job, however often it is sent within a day.")]
@@ -93,9 +95,10 @@ async def _read_submission(request: Request, task: str, who: Principal) -> Submi
     pictures: Mapping[str, bytes | str]
     kind = sent.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        spec, pictures = await _read_form(request)
+        spec, pictures, options = await _read_form(request)
     elif kind == "application/json":
         spec = _json_object(await request.body(), "The body")
+        options = {name: spec.pop(name) for name in OPTIONS if name in spec}
         pictures = {name: _inline(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
         spec.pop("mask", None)
     else:
@@ -115,6 +118,7 @@ async def _read_submission(request: Request, task: str, who: Principal) -> Submi
         traceparent=trace_parent(sent.get("traceparent")),
         idempotency_key=key,
         cancel_after_seconds=deadline,
+        options=Options.model_validate(options),
     )
 
 
@@ -123,25 +127,29 @@ def _inline(text: object, name: str) -> bytes | str:
     return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
 
 
-async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes]]:
+async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     try:
-        async with request.form(max_files=2, max_fields=1, max_part_size=MAX_SPEC_BYTES) as form:
+        async with request.form(max_files=2, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
             return await _parts(form)
     except HTTPException as error:
         raise MalformedBody(f"The form cannot be read: {error.detail}") from error
 
 
-async def _parts(form: FormData) -> tuple[dict[str, Any], dict[str, bytes]]:
+async def _parts(form: FormData) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     spec: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     pictures: dict[str, bytes] = {}
     for name, part in form.multi_items():
         if name in PICTURES and isinstance(part, UploadFile):
             pictures[name] = await part.read()
-        elif name == "spec":
-            spec = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), "The part 'spec'")
+        elif name in ("spec", "webhook"):
+            found = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), f"The part '{name}'")
+            spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})
+        elif name == "priority" and isinstance(part, str):
+            options[name] = part
         else:
-            raise MalformedBody(f"Unexpected part {name!r}; send files 'image' and 'mask' and the text 'spec'.")
-    return spec, pictures
+            raise MalformedBody(f"Unexpected part {name!r}; send files 'image' and 'mask' and the texts 'spec', 'webhook' and 'priority'.")
+    return spec, pictures, options
 
 
 def _json_object(text: bytes, what: str) -> dict[str, Any]:

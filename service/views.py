@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.jobs import Artifact, Job, JobError, JobState, Phase, Progress
+from service.jobs import Artifact, Job, JobError, JobState, Phase, Priority, Progress
 
 
 class ArtifactView(BaseModel):
@@ -29,12 +29,14 @@ class JobView(BaseModel):
     state: JobState
     phase: Phase | None = Field(description="What an unfinished job is doing.")
     version: int = Field(description="Grows with every change.")
+    priority: Priority
     queue_position: int | None = Field(description="Jobs that come first, while this one waits.")
     estimated_seconds: float | None = Field(description="Predicted computing time.")
     progress: Progress | None
     attempt: int
     resumed_from_step: int | None = Field(description="Step from which the last attempt continued an interrupted one.")
     cancel_requested: bool
+    deadline: datetime | None = Field(description="When the result is of no more use, and the job fails.")
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 5
 
+_parent = os.getpid()
+"""The parent, as this module is loaded before the fork."""
+
 draining = multiprocessing.RawValue(ctypes.c_bool, False)
 """Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set it."""
 
@@ -99,6 +102,8 @@ def this_worker() -> Worker:
 def start(**_: Any) -> None:
     """In a fresh child: loads every prior and registers."""
     global _worker
+    if os.getppid() != _parent:
+        os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
     worker = Worker()
     try:
         for prior in settings.priors:
