@@ -42,8 +42,10 @@ def refuse_pickle(path: Path) -> None:
         WeightsInvalid: ``path`` is a pickle, bare or in PyTorch's zip archive; the message says how to convert it.
     """
     with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PK\x03\x04" or start[:1] == b"\x80":
+        start = file.read(9)
+    if start[8:] == b"{":  # safetensors: eight bytes of length, then JSON
+        return
+    if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
         raise WeightsInvalid(
             f"{path} is a pickle, which can run code when it is opened. Convert it once, where that does no harm, with "
             "safetensors.torch.save_file(torch.load(file, weights_only=True), new_file) - of the tensors alone, should they lie deeper in it."

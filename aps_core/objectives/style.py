@@ -74,11 +74,11 @@ class CSDConfig(BaseModel):
 class StyleDescriptor:
     """Pictures to style and content vectors of length 1. Weights are frozen, gradients reach the pictures."""
 
-    def __init__(self, model: CLIPVisionModelWithProjection, content_ED: Tensor) -> None:
+    def __init__(self, model: CLIPVisionModelWithProjection, content_ED: Tensor, size: int) -> None:
         self.model = model.eval().requires_grad_(False)
         self.content_ED = content_ED
         weight = model.visual_projection.weight
-        self.size = int(model.config.image_size)
+        self.size = size
         self.mean, self.std = (torch.tensor(v, device=weight.device).view(3, 1, 1) for v in (CLIP_MEAN, CLIP_STD))
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +140,7 @@ def load_csd(path: Path, device: torch.device | str = "cpu", config: CSDConfig |
     model.load_state_dict(_clip_state(tensors), assign=True)
     embeddings: Any = model.vision_model.embeddings  # positions are derived, not stored: build them off the meta device
     embeddings.position_ids = torch.arange(embeddings.num_positions, device=device)[None]
-    return StyleDescriptor(model, content_ED)
+    return StyleDescriptor(model, content_ED, config.image_size)
 
 
 def _clip_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -39,10 +39,15 @@ class VGG16(nn.Module):
         self.features = nn.Sequential(*layers)
 
     def forward(self, x_BCHW: Tensor) -> list[Tensor]:
+        """Feature maps (B, C, h, w), float32, finest first.
+
+        Raises:
+            InvalidSpec: a side has fewer than 16 pixels, so that nothing is left after four poolings.
+        """
         if min(x_BCHW.shape[-2:]) < 16:
             raise InvalidSpec(f"VGG16 features need 16 pixels on every side; the measurement is {x_BCHW.shape[-1]}x{x_BCHW.shape[-2]}.")
         mean, std = (x_BCHW.new_tensor(v).view(3, 1, 1) for v in (IMAGE_MEAN, IMAGE_STD))
-        h = (((x_BCHW + 1) / 2 - mean) / std).to(self.features[0].weight.dtype)
+        h = (((x_BCHW + 1) / 2 - mean) / std).to(next(self.parameters()).dtype)
         maps = []
         for index, layer in enumerate(self.features):
             h = layer(h)
