@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,22 @@ def refuse_pickle(path: Path) -> None:
         )
 
 
+def folder_identity(folder: Path) -> str:
+    """Hash of a folder of weights that changes when they do, without reading gigabytes.
+
+    Of every safetensors file: name, size, and a mebibyte of its start (all keys and shapes), middle and end.
+    """
+    sha = hashlib.sha256()
+    for path in sorted(folder.rglob("*.safetensors")):
+        size = path.stat().st_size
+        sha.update(f"{path.relative_to(folder)}:{size};".encode())
+        with path.open("rb") as file:
+            for start in (0, size // 2, max(0, size - 2**20)):
+                file.seek(start)
+                sha.update(file.read(2**20))
+    return sha.hexdigest()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a checkpoint's configuration.
 
@@ -83,6 +100,9 @@ def read_tensors(path: Path, shapes: Mapping[str, Sequence[int]], ignore: tuple[
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
+        for other in (path.with_suffix(suffix) for suffix in (".bin", ".pth", ".pt")):
+            if other.is_file():
+                refuse_pickle(other)
         raise WeightsMissing(f"{path} does not exist.")
     refuse_pickle(path)
     try:
