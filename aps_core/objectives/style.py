@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 
 from aps_core.errors import InvalidSpec
+from aps_core.resampling import resize
 from aps_core.weights import read_tensors
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -91,7 +92,7 @@ class StyleDescriptor:
         height, width = x_BCHW.shape[-2:]
         scale = self.size / min(height, width)
         size = (max(self.size, round(height * scale)), max(self.size, round(width * scale)))
-        x = x_BCHW if size == (height, width) else F.interpolate(x_BCHW, size, mode="bicubic", antialias=True)
+        x = resize(x_BCHW, size)
         top, left = (size[0] - self.size) // 2, (size[1] - self.size) // 2
         centre = x[..., top : top + self.size, left : left + self.size]
         return ((centre + 1) / 2 - self.mean) / self.std

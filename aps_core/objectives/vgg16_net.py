@@ -21,6 +21,16 @@ IMAGE_STD = (0.229, 0.224, 0.225)
 """Statistics of the training pictures on [0, 1]."""
 
 
+class MaxPool(nn.Module):
+    """2x2 max pooling whose gradient torch can compute deterministically on a GPU too; an odd last row or column is dropped."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, C, H // 2, W // 2)."""
+        height, width = (size // 2 * 2 for size in x_BCHW.shape[-2:])
+        pooled: Tensor = x_BCHW[..., :height, :width].unflatten(-1, (-1, 2)).unflatten(-3, (-1, 2)).amax((-3, -1))
+        return pooled
+
+
 class VGG16(nn.Module):
     """Pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2, 3_3, 4_3, 5_3."""
 
@@ -31,7 +41,7 @@ class VGG16(nn.Module):
         c_in = 3
         for stage, (channels, depth) in enumerate(STAGES):
             if stage:
-                layers.append(nn.MaxPool2d(2))
+                layers.append(MaxPool())
             for _ in range(depth):
                 layers += [nn.Conv2d(c_in, channels, 3, padding=1), nn.ReLU()]
                 c_in = channels
