@@ -21,11 +21,15 @@ else:
 def reflect_pad(x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
     """Mirrors any number of pixels before and after, the edge pixel not repeated; small pictures are mirrored repeatedly."""
     for dim, (before, after) in ((-2, rows), (-1, columns)):
-        if before or after:
-            size = x_BCHW.shape[dim]
-            period = max(1, 2 * (size - 1))
-            index = torch.arange(-before, size + after, device=x_BCHW.device) % period
-            x_BCHW = x_BCHW.index_select(dim, torch.minimum(index, period - index))
+        reach = x_BCHW.shape[dim] - 1  # no further at once: the next mirror stands at the picture's edge again
+        if reach == 0:  # its own mirror
+            x_BCHW = torch.cat([x_BCHW] * (1 + before + after), dim)
+            continue
+        while before or after:
+            first, last = min(before, reach), min(after, reach)
+            end = x_BCHW.shape[dim] - 1
+            x_BCHW = torch.cat((x_BCHW.narrow(dim, 1, first).flip(dim), x_BCHW, x_BCHW.narrow(dim, end - last, last).flip(dim)), dim)
+            before, after = before - first, after - last
     return x_BCHW
 
 
@@ -40,5 +44,5 @@ def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
 @lru_cache(maxsize=16)
 def _bicubic(old: int, new: int, device: torch.device) -> Tensor:
     """(new, old) weights of one axis: torch's resizing of the unit vectors."""
-    vectors = torch.eye(old, device=device)[None, None]
+    vectors = torch.eye(old, dtype=torch.float64, device=device)[None, None]
     return torch.nn.functional.interpolate(vectors, (new, old), mode="bicubic", antialias=True)[0, 0]

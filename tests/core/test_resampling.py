@@ -28,6 +28,7 @@ def test_reflection_repeats_on_small_pictures():
     padded = reflect_pad(line, (0, 2), (4, 4))[0, 0]
     assert padded[0].tolist() == [0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2]
     assert (padded == padded[0]).all()  # a single row is its own mirror
+    assert reflect_pad(line, (0, 0), (1, 10))[0, 0, 0].tolist() == [1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0]
 
 
 @pytest.mark.parametrize(("old", "new"), [((30, 45), (16, 16)), ((12, 10), (20, 31)), ((16, 40), (16, 20))])
