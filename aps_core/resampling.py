@@ -37,12 +37,12 @@ def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
     """Antialiased bicubic resizing to (height, width), as torch's and Pillow's."""
     if x_BCHW.shape[-2:] == size:
         return x_BCHW
-    down, across = (_bicubic(old, new, x_BCHW.device).to(x_BCHW.dtype) for old, new in zip(x_BCHW.shape[-2:], size, strict=True))
+    down, across = (_bicubic(old, new, x_BCHW.device, x_BCHW.dtype) for old, new in zip(x_BCHW.shape[-2:], size, strict=True))
     return down @ (x_BCHW @ across.T)
 
 
 @lru_cache(maxsize=16)
-def _bicubic(old: int, new: int, device: torch.device) -> Tensor:
+def _bicubic(old: int, new: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """(new, old) weights of one axis: torch's resizing of the unit vectors."""
     vectors = torch.eye(old, dtype=torch.float64, device=device)[None, None]
-    return torch.nn.functional.interpolate(vectors, (new, old), mode="bicubic", antialias=True)[0, 0]
+    return torch.nn.functional.interpolate(vectors, (new, old), mode="bicubic", antialias=True)[0, 0].to(dtype)

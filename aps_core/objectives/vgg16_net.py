@@ -34,6 +34,9 @@ class MaxPool(nn.Module):
 class VGG16(nn.Module):
     """Pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2, 3_3, 4_3, 5_3."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
@@ -47,6 +50,9 @@ class VGG16(nn.Module):
                 c_in = channels
             self.taps.append(len(layers) - 1)
         self.features = nn.Sequential(*layers)
+        # real even where the network is built on the meta device, and not part of the checkpoint
+        self.register_buffer("mean", torch.tensor(IMAGE_MEAN, device="cpu").view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGE_STD, device="cpu").view(3, 1, 1), persistent=False)
 
     def forward(self, x_BCHW: Tensor) -> list[Tensor]:
         """Feature maps (B, C, h, w), float32, finest first.
@@ -56,8 +62,7 @@ class VGG16(nn.Module):
         """
         if min(x_BCHW.shape[-2:]) < 16:
             raise InvalidSpec(f"VGG16 features need 16 pixels on every side; the measurement is {x_BCHW.shape[-1]}x{x_BCHW.shape[-2]}.")
-        mean, std = (x_BCHW.new_tensor(v).view(3, 1, 1) for v in (IMAGE_MEAN, IMAGE_STD))
-        h = (((x_BCHW + 1) / 2 - mean) / std).to(next(self.parameters()).dtype)
+        h = (((x_BCHW + 1) / 2 - self.mean) / self.std).to(next(self.parameters()).dtype)
         maps = []
         for index, layer in enumerate(self.features):
             h = layer(h)
@@ -77,5 +82,5 @@ def load_vgg16(path: Path, device: torch.device | str = "cpu", dtype: torch.dtyp
         net = VGG16()
     shapes = {key: value.shape for key, value in net.state_dict().items()}
     tensors = read_tensors(path, shapes, ignore=("classifier.", "pre_logits.", "head."))
-    net.load_state_dict({key: value.to(device, dtype) for key, value in tensors.items()}, assign=True)
-    return net.eval().requires_grad_(False)
+    net.load_state_dict({key: value.to(dtype) for key, value in tensors.items()}, assign=True)
+    return net.to(device).eval().requires_grad_(False)

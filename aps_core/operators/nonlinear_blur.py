@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -45,11 +47,13 @@ class NonlinearBlur(OperatorSpec):
         drawn = 1.2 * np.random.RandomState(self.seed).randn(1, config.kernel_dim, rows, columns)
         code = torch.from_numpy(drawn.astype(np.float32)).to(device)
 
+        @cache
+        def network(dtype: torch.dtype) -> torch.nn.Module:
+            return net if dtype == torch.float32 else deepcopy(net).to(dtype)
+
         def blur(x_BCHW: Tensor) -> Tensor:
             padded = reflect_pad(x_BCHW, (0, rows * STRIDE - height), (0, columns * STRIDE - width))
-            weights = {key: value.to(x_BCHW.dtype) for key, value in net.state_dict().items()}  # no copy in float32
-            inputs = ((padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1))
-            blurred: Tensor = torch.func.functional_call(net, weights, inputs)
+            blurred: Tensor = network(x_BCHW.dtype)((padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1))
             return (2 * blurred[..., :height, :width] - 1).clamp(-1, 1)
 
         return Bound(blur, drawn={"code": code})

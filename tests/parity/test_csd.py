@@ -3,9 +3,10 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import CLIPVisionModelWithProjection
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
-from aps_core.objectives.style import CSDConfig, StyleObjective, load_csd
+from aps_core.objectives.style import CSDConfig, StyleObjective, _clip_state, load_csd
 
 
 @pytest.fixture(scope="module")
@@ -100,4 +101,8 @@ def test_published_shapes():
     shapes = CSDConfig().published_shapes()
     total = sum(torch.Size(shape).numel() for shape in shapes.values())
     assert len(shapes) == 24 * 12 + 9
+    with torch.device("meta"):
+        tower = CLIPVisionModelWithProjection(CSDConfig().clip()).state_dict()
+        mapped = _clip_state({key: torch.empty(shape) for key, shape in shapes.items() if key != "last_layer_content"})
+    assert {key: value.shape for key, value in mapped.items()} == {key: value.shape for key, value in tower.items()}
     assert total == 303_179_776 + 2 * 1024 * 768  # CLIP ViT-L/14 without projection, and two projections

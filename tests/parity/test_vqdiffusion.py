@@ -226,7 +226,7 @@ def test_anchored_sampling_runs_on_it(prior, expected):
             assert sample.z_BL.max() < prior.mask_class
             assert sample.x_BCHW.shape == (2, 3, grid[0] * prior.tokenizer.stride, grid[1] * prior.tokenizer.stride)
             misfits[inner] = sample.misfit_B.mean().item()
-        assert misfits[25] < 0.8 * misfits[0]
+        assert misfits[25] < 0.9 * misfits[0]
 
 
 # -- files --------------------------------------------------------------------------------------
