@@ -13,7 +13,7 @@ import aps_core
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import tokenizer_features
+from aps_core.objectives.perceptual import Features, perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import PriorSpec
 from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
@@ -26,6 +26,7 @@ class Engine:
     def __init__(self, spec: PriorSpec, prior: Prior, device: torch.device) -> None:
         self.spec, self.prior, self.device = spec, prior, device
         self.stride = prior.tokenizer.stride
+        self._features: dict[str, Features] = {}
 
     @classmethod
     def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Engine:
@@ -48,8 +49,16 @@ class Engine:
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term of this engine's feature extractor."""
-        features = tokenizer_features(self.prior.tokenizer) if config.perceptual_weight else None
+        """Data term and, when weighted, the perceptual term of the extractor the settings name.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: the extractor's file is absent or damaged.
+        """
+        features = None
+        if config.perceptual_weight:
+            if config.perceptual not in self._features:
+                self._features[config.perceptual] = perceptual_features(config.perceptual, self.prior.tokenizer, self.device)
+            features = self._features[config.perceptual]
         return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
 
     def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:

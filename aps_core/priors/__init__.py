@@ -5,6 +5,6 @@ import sys
 from aps_core.priors.base import PriorSpec
 from aps_core.registry import discover
 
-discover(sys.modules[__name__], "aps.priors", skip=("mmada",))  # the network itself: it needs torch
+discover(sys.modules[__name__], "aps.priors", skip=("mmada", "vq_diffusion_net", "windows"))  # the networks themselves: they need torch
 
 __all__ = ["PriorSpec"]
