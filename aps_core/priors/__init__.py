@@ -5,6 +5,6 @@ import sys
 from aps_core.priors.base import PriorSpec
 from aps_core.registry import discover
 
-discover(sys.modules[__name__], "aps.priors", skip=("mmada",))  # the network itself: it needs torch
+discover(sys.modules[__name__], "aps.priors", skip=("mmada", "dream", "llada", "masked_lm"))  # the networks themselves: they need torch
 
 __all__ = ["PriorSpec"]
