@@ -61,8 +61,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if not (folder / "merges.txt").is_file():
         raise WeightsMissing(f"{folder} has neither tokenizer.json nor vocab.json and merges.txt.")
     vocabulary = read_json(folder / "vocab.json")
-    merges = [tuple(line.split(" ")) for line in (folder / "merges.txt").read_text().splitlines() if line and not line.startswith("#version")]
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    lines = [line.split(" ") for line in (folder / "merges.txt").read_text().splitlines() if line and not line.startswith("#version")]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in lines]))
     tokenizer.normalizer = normalizers.NFC()
     split = pre_tokenizers.Split(QWEN_WORDS, behavior="isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])

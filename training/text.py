@@ -27,7 +27,7 @@ from aps_core.priors.dream import DreamConfig
 from training import turns
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
-from training.turns import Encoded, TurnSampler
+from training.turns import Encoded, TurnSampler, special
 
 LENGTH = 128
 HEAD = 32
@@ -58,15 +58,16 @@ def shape(stage: str) -> dict[str, Any]:
 
 def dream_config(tokenizer: Tokenizer) -> DreamConfig:
     """The prior's ``config.json``."""
-    ids = {"mask_token_id": tokenizer.token_to_id(turns.MASK), "eos_token_id": tokenizer.token_to_id(turns.EOS)}
+    ids = {"mask_token_id": special(tokenizer, turns.MASK), "eos_token_id": special(tokenizer, turns.EOS)}
     return DreamConfig(**shape("prior"), **ids, rope_theta=10000.0, prompt_format=turns.PROMPT_FORMAT)
 
 
 def causal_config(stage: str, tokenizer: Tokenizer) -> Qwen3Config:
     """A causal model's ``config.json``."""
-    ids = {"eos_token_id": tokenizer.token_to_id(turns.EOS), "bos_token_id": None, "pad_token_id": None}
+    ids: dict[str, Any] = {"eos_token_id": special(tokenizer, turns.EOS), "bos_token_id": None, "pad_token_id": None}
     rope = {"rope_type": "default", "rope_theta": 10000.0}
-    return Qwen3Config(**shape(stage), **ids, head_dim=HEAD, rope_parameters=rope, use_cache=False, architectures=["Qwen3ForCausalLM"])
+    more: dict[str, Any] = {"head_dim": HEAD, "rope_parameters": rope, "use_cache": False, "architectures": ["Qwen3ForCausalLM"]}
+    return Qwen3Config(**shape(stage), **ids, **more)
 
 
 def pad(rows: list[Encoded], width: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,7 +144,7 @@ def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: T
     """Trains one model and writes its checkpoint folder."""
     out = args.out / stage
     torch.manual_seed(args.seed)
-    eos, mask = tokenizer.token_to_id(turns.EOS), tokenizer.token_to_id(turns.MASK)
+    eos, mask = special(tokenizer, turns.EOS), special(tokenizer, turns.MASK)
     model: Qwen2ForCausalLM | Qwen3ForCausalLM
     if stage == "prior":
         config = dream_config(tokenizer)

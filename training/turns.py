@@ -84,10 +84,16 @@ def train_tokenizer(lines: list[str]) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = [EOS, MASK, PROMPT, ANSWER]
-    tokenizer.train_from_iterator(
-        lines, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
-    )
+    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet, show_progress=False))
     return tokenizer
+
+
+def special(tokenizer: Tokenizer, text: str) -> int:
+    """The id of a special token."""
+    found = tokenizer.token_to_id(text)
+    if found is None:
+        raise SystemExit(f"The tokenizer of this run has no {text}; it was made by another version, start a new run folder.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class TurnSampler:
 
     def __init__(self, lines: dict[str, list[str]], tokenizer: Tokenizer, length: int, seed: int) -> None:
         self.lines, self.tokenizer, self.length = lines, tokenizer, length
-        self.eos = tokenizer.token_to_id(EOS)
+        self.eos = special(tokenizer, EOS)
         self.random = random.Random(seed)
         self.weights = [SHARE[name] for name in lines]
 

@@ -49,16 +49,15 @@ class MaskedLM:
             logits_BSV = self.model(input_ids=ids_BS, attention_mask=attention_BS.long(), position_ids=position_BS, use_cache=False).logits
         if self.shifted:
             logits_BSV = torch.cat([logits_BSV[:, :1], logits_BSV[:, :-1]], dim=1)
-        logits_BSV = logits_BSV.float()
-        return logits_BSV  # type: ignore[no-any-return]
+        return logits_BSV.float()
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a prompt in the layout the model was tuned on, ready for the answer."""
-        return self.tokenizer.encode(self.ids.prompt_format.replace("{prompt}", prompt), add_special_tokens=False).ids  # type: ignore[no-any-return]
+        return self.tokenizer.encode(self.ids.prompt_format.replace("{prompt}", prompt), add_special_tokens=False).ids
 
     def decode(self, ids: list[int]) -> str:
         """The answer's text up to its end, without special tokens and masks."""
         ends = {self.eos_id, self.tokenizer.token_to_id("<|im_end|>"), self.tokenizer.token_to_id("<|eot_id|>")}
         length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
         kept = [token for token in ids[:length] if token != self.mask_id]
-        return self.tokenizer.decode(kept, skip_special_tokens=True).strip()  # type: ignore[no-any-return]
+        return self.tokenizer.decode(kept, skip_special_tokens=True).strip()

@@ -118,6 +118,10 @@ def test_tokens_revealed_in_every_step(fixture):
         config = TextConfig(steps=steps, max_new_tokens=new, temperature=0, top_k=None)
         revealed = []
         diffusion_generate(
-            Fixed(), torch.zeros(1, 1, dtype=torch.long), config, generator=torch.Generator(), on_step=lambda info, r=revealed: r.append(int(info.decided_BS.sum()))
+            Fixed(),
+            torch.zeros(1, 1, dtype=torch.long),
+            config,
+            generator=torch.Generator(),
+            on_step=lambda info, r=revealed: r.append(int(info.decided_BS.sum())),
         )
         assert revealed == counts, name
