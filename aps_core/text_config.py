@@ -6,7 +6,7 @@ order is its release's recommendation.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,3 +33,7 @@ class TextConfig(BaseModel):
     eps: float = Field(1e-3, gt=0, lt=1, description="Time at which the masking schedule ends.")
     inner_steps: int = Field(3, ge=0, le=100, description="Adam steps M on the masked tokens' logits in every reverse step; 0 leaves the prior alone.")
     learning_rate: float = Field(0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats a step.")
+
+    def with_recommended(self, recommended: dict[str, Any]) -> TextConfig:
+        """These settings, with a prior's recommendation in the fields that were not set explicitly."""
+        return TextConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})

@@ -2,9 +2,9 @@
 
 import sys
 
-from aps_core.priors.base import PriorSpec
+from aps_core.priors.base import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.registry import discover
 
 discover(sys.modules[__name__], "aps.priors", skip=("mmada", "dream", "llada", "masked_lm"))  # the networks themselves: they need torch
 
-__all__ = ["PriorSpec"]
+__all__ = ["ImagePriorSpec", "PriorSpec", "TextModels", "TextPriorSpec"]

@@ -49,7 +49,7 @@ class MaskedLM:
             logits_BSV = self.model(input_ids=ids_BS, attention_mask=attention_BS.long(), position_ids=position_BS, use_cache=False).logits
         if self.shifted:
             logits_BSV = torch.cat([logits_BSV[:, :1], logits_BSV[:, :-1]], dim=1)
-        return logits_BSV.float()
+        return logits_BSV.float()  # type: ignore[no-any-return]
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a prompt in the layout the model was tuned on, ready for the answer."""
