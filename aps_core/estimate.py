@@ -16,27 +16,27 @@ GPU_MAX_PIXELS = 2048 * 2048
 class Estimate:
     """Predicted output and cost of a job."""
 
-    output: Size
+    output: Size | None
+    """Size of the picture; None for text."""
     tokens: int
     seconds: float
 
 
-def estimate(spec: TaskSpec, image: Size, seconds_per_token: float) -> Estimate:
-    """``seconds_per_token``: measured cost of one inner step per token (see ``Engine.seconds_per_token``)."""
-    width, height = spec.output_size(image)
-    stride = spec.prior_spec().stride
-    tokens = -(-width // stride) * -(-height // stride) * getattr(spec, "num_samples", 1)
-    config = spec.settings()
-    return Estimate((width, height), tokens, tokens * seconds_per_token * config.steps * max(1, config.inner_steps))
+def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Estimate:
+    """``seconds_per_token``: what ``Engine.seconds_per_token`` measured on the device; ``image``: size of the upload, if the task takes one."""
+    tokens, passes = spec.work(image)
+    return Estimate(spec.output_size(image), tokens, tokens * passes * seconds_per_token)
 
 
-def check_size(spec: TaskSpec, image: Size, max_pixels: int, seconds_per_token: float) -> Estimate:
+def check_size(spec: TaskSpec, image: Size | None, max_pixels: int, seconds_per_token: float) -> Estimate:
     """The estimate, if the restored picture fits the device's limit.
 
     Raises:
         ImageTooLarge: it does not; the message holds the estimate and what to do.
     """
     cost = estimate(spec, image, seconds_per_token)
+    if cost.output is None:
+        return cost
     width, height = cost.output
     if width * height > max_pixels:
         side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)

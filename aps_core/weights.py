@@ -7,12 +7,16 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Config = TypeVar("Config", bound=BaseModel)
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """Weights shipped with the package."""
@@ -85,6 +89,21 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise WeightsInvalid(f"{path} holds a {type(data).__name__}, not an object.")
     return data
+
+
+def read_config(folder: Path, model: type[Config]) -> Config:
+    """Reads a checkpoint folder's ``config.json``.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: the file is absent, or a field is missing or wrong.
+    """
+    path = folder / "config.json"
+    data = read_json(path)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise WeightsInvalid(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def read_tensors(path: Path, shapes: Mapping[str, Sequence[int]], ignore: tuple[str, ...] = (), rename: Callable[[str], str] = str) -> dict[str, Tensor]:

@@ -23,7 +23,8 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from aps_core.priors.embedded import fast_dtype
-from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior, published_key
+from aps_core.priors.llada import published_key
+from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.types import MASK
 from training import corpus

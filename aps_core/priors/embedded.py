@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
-from aps_core.priors.base import PriorSpec
+from aps_core.priors.base import ImagePriorSpec
 from aps_core.weights import EMBEDDED
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ else:
     torch = lazy_import("torch")
 
 
-class EmbeddedPrior(PriorSpec):
+class EmbeddedPrior(ImagePriorSpec):
     """Small MMaDA-style prior over 128x128 pictures, trained on openly licensed photographs; runs on a laptop CPU."""
 
     type: Literal["embedded"] = "embedded"
@@ -40,7 +40,7 @@ class EmbeddedPrior(PriorSpec):
         return sha.hexdigest()
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`PriorSpec.load`."""
+        """See :meth:`ImagePriorSpec.load`."""
         from aps_core.priors.mmada import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 

@@ -10,18 +10,18 @@ Shapes: B samples, L image tokens, K image codes, S sequence length, W windows.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer as TextTokenizer
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
-from aps_core.errors import WeightsInvalid
+from aps_core.networks import load_network, load_tokenizer
+from aps_core.priors.llada import LLaDANetwork, published_key
 from aps_core.priors.windows import windowed_logits
 from aps_core.types import MASK, Grid, Tokenizer
-from aps_core.weights import read_json, read_tensors
+from aps_core.weights import read_config
 
 
 class Layout(BaseModel):
@@ -47,58 +47,10 @@ class Layout(BaseModel):
         return block if len(block) <= self.max_text_len + 1 else [*block[: self.max_text_len], self.eos]
 
 
-class MMaDAConfig(BaseModel):
-    """The fields of a LLaDA ``config.json`` that shape the network."""
+class MMaDAConfig(LLaDANetwork):
+    """An MMaDA ``config.json``: LLaDA's network and the sequence layout."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    d_model: int
-    n_heads: int
-    n_kv_heads: int
-    n_layers: int
-    mlp_hidden_size: int
-    rms_norm_eps: float
-    rope_theta: float
-    embedding_size: int
-    max_sequence_length: int
     layout: Layout = Layout()
-
-    def llama(self) -> LlamaConfig:
-        """The same network in transformers' terms."""
-        config = LlamaConfig(
-            vocab_size=self.embedding_size,
-            hidden_size=self.d_model,
-            intermediate_size=self.mlp_hidden_size,
-            num_hidden_layers=self.n_layers,
-            num_attention_heads=self.n_heads,
-            num_key_value_heads=self.n_kv_heads,
-            rms_norm_eps=self.rms_norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": self.rope_theta},
-            max_position_embeddings=self.max_sequence_length,
-            tie_word_embeddings=False,
-            use_cache=False,
-        )
-        config.is_causal = False
-        return config
-
-
-def published_key(key: str) -> str:
-    """Name of a Llama parameter in LLaDA and MMaDA checkpoints."""
-    for ours, theirs in (
-        ("model.embed_tokens", "model.transformer.wte"),
-        ("model.layers.", "model.transformer.blocks."),
-        ("lm_head", "model.transformer.ff_out"),
-        ("model.norm", "model.transformer.ln_f"),
-        ("input_layernorm", "attn_norm"),
-        ("self_attn.o_proj", "attn_out"),
-        ("self_attn.", ""),
-        ("post_attention_layernorm", "ff_norm"),
-        ("mlp.gate_proj", "ff_proj"),
-        ("mlp.up_proj", "up_proj"),
-        ("mlp.down_proj", "ff_out"),
-    ):
-        key = key.replace(ours, theirs)
-    return key
 
 
 class MMaDAPrior:
@@ -141,36 +93,13 @@ class MMaDAPrior:
         return torch.cat([before, image, image.new_full((len(z_BL), 1), layout.eoi)], dim=1)
 
 
-def read_config(folder: Path) -> MMaDAConfig:
-    """Reads a checkpoint folder's ``config.json``.
-
-    Raises:
-        WeightsMissing, WeightsInvalid: the file is absent, or a field is missing or wrong.
-    """
-    data: dict[str, Any] = read_json(folder / "config.json")
-    try:
-        return MMaDAConfig.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise WeightsInvalid(f"{folder / 'config.json'}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
 def load_mmada(folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> MMaDAPrior:
     """Loads an MMaDA checkpoint folder: ``config.json``, ``model.safetensors``, ``tokenizer.json``.
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a key is missing, unknown, or of another shape.
+        WeightsInvalid: a field or key is missing, unknown, or of another shape.
     """
-    config = read_config(folder)
-    with torch.device("meta"):
-        model = LlamaForCausalLM(config.llama())
-    names = {published_key(key): key for key in model.state_dict()}
-    shapes = {theirs: model.state_dict()[ours].shape for theirs, ours in names.items()}
-    tensors = read_tensors(folder / "model.safetensors", shapes)
-    model.load_state_dict({names[key]: value.to(device, dtype) for key, value in tensors.items()}, assign=True)
-    # Rotary tables are derived, not stored: build them off the meta device.
-    model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(device)
-    text_file = folder / "tokenizer.json"
-    read_json(text_file)
-    return MMaDAPrior(model, config, tokenizer, TextTokenizer.from_file(str(text_file)))
+    config = read_config(folder, MMaDAConfig)
+    model = load_network(folder, LlamaForCausalLM, config.llama(), device, dtype, published_key)
+    return MMaDAPrior(model, config, tokenizer, load_tokenizer(folder))

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.errors import WeightsMissing
-from aps_core.priors.base import PriorSpec
+from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded import fast_dtype
 from aps_core.weights import folder_identity, weights_folder
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aps_core.types import Prior
 
 
-class VQDiffusion(PriorSpec):
+class VQDiffusion(ImagePriorSpec):
     """VQ-Diffusion trained on ITHQ (microsoft/vq-diffusion-ithq, 1.4 billion parameters, 256x256 pictures), the prior of G2D2."""
 
     type: Literal["vq_diffusion"] = "vq_diffusion"
