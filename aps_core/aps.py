@@ -152,6 +152,8 @@ def anchored_remasking(
     if config.remasking == "random":
         kappa_N = torch.rand(kappa_N.shape, generator=generator, device=kappa_N.device)
     kappa_BL = kappa_N.new_full(z_BL.shape, -torch.inf).masked_scatter(masked_BL, kappa_N)
+    if config.anchor_temperature:
+        kappa_BL = gumbel_perturbed(standardised(kappa_BL, masked_BL), config.anchor_temperature, generator)
     wanted_B = (masked_BL.sum(1) - left).clamp(min=0)
     rank_BL = kappa_BL.argsort(dim=1, descending=True, stable=True).argsort(dim=1, stable=True)
     anchors_BL = masked_BL & (rank_BL < wanted_B[:, None])  # line 20: tau_t is the score of rank `wanted`
@@ -159,6 +161,14 @@ def anchored_remasking(
         anchors_BL &= torch.rand(z_BL.shape, generator=generator, device=z_BL.device) < keep
     x_BL = z_BL.masked_scatter(masked_BL, x_N)
     return torch.where(anchors_BL, x_BL, z_BL), kappa_BL  # line 21
+
+
+def standardised(kappa_BL: Tensor, masked_BL: Tensor) -> Tensor:
+    """Scores shifted and scaled to mean 0 and deviation 1 over each sample's masked tokens; -inf stays where decided."""
+    count_B1 = masked_BL.sum(1, keepdim=True).clamp(min=1)
+    centred_BL = kappa_BL - kappa_BL.masked_fill(~masked_BL, 0).sum(1, keepdim=True) / count_B1
+    variance_B1 = centred_BL.masked_fill(~masked_BL, 0).square().sum(1, keepdim=True) / count_B1
+    return centred_BL / variance_B1.sqrt().clamp(min=1e-12)
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:

@@ -16,7 +16,7 @@ from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import tokenizer_features
+from aps_core.objectives.perceptual import Features, perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
@@ -85,14 +85,23 @@ class ImageEngine(Engine):
         self.spec: ImagePriorSpec = spec
         self.prior = prior
         self.stride = prior.tokenizer.stride
+        self._features: dict[str, Features] = {}
 
     def grid(self, height: int, width: int) -> Grid:
         """Tokens down and across that cover a picture of this size in pixels."""
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term of this engine's feature extractor."""
-        features = tokenizer_features(self.prior.tokenizer) if config.perceptual_weight else None
+        """Data term and, when weighted, the perceptual term of the extractor the settings name.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: the extractor's file is absent or damaged.
+        """
+        features = None
+        if config.perceptual_weight:
+            if config.perceptual not in self._features:
+                self._features[config.perceptual] = perceptual_features(config.perceptual, self.prior.tokenizer, self.device)
+            features = self._features[config.perceptual]
         return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
 
     def seconds_per_token(self) -> float:

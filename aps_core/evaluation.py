@@ -38,11 +38,13 @@ TASKS: dict[str, dict[str, object]] = {
 
 METHODS: dict[str, dict[str, object]] = {
     "prior_only": {},
-    "aps_i": {"remasking": "prior"},
+    "aps_i": {"remasking": "prior", "anchor_temperature": 0.0},
+    "aps_ii": {"remasking": "posterior", "anchor_temperature": 0.0},
     "random_order": {"remasking": "random"},
-    "aps": {"remasking": "posterior"},
+    "aps": {},
 }
-"""Samplers compared, as changes to the sampler's settings; ``prior_only`` ignores the measurement."""
+"""Samplers compared, as changes to the settings given: the unguided prior (ignores the measurement), the paper's two
+orders (by the prior's and by the optimised posterior's confidence), chance as a control, and the settings as given."""
 
 PROTOCOLS = {"native": 1, "upsampled": 2}
 

@@ -5,6 +5,9 @@ import sys
 from aps_core.priors.base import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.registry import discover
 
-discover(sys.modules[__name__], "aps.priors", skip=("mmada", "dream", "llada", "masked_lm"))  # the networks themselves: they need torch
+NETWORKS = ("mmada", "dream", "llada", "masked_lm", "vq_diffusion_net", "windows")
+"""Modules that hold networks, not specs: they need torch."""
+
+discover(sys.modules[__name__], "aps.priors", skip=NETWORKS)
 
 __all__ = ["ImagePriorSpec", "PriorSpec", "TextModels", "TextPriorSpec"]

@@ -23,7 +23,14 @@ class EmbeddedPrior(ImagePriorSpec):
     type: Literal["embedded"] = "embedded"
     native_size: ClassVar[tuple[int, int]] = (128, 128)
     stride: ClassVar[int] = 4
-    recommended: ClassVar[dict[str, Any]] = {"inner_steps": 20, "learning_rate": 3.0, "anchor_score": "margin", "perceptual_weight": 0.0, "guidance_scale": 1.0}
+    recommended: ClassVar[dict[str, Any]] = {
+        "inner_steps": 20,
+        "learning_rate": 3.0,
+        "anchor_score": "margin",
+        "anchor_temperature": 2.0,
+        "perceptual_weight": 0.0,
+        "guidance_scale": 1.0,
+    }
 
     def identity(self) -> str:
         """See :meth:`PriorSpec.identity`."""

@@ -9,7 +9,6 @@ Shapes: B samples, L image tokens, K image codes, S sequence length, W windows.
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -20,11 +19,9 @@ from transformers import LlamaForCausalLM
 
 from aps_core.networks import load_network, load_tokenizer
 from aps_core.priors.llada import LLaDANetwork, published_key
+from aps_core.priors.windows import windowed_logits
 from aps_core.types import MASK, Grid, Tokenizer
 from aps_core.weights import read_config
-
-WINDOWS_AT_ONCE = 8
-"""Windows of a large picture that go through the network together: bounds memory, not results."""
 
 
 class Layout(BaseModel):
@@ -71,24 +68,8 @@ class MMaDAPrior:
     def logits(self, z_BL: Tensor, *, grid: Grid, mask_fraction: float, condition: str, guidance_scale: float) -> Tensor:
         """Guided logits (B, L, K), float32. A grid unlike the native one is seen through overlapping
         native windows whose log-probabilities are averaged; beyond the picture they see mask tokens."""
-        if grid == self.layout.native_grid:
-            return self._guided(z_BL, condition, guidance_scale)
-        batch, (gh, gw), (wh, ww) = len(z_BL), grid, self.layout.native_grid
-        z_BHW = z_BL.view(batch, gh, gw)
-        padded = torch.nn.functional.pad(z_BHW, (0, max(0, ww - gw), 0, max(0, wh - gh)), value=MASK)
-        # Seams move from step to step because the shift follows the number of decided tokens.
-        shift = int((z_BL[0] != MASK).sum())
-        corners = list(product(window_starts(gh, wh, shift), window_starts(gw, ww, shift)))
-        total = torch.zeros(batch, *padded.shape[1:], self.layout.codebook_size, device=z_BL.device)
-        seen = torch.zeros(padded.shape[1:], device=z_BL.device)
-        for first in range(0, len(corners), WINDOWS_AT_ONCE):
-            some = corners[first : first + WINDOWS_AT_ONCE]
-            windows = torch.cat([padded[:, t : t + wh, left : left + ww].reshape(batch, -1) for t, left in some])
-            log_p = self._guided(windows, condition, guidance_scale).log_softmax(-1).view(len(some), batch, wh, ww, -1)
-            for (t, left), window in zip(some, log_p, strict=True):
-                total[:, t : t + wh, left : left + ww] += window
-                seen[t : t + wh, left : left + ww] += 1
-        return (total / seen[..., None])[:, :gh, :gw].reshape(batch, gh * gw, -1)
+        layout = self.layout
+        return windowed_logits(z_BL, grid, layout.native_grid, layout.codebook_size, lambda z: self._guided(z, condition, guidance_scale))
 
     def _guided(self, z_BL: Tensor, condition: str, guidance_scale: float) -> Tensor:
         conditional = self._forward(z_BL, condition)
@@ -110,13 +91,6 @@ class MMaDAPrior:
         before = torch.tensor([*layout.text_block(text), layout.soi], device=z_BL.device).expand(len(z_BL), -1)
         image = torch.where(z_BL == MASK, layout.mask, z_BL + layout.image_offset)
         return torch.cat([before, image, image.new_full((len(z_BL), 1), layout.eoi)], dim=1)
-
-
-def window_starts(length: int, window: int, shift: int) -> list[int]:
-    """First positions of windows covering ``length`` with at least a quarter overlap; ``shift`` moves the inner ones."""
-    stride = window * 3 // 4
-    last = max(0, length - window)
-    return sorted({min(max(start, 0), last) for start in range(-(shift % stride), length, stride)})
 
 
 def load_mmada(folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> MMaDAPrior:

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from aps_core.baselines import sample_prior
 from aps_core.config import APSConfig
 from aps_core.errors import WeightsInvalid
-from aps_core.priors.mmada import Layout, MMaDAPrior, load_mmada, window_starts
+from aps_core.priors.mmada import Layout, MMaDAPrior, load_mmada
+from aps_core.priors.windows import window_starts
 from aps_core.schedule import masked_counts
 from aps_core.types import MASK
 

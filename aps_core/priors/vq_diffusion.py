@@ -1,0 +1,39 @@
+"""The VQ-Diffusion prior: its spec."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from aps_core.errors import WeightsMissing
+from aps_core.priors.base import ImagePriorSpec
+from aps_core.priors.embedded import fast_dtype
+from aps_core.weights import folder_identity, weights_folder
+
+if TYPE_CHECKING:
+    import torch
+
+    from aps_core.types import Prior
+
+
+class VQDiffusion(ImagePriorSpec):
+    """VQ-Diffusion trained on ITHQ (microsoft/vq-diffusion-ithq, 1.4 billion parameters, 256x256 pictures), the prior of G2D2."""
+
+    type: Literal["vq_diffusion"] = "vq_diffusion"
+    native_size: ClassVar[tuple[int, int]] = (256, 256)
+    stride: ClassVar[int] = 8
+    # the release samples at scale 5 of uncond + s (text - uncond): s = 1 + guidance_scale
+    recommended: ClassVar[dict[str, Any]] = {"guidance_scale": 4.0}
+
+    def identity(self) -> str:
+        """See :meth:`ImagePriorSpec.identity`."""
+        return folder_identity(weights_folder(self.type))
+
+    def load(self, device: torch.device) -> Prior:
+        """See :meth:`ImagePriorSpec.load`."""
+        folder = weights_folder(self.type)
+        if find_spec("diffusers") is None:
+            raise WeightsMissing("The prior 'vq_diffusion' needs the package diffusers, which is not installed: pip install 'aps[vqdiffusion]'.")
+        from aps_core.priors.vq_diffusion_net import load_vq_diffusion
+
+        return load_vq_diffusion(folder, device, fast_dtype(device))
