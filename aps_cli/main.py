@@ -12,7 +12,9 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.guide import guide
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
@@ -169,6 +171,10 @@ def evaluate(
     from aps_cli import evaluate as command
 
     command.run(folder, out, tasks, methods, protocols, settings, **options)
+
+
+main.add_command(guide)
+main.add_command(eval_text)
 
 
 def _number(name: str, text: str) -> float:

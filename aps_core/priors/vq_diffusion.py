@@ -26,11 +26,11 @@ class VQDiffusion(ImagePriorSpec):
     recommended: ClassVar[dict[str, Any]] = {"guidance_scale": 4.0}
 
     def identity(self) -> str:
-        """See :meth:`PriorSpec.identity`."""
+        """See :meth:`ImagePriorSpec.identity`."""
         return folder_identity(weights_folder(self.type))
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`PriorSpec.load`."""
+        """See :meth:`ImagePriorSpec.load`."""
         folder = weights_folder(self.type)
         if find_spec("diffusers") is None:
             raise WeightsMissing("The prior 'vq_diffusion' needs the package diffusers, which is not installed: pip install 'aps[vqdiffusion]'.")
