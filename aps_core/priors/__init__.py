@@ -5,8 +5,8 @@ import sys
 from aps_core.priors.base import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.registry import discover
 
-NETWORKS = ("mmada", "dream", "llada", "masked_lm", "vq_diffusion_net", "windows")
-"""Modules that hold networks, not specs: they need torch."""
+NETWORKS = ("mmada", "vq_diffusion_net", "windows", "dream", "llada", "masked_lm")
+"""The networks themselves: they need torch, which specs do not."""
 
 discover(sys.modules[__name__], "aps.priors", skip=NETWORKS)
 

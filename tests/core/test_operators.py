@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.motion_blur import motion_kernel
 from aps_core.registry import any_of
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHAPE = (3, 32, 40)
 SMALL = {
     "gaussian_blur": {"sigma": 1.2},
