@@ -67,7 +67,9 @@ def test_dream_guided_by_qwen3(weights):
     prompt = engine.prior.tokenizer.decode(engine.prior.encode("Hello"), skip_special_tokens=False)
     assert prompt.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
     rewards = []
-    result = run(GuideSpec(prior="dream", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}), Inputs(), engine, lambda p: rewards.extend(p.reward_curve))
+    result = run(
+        GuideSpec(prior="dream", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}), Inputs(), engine, lambda p: rewards.extend(p.reward_curve)
+    )
     assert len(rewards) == 9
     assert result.spec.reward.type == "yes_no"
     assert all(not weight.requires_grad for weight in engine.reward.model.parameters())
