@@ -106,3 +106,12 @@ def test_the_hook_can_stop_a_job(engine):
 def test_a_long_job_is_told_so(engine):
     result = run(GuideSpec(prompt="word " * 100, sampler={"max_new_tokens": 40, "steps": 1}), Inputs(), engine)
     assert "128" in result.notes[0]
+
+
+def test_guidance_raises_the_embedded_reward(engine):
+    gains = []
+    for seed in range(3):
+        spec = GuideSpec(prompt="Write a sentence about money.", seed=seed, compare_unguided=True, sampler={"max_new_tokens": 24, "steps": 12})
+        result = run(spec, Inputs(), engine)
+        gains.append(result.answer.reward - result.unguided.reward)
+    assert sum(gains) / len(gains) > 0.1

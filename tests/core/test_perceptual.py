@@ -6,7 +6,7 @@ import torchmetrics.functional.image.lpips as theirs
 from safetensors.torch import save_file
 
 from aps_core.config import APSConfig
-from aps_core.engine import Engine
+from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.lpips import load_lpips
 from aps_core.objectives.measurement import MeasurementObjective
@@ -101,7 +101,7 @@ def test_gradients_reach_the_picture_alone(files):
 
 def test_extractor_is_the_one_asked_for(files, monkeypatch):
     """VGG16 is loaded once when named, refused when absent, and never replaced."""
-    engine = Engine.load("embedded", threads=1)
+    engine = ImageEngine.load("embedded", threads=1)
     y = pictures(6, (32, 32))[0]
     objectives = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
@@ -112,7 +112,7 @@ def test_extractor_is_the_one_asked_for(files, monkeypatch):
     again = engine.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))
     assert again.perceptual is objectives["vgg16"].perceptual
     monkeypatch.delenv("APS_WEIGHTS_DIR")
-    fresh = type(engine)(engine.spec, engine.prior, engine.device)
+    fresh = ImageEngine(engine.spec, engine.prior, engine.device)
     with pytest.raises(WeightsMissing, match="vgg16"):
         fresh.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))
     fresh.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=0))  # not needed, not read
