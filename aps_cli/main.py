@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.generate import generate
 from aps_cli.guide import guide
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
@@ -173,6 +174,7 @@ def evaluate(
     command.run(folder, out, tasks, methods, protocols, settings, **options)
 
 
+main.add_command(generate)
 main.add_command(guide)
 main.add_command(eval_text)
 
