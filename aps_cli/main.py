@@ -13,6 +13,7 @@ import click
 from pydantic import ValidationError
 
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
@@ -169,6 +170,9 @@ def evaluate(
     from aps_cli import evaluate as command
 
     command.run(folder, out, tasks, methods, protocols, settings, **options)
+
+
+main.add_command(weights)
 
 
 def _number(name: str, text: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,24 +27,6 @@ SINGLE_FILES = ("model.safetensors", "pytorch_model.safetensors", "diffusion_pyt
 """Names of an unsharded checkpoint: transformers', showlab/magvitv2's, diffusers'."""
 PICKLES = (".bin", ".pth", ".pt", ".ckpt")
 STORED_AS = ("F64", "F32", "F16", "BF16")
-
-WEIGHTS_DIR = "APS_WEIGHTS_DIR"
-"""Environment variable naming the folder of downloaded weights, one folder a name."""
-
-
-def weights_folder(name: str) -> Path:
-    """The folder of downloaded weights called ``name``.
-
-    Raises:
-        WeightsMissing: no folder of weights is set, or it lacks this one.
-    """
-    root = os.environ.get(WEIGHTS_DIR)
-    if not root:
-        raise WeightsMissing(f"The weights '{name}' are needed: set {WEIGHTS_DIR} to a folder that holds them as '{name}'.")
-    folder = Path(root) / name
-    if not folder.is_dir():
-        raise WeightsMissing(f"The weights '{name}' are needed: {folder} does not exist.")
-    return folder
 
 
 def refuse_pickle(path: Path) -> None:
@@ -199,8 +180,9 @@ def read_tensors(
             if kind not in STORED_AS:
                 raise WeightsInvalid(f"{file}: '{stored}' is stored as {kind}; only {', '.join(STORED_AS)} are numbers this model can use.")
             places[key] = (file, stored)
+    whole = next(iter(files)) if len(files) == 1 else path / INDEX
     for key in sorted(shapes.keys() - places.keys()):
-        raise WeightsInvalid(f"{path}: key '{key}' is missing.")
+        raise WeightsInvalid(f"{whole}: key '{key}' is missing.")
     return {key: _read(file, stored, device, dtype, (rows or {}).get(key)) for key, (file, stored) in places.items()}
 
 

@@ -6,8 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from aps_core import installed
+from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.registry import Spec
 from aps_core.rewards import RewardSpec
+from aps_core.weights import folder_identity
 
 if TYPE_CHECKING:
     import torch
@@ -22,10 +25,26 @@ class PriorSpec(Spec, family=True):
 
     recommended: ClassVar[dict[str, Any]] = {}
     """Sampler settings used where a job leaves them out."""
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Checkpoints of the manifest it loads; none where its weights ship with the package."""
 
-    @abstractmethod
     def identity(self) -> str:
-        """Hash that changes when the weights do."""
+        """Hash that changes when the weights do; see :func:`aps_core.weights.folder_identity`.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: they are not here.
+        """
+        return "+".join(folder_identity(installed.path(name)) for name in self.weights)
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Why this prior cannot be loaded on this machine, and what to do; None when it can."""
+        try:
+            for name in cls.weights:
+                installed.path(name)
+        except (WeightsMissing, WeightsInvalid) as error:
+            return str(error)
+        return None
 
 
 class ImagePriorSpec(PriorSpec):
