@@ -6,16 +6,14 @@ Needs no torch. Nothing in the library downloads: ``aps weights fetch NAME`` doe
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.manifest import named
-from aps_core.weights import checkpoint_files
+from aps_core.weights import checkpoint_files, safetensors_header
 
 WEIGHTS_DIR = "APS_WEIGHTS_DIR"
 """Environment variable naming the folder of downloaded weights, one folder a checkpoint."""
@@ -54,7 +52,8 @@ def check(name: str, hashes: bool = False) -> Check:
     damaged: list[str] = []
     for part in entry.parts:
         try:
-            damaged += [reason for file in checkpoint_files(folder / part) if (reason := _damage(file))]
+            for file in checkpoint_files(folder / part):
+                safetensors_header(file)
         except WeightsMissing as error:
             absent.append(str(error))
         except WeightsInvalid as error:
@@ -91,20 +90,3 @@ def sha256(file: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _damage(file: Path) -> str | None:
-    """What is wrong with a safetensors file, from its header and length alone."""
-    size = file.stat().st_size
-    with file.open("rb") as opened:
-        start = opened.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
-        if length > size - 8:
-            return f"{file} is not a safetensors file, or was cut off within its header."
-        try:
-            header = json.loads(opened.read(length))
-            end = max((value["data_offsets"][1] for key, value in header.items() if key != "__metadata__"), default=0)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return f"{file} has a damaged header."
-    expected = 8 + length + end
-    return None if size == expected else f"{file} has {size} bytes, but its header tells of {expected}."

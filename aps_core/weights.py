@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,35 @@ def folder_identity(folder: Path) -> str:
                 file.seek(start)
                 sha.update(file.read(2**20))
     return sha.hexdigest()
+
+
+def safetensors_header(file: Path) -> dict[str, Any]:
+    """The JSON at a safetensors file's start, without its metadata: dtype, shape and place of every tensor. Needs no library.
+
+    Raises:
+        WeightsInvalid: the file is something else, or its length is not what the header says.
+    """
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        start = opened.read(8)
+        length = int.from_bytes(start, "little") if len(start) == 8 else size
+        if length > size - 8:
+            raise WeightsInvalid(f"{file} is not a safetensors file, or was cut off within its header.")
+        try:
+            header: dict[str, Any] = json.loads(opened.read(length))
+            header.pop("__metadata__", None)
+            expected = 8 + length + max((value["data_offsets"][1] for value in header.values()), default=0)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WeightsInvalid(f"{file} has a damaged header: {error}") from error
+    if size != expected:
+        raise WeightsInvalid(f"{file} has {size} bytes, but its header tells of {expected}.")
+    return header
+
+
+def stored_numbers(folder: Path) -> int:
+    """How many numbers the checkpoints in a folder and its sub-folders hold, from their headers."""
+    files = (file for file in folder.rglob("*.safetensors"))
+    return sum(math.prod(value["shape"]) for file in files for value in safetensors_header(file).values())
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
-from aps_core.estimate import check_size
+from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import validate_spec
 from service.jobs import ArtifactStore, Job, JobStore, WorkerInfo, WorkerRegistry, new_job_id, open_store
 from service.problems import NotFound, NoWorker
@@ -61,7 +61,7 @@ class Services:
         uploads = {name: sanitise(data, name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")
         spec.check(image.size, mask.size if mask else None, image.has_alpha)
-        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token)
+        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()
         try:
             job = Job(

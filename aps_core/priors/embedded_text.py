@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.priors.base import TextModels, TextPriorSpec
@@ -23,12 +23,9 @@ class EmbeddedTextPrior(TextPriorSpec):
     recommended: ClassVar[dict[str, Any]] = {"max_new_tokens": 32, "steps": 32}
     reward: ClassVar[RewardSpec] = LogLikelihoodReward()
 
-    def identity(self) -> str:
-        """See :meth:`PriorSpec.identity`."""
-        sha = hashlib.sha256()
-        for part in ("prior", "reward"):
-            sha.update((FOLDER / part / "model.safetensors").read_bytes())
-        return sha.hexdigest()
+    def folders(self) -> tuple[Path, ...]:
+        """See :meth:`PriorSpec.folders`."""
+        return FOLDER / "prior", FOLDER / "reward"
 
     def load(self, device: torch.device) -> TextModels:
         """See :meth:`TextPriorSpec.load`."""

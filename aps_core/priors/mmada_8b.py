@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from aps_core import installed
 from aps_core._lazy import lazy_import
 from aps_core.priors.base import ImagePriorSpec
+from aps_core.priors.embedded import mmada_token_bytes
+from aps_core.weights import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from aps_core.types import Prior
 else:
     torch = lazy_import("torch")
+
+CODES = 8192
+"""Image codes of the published tokenizer."""
 
 
 class MMaDA8B(ImagePriorSpec):
@@ -24,12 +28,26 @@ class MMaDA8B(ImagePriorSpec):
     stride: ClassVar[int] = 16
     weights: ClassVar[tuple[str, ...]] = ("mmada-8b-base", "magvitv2")
 
+    def number_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.number_bytes`: bfloat16 everywhere."""
+        return 2
+
+    def weights_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.weights_bytes`: without the head's text rows, which are not read."""
+        config = read_json(self.folders()[0] / "config.json")
+        unread = (int(config["embedding_size"]) - CODES) * int(config["d_model"])
+        return super().weights_bytes(device) - unread * self.number_bytes(device)
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`."""
+        return mmada_token_bytes(self, device)
+
     def load(self, device: torch.device) -> Prior:
         """See :meth:`ImagePriorSpec.load`."""
         from aps_core.priors.mmada import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 
-        transformer, tokenizer = (installed.path(name) for name in self.weights)
+        transformer, tokenizer = self.folders()
         return load_mmada(transformer, load_magvit(tokenizer, device, torch.bfloat16), device, torch.bfloat16)
 
 
