@@ -1,6 +1,7 @@
 """Entry point of ``aps``: commands, one-line errors, exit codes.
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage or input.
+Exit codes: 0 done, 1 the work failed or a service cannot take it now, 2 wrong usage or input or missing weights,
+78 a worker cannot start with its settings (unknown priors, missing weights, too little memory).
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ def capabilities(as_json: bool, markdown: bool) -> None:
         for item in known[title]:
             name = item.get("type", item.get("name"))
             click.echo(f"  {name:<18} {item['summary']}")
+            if item.get("missing"):
+                click.echo(f"      not here: {item['missing']}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
