@@ -175,6 +175,38 @@ def evaluate(
     command.run(folder, out, tasks, methods, protocols, settings, **options)
 
 
+@main.command()
+@click.argument("prior")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--weights-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of checkpoints, in place of APS_WEIGHTS_DIR.")
+@click.option("--size", type=click.IntRange(min=64), help="Side of the pictures in pixels; default: the size the prior was trained at.")
+@click.option("--steps", type=int, help="Reverse steps; default: the prior's own setting.")
+@click.option("--inner-steps", type=int, help="Inner steps; default: the prior's own setting.")
+@click.option("--prompt", default="a cup of coffee on a wooden table", show_default=True)
+@click.option("--no-quality", is_flag=True, help="For random weights: everything must run, whatever comes out.")
+@click.option("--threads", type=int, help="CPU threads.")
+@click.option("-o", "--out", type=FOLDER, help="Folder for the pictures that were made.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+def verify(
+    prior: str,
+    device: str | None,
+    weights_dir: Path | None,
+    prompt: str,
+    size: int | None,
+    no_quality: bool,
+    threads: int | None,
+    out: Path | None,
+    as_json: bool,
+    **settings: int | None,
+) -> None:
+    """Show that PRIOR works here: load, round trip, text to image, super-resolution, with time and memory. Exit code 1 if a check fails."""
+    from aps_cli import verify as checks
+
+    options = checks.Options(prompt, size, {name: value for name, value in settings.items() if value is not None}, not no_quality, out)
+    if not checks.command(prior, device, weights_dir, options, threads, as_json):
+        raise click.exceptions.Exit(1)
+
+
 main.add_command(weights)
 
 

@@ -170,6 +170,36 @@ def _shards(index: Path) -> dict[Path, list[str] | None]:
     return files
 
 
+def locate_tensors(
+    path: Path, shapes: Mapping[str, Sequence[int]], ignore: tuple[str, ...] = (), rename: Callable[[str], str] = str
+) -> dict[str, tuple[Path, str]]:
+    """File and stored key of every tensor named in ``shapes``; only headers are read.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: see :func:`read_tensors`.
+    """
+    files = checkpoint_files(path)
+    places: dict[str, tuple[Path, str]] = {}
+    for file, promised in files.items():
+        for stored, (shape, kind) in _header(file, promised).items():
+            if stored.startswith(ignore or ("\0",)):
+                continue
+            key = rename(stored)
+            if key not in shapes:
+                raise WeightsInvalid(f"{file}: key '{stored}' is unexpected.")
+            if key in places:
+                raise WeightsInvalid(f"{file}: key '{stored}' is also in {places[key][0].name}, as '{places[key][1]}'.")
+            if shape != tuple(shapes[key]):
+                raise WeightsInvalid(f"{file}: '{stored}' has shape {shape}, expected {tuple(shapes[key])}.")
+            if kind not in STORED_AS:
+                raise WeightsInvalid(f"{file}: '{stored}' is stored as {kind}; only {', '.join(STORED_AS)} are numbers this model can use.")
+            places[key] = (file, stored)
+    whole = next(iter(files)) if len(files) == 1 else path / INDEX
+    for key in sorted(shapes.keys() - places.keys()):
+        raise WeightsInvalid(f"{whole}: key '{key}' is missing.")
+    return places
+
+
 def read_tensors(
     path: Path,
     shapes: Mapping[str, Sequence[int]],
@@ -194,25 +224,7 @@ def read_tensors(
         WeightsInvalid: a file is damaged or a pickle, the index and the files disagree, or a key is missing,
             unexpected, or of another shape; the message names them.
     """
-    files = checkpoint_files(path)
-    places: dict[str, tuple[Path, str]] = {}
-    for file, promised in files.items():
-        for stored, (shape, kind) in _header(file, promised).items():
-            if stored.startswith(ignore or ("\0",)):
-                continue
-            key = rename(stored)
-            if key not in shapes:
-                raise WeightsInvalid(f"{file}: key '{stored}' is unexpected.")
-            if key in places:
-                raise WeightsInvalid(f"{file}: key '{stored}' is also in {places[key][0].name}, as '{places[key][1]}'.")
-            if shape != tuple(shapes[key]):
-                raise WeightsInvalid(f"{file}: '{stored}' has shape {shape}, expected {tuple(shapes[key])}.")
-            if kind not in STORED_AS:
-                raise WeightsInvalid(f"{file}: '{stored}' is stored as {kind}; only {', '.join(STORED_AS)} are numbers this model can use.")
-            places[key] = (file, stored)
-    whole = next(iter(files)) if len(files) == 1 else path / INDEX
-    for key in sorted(shapes.keys() - places.keys()):
-        raise WeightsInvalid(f"{whole}: key '{key}' is missing.")
+    places = locate_tensors(path, shapes, ignore, rename)
     return {key: _read(file, stored, device, dtype, (rows or {}).get(key)) for key, (file, stored) in places.items()}
 
 

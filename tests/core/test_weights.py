@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from safetensors.torch import save_file
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.weights import read_tensors
 
+ROOT = Path(__file__).parents[2]
 SHAPES = {"a.weight": (6, 4), "b.weight": (3,), "head.weight": (10, 4)}
 
 
@@ -146,3 +149,27 @@ def test_an_empty_folder_is_missing_weights(tmp_path):
         read_tensors(tmp_path, SHAPES)
     with pytest.raises(WeightsMissing, match="does not exist"):
         read_tensors(tmp_path / "model.safetensors", SHAPES)
+
+
+@pytest.fixture(scope="module")
+def loads():
+    """The published shapes, MAGVIT-v2 whole and the transformers narrow, each loaded in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "benchmarks/load.py", "--width", "256", "--layers", "2", "--json"]
+    return json.loads(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.slow
+def test_the_host_never_holds_a_model_twice(loads):
+    for row in loads["loads"]:
+        # what was asked for, one tensor on its way, and what the allocator rounds up
+        assert row["extra"] < row["loaded"] + 1.1 * row["largest"] + 30_000_000, row
+    magvit, mmada, dream = loads["loads"]
+    assert magvit["extra"] < magvit["files"]
+    assert mmada["loaded"] < 0.6 * mmada["files"], "the head's text rows are not read"
+    assert abs(dream["loaded"] - dream["files"]) < 0.01 * dream["files"]
+
+
+@pytest.mark.slow
+def test_all_published_layers_are_found_by_key_and_shape(loads):
+    assert loads["full_key_lists"] == {"mmada-8b-base": 291, "dream-7b-instruct": 339}
