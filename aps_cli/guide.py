@@ -20,7 +20,7 @@ from aps_core.text_config import TextConfig
 @click.option("--compare", is_flag=True, help="Also answer without guidance, from the same seed.")
 @click.option("--reward", metavar="JSON", help='What is read from the reward model, for instance \'{"type": "yes_no"}\'; default: what the prior recommends.')
 @click.option("--seed", default=0, show_default=True, help="Seed of every random draw.")
-@click.option("--prior", default="embedded-text", show_default=True, help="Which text prior to sample from.")
+@click.option("--prior", default="embedded_text", show_default=True, help="Which text prior to sample from.")
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @sampler_options(TextConfig)

@@ -125,5 +125,7 @@ def steps_bar() -> Iterator[Any]:
 def _json(answer: Any) -> dict[str, Any]:
     body = answer.json()
     if answer.status_code >= 400:
-        raise InvalidSpec(body.get("detail", answer.text))
+        # 409 and 5xx are about the service's state, the rest about the request
+        kind = APSError if answer.status_code == 409 or answer.status_code >= 500 else InvalidSpec
+        raise kind(body.get("detail", answer.text))
     return body  # type: ignore[no-any-return]

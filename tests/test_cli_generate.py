@@ -29,7 +29,7 @@ def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
     again = tmp_path / "again.png"
     aps("generate", "a red flower", *size, "--num-samples", 2, "-o", again)
     assert again.read_bytes() == out.read_bytes()
-    assert aps("generate", "x", "--prior", "embedded-text").exit_code == 2
+    assert aps("generate", "x", "--prior", "embedded_text").exit_code == 2
 
 
 def test_a_stopped_run_continues_with_the_same_tokens_and_the_prompt_matters():

@@ -21,7 +21,7 @@ def test_guide_prints_the_answer_and_its_reward():
 
 
 def test_guide_explains_what_is_wrong():
-    for arguments, told in ((["guide", ""], "prompt"), (["guide", "x", "--steps", "0"], "steps"), (["guide", "x", "--prior", "embedded"], "embedded-text")):
+    for arguments, told in ((["guide", ""], "prompt"), (["guide", "x", "--steps", "0"], "steps"), (["guide", "x", "--prior", "embedded"], "embedded_text")):
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code == 2
         assert told in done.stderr

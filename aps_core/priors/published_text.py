@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.priors.base import TextModels, TextPriorSpec
 from aps_core.priors.embedded import fast_dtype
 from aps_core.rewards import RewardSpec, YesNoReward
-from aps_core.weights import folder_identity, weights_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,22 +16,14 @@ if TYPE_CHECKING:
 
     from aps_core.priors.masked_lm import MaskedLM
 
-REWARD = "qwen3-0.6b"
-"""Name of the reward model's folder of weights."""
-
-
 class _Published(TextPriorSpec):
     native_length: ClassVar[int] = 2048
     reward: ClassVar[RewardSpec] = YesNoReward()
 
-    def identity(self) -> str:
-        """See :meth:`PriorSpec.identity`."""
-        return hashlib.sha256("".join(folder_identity(weights_folder(name)) for name in (self.type, REWARD)).encode()).hexdigest()
-
     def _load(self, load: Callable[[Path, torch.device, torch.dtype], MaskedLM], device: torch.device) -> TextModels:
         from aps_core.rewards.language_model import load_reward
 
-        folders = weights_folder(self.type), weights_folder(REWARD)
+        folders = self.folders()
         dtype = fast_dtype(device)
         prior = load(folders[0], device, dtype)
         return TextModels(prior, load_reward(folders[1], prior.tokenizer, prior.vocab_size, prior.eos_id, device, dtype))
@@ -42,7 +32,8 @@ class _Published(TextPriorSpec):
 class Dream7B(_Published):
     """Dream-7B Instruct (Dream-org/Dream-v0-Instruct-7B), the paper's language diffusion model, guided by Qwen3-0.6B."""
 
-    type: Literal["dream"] = "dream"
+    type: Literal["dream_7b"] = "dream_7b"
+    weights: ClassVar[tuple[str, ...]] = ("dream-7b-instruct", "qwen3-0.6b")
 
     def load(self, device: torch.device) -> TextModels:
         """See :meth:`TextPriorSpec.load`."""
@@ -54,7 +45,8 @@ class Dream7B(_Published):
 class LLaDA8B(_Published):
     """LLaDA-8B Instruct (GSAI-ML/LLaDA-8B-Instruct), the paper's other baseline, guided by Qwen3-0.6B where their tokens agree."""
 
-    type: Literal["llada"] = "llada"
+    type: Literal["llada_8b"] = "llada_8b"
+    weights: ClassVar[tuple[str, ...]] = ("llada-8b-instruct", "qwen3-0.6b")
     # its release keeps the most probable tokens, undisturbed
     recommended: ClassVar[dict[str, Any]] = {"alg": "maskgit_plus", "temperature": 0.0, "top_p": None, "top_k": None}
 

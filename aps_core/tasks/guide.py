@@ -37,7 +37,7 @@ class GuideSpec(TaskSpec):
     """Answer a prompt with a language diffusion model, guided towards a reward model's approval."""
 
     type: Literal["guide"] = "guide"
-    prior: str = Field("embedded-text", min_length=1, max_length=64, description="Which text prior to sample from.")
+    prior: str = Field("embedded_text", min_length=1, max_length=64, description="Which text prior to sample from.")
     prompt: str = Field(min_length=1, max_length=4000, description="What to answer.")
     guidance: bool = Field(True, description="Follow the reward; without it this is the prior's own sampling.")
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]

@@ -15,7 +15,7 @@ SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine.load("embedded-text", "cpu", threads=1)
+    return Engine.load("embedded_text", "cpu", threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +39,19 @@ def test_specs_that_make_no_sense(wrong):
 
 
 def test_each_task_refuses_the_others_prior_and_inputs(engine):
-    with pytest.raises(InvalidSpec, match="embedded-text"):
+    with pytest.raises(InvalidSpec, match="embedded_text"):
         GuideSpec(prompt="x", prior="embedded").check(None, None, False)
     with pytest.raises(InvalidSpec, match="no picture"):
         GuideSpec(prompt="x").check((64, 64), None, False)
-    restore = RestoreSpec(operator={"type": "hdr"}, prior="embedded-text")
+    restore = RestoreSpec(operator={"type": "hdr"}, prior="embedded_text")
     with pytest.raises(InvalidSpec, match="cannot use the prior"):
         restore.check((64, 64), None, False)
     with pytest.raises(InvalidSpec, match="cannot use the prior"):
         run(restore, Inputs(), engine)
     with pytest.raises(InvalidSpec, match="picture"):
         RestoreSpec(operator={"type": "hdr"}).check(None, None, False)
-    with pytest.raises(InvalidSpec, match="embedded-text"):
-        ImageEngine.load("embedded-text")
+    with pytest.raises(InvalidSpec, match="embedded_text"):
+        ImageEngine.load("embedded_text")
 
 
 def test_cost_needs_no_picture(engine):

@@ -39,12 +39,12 @@ def byte_level(special: list[str]) -> Tokenizer:
 @pytest.fixture
 def weights(tmp_path, monkeypatch):
     torch.manual_seed(0)
-    for name, special, network in (("dream", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM), ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM)):
+    for name, special, network in (("dream-7b-instruct", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM), ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM)):
         folder = tmp_path / name
         folder.mkdir()
         tokenizer = byte_level(special)
         ids = {text: tokenizer.token_to_id(text) for text in special}
-        if name == "dream":
+        if name == "dream-7b-instruct":
             config = DreamConfig(**SHAPE, vocab_size=272, rope_theta=1e6, mask_token_id=ids["<|mask|>"], eos_token_id=ids["<|endoftext|>"])
             model, text = network(config.qwen2()), config.model_dump(exclude={"prompt_format"})
         else:
@@ -53,13 +53,17 @@ def weights(tmp_path, monkeypatch):
         # Qwen3-0.6B stores its tied head as well
         save_file({key: value.clone().contiguous() for key, value in model.state_dict().items()}, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(text))
-        tokenizer.save(str(folder / "tokenizer.json"))
+        if name == "dream-7b-instruct":  # which is released without a tokenizer.json
+            tokenizer.model.save(str(folder))
+            (folder / "added_tokens.json").write_text(json.dumps(ids))
+        else:
+            tokenizer.save(str(folder / "tokenizer.json"))
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     return tmp_path
 
 
 def test_dream_guided_by_qwen3(weights):
-    engine = TextEngine.load("dream", threads=1)
+    engine = TextEngine.load("dream_7b", threads=1)
     known = engine.reward.alignment.known_V
     special = {text: bool(known[engine.prior.tokenizer.token_to_id(text)]) for text in [*SHARED, *DREAM_ONLY]}
     assert special == {**dict.fromkeys(SHARED, True), **dict.fromkeys(DREAM_ONLY, False)}
@@ -68,7 +72,7 @@ def test_dream_guided_by_qwen3(weights):
     assert prompt.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
     rewards = []
     result = run(
-        GuideSpec(prior="dream", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}), Inputs(), engine, lambda p: rewards.extend(p.reward_curve)
+        GuideSpec(prior="dream_7b", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}), Inputs(), engine, lambda p: rewards.extend(p.reward_curve)
     )
     assert len(rewards) == 9
     assert result.spec.reward.type == "yes_no"
@@ -78,4 +82,4 @@ def test_dream_guided_by_qwen3(weights):
 def test_an_absent_reward_model_is_named_before_the_prior_is_read(weights):
     (weights / "qwen3-0.6b").rename(weights / "elsewhere")
     with pytest.raises(WeightsMissing, match=r"qwen3-0\.6b"):
-        TextEngine.load("dream", threads=1)
+        TextEngine.load("dream_7b", threads=1)

@@ -103,7 +103,7 @@ def test_without_usable_weights(fixture, tmp_path, monkeypatch):
     torch.save(state, path.with_suffix(".pth"))
     with pytest.raises(WeightsInvalid, match=r"model\.pth is a pickle"):
         blur((3, 128, 128))
-    monkeypatch.delenv("APS_WEIGHTS_DIR")
-    with pytest.raises(WeightsMissing, match=r"'kernelwizard'.*APS_WEIGHTS_DIR"):
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(WeightsMissing, match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR"):
         blur((3, 128, 128))
     assert OperatorSpec.named("compose")(stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]).weights == ("kernelwizard",)
