@@ -13,7 +13,10 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.generate import generate
+from aps_cli.guide import guide
 from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
@@ -207,6 +210,9 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
+main.add_command(generate)
+main.add_command(guide)
+main.add_command(eval_text)
 main.add_command(weights)
 
 

@@ -52,6 +52,11 @@ def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, outp
     with steps_bar() as advance:
         result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, f"misfit {p.info.misfit:.4f} (noise {p.noise_floor:.4f})"))
     assert isinstance(result, PictureResult)
+    write_pictures(result, output)
+
+
+def write_pictures(result: PictureResult, output: Path) -> None:
+    """Writes the samples beside ``output`` and the sidecar; prints the paths, and the notes on stderr."""
     sidecar = result.sidecar()
     for i, x in enumerate(result.pictures_BCHW):
         path = output if i == 0 else output.with_stem(f"{output.stem}-{i + 1}")

@@ -79,8 +79,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             bytes=15_231_233_024,
             bytes_known=False,
             licence="Apache-2.0",
-            needed_by=("text prior (Dream)",),
-            requires=("config.json", "vocab.json", "merges.txt"),
+            needed_by=("prior dream",),
         ),
         Checkpoint(
             name="llada-8b-instruct",
@@ -89,7 +88,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             bytes=16_031_162_368,
             bytes_known=True,
             licence="MIT",
-            needed_by=("text prior (LLaDA)",),
+            needed_by=("prior llada",),
             requires=TEXT,
         ),
         Checkpoint(
@@ -128,7 +127,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             bytes=1_503_300_328,
             bytes_known=True,
             licence="Apache-2.0",
-            needed_by=("text reward",),
+            needed_by=("prior dream", "prior llada"),
             requires=TEXT,
             sha256={
                 "model.safetensors": "f47f71177f32bcd101b7573ec9171e6a57f4f4d31148d38e382306f42996874b",

@@ -86,7 +86,7 @@ class GuideSpec(TaskSpec):
         prompt_BP = torch.tensor([engine.prior.encode(self.prompt)], device=engine.device)
         runs, steps, width = self._runs(), self.sampler.steps, prompt_BP.shape[1]
         # A checkpoint holds the ids of finished runs, and of the running one last.
-        done = list(resume.z_BL[:-1].to(engine.device).split(1)) if resume else []
+        done = [ids_S[None] for ids_S in resume.z_BL[:-1].to(engine.device)] if resume else []
         curve: list[float] = []
 
         def hook(info: TextStep) -> bool | None:
