@@ -102,7 +102,9 @@ def text_to_image(engine: ImageEngine, options: Options) -> str:
     config = RestoreSpec(prior=engine.spec.type, operator={"type": "denoise"}, sampler=options.settings).settings()
     height, width = _shape(engine, options)
     generator = torch.Generator(engine.device).manual_seed(SEED)
-    sample = sample_prior(engine.prior, None, config, grid=engine.grid(height, width), generator=generator, condition=options.prompt)
+    noise_scale = max(1.0, config.anchor_temperature)  # without enough of it a small prior decides the likeliest, flat tokens first
+    grid = engine.grid(height, width)
+    sample = sample_prior(engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt, temperature=noise_scale)
     _save(options, "text-to-image.png", sample.x_BCHW[0])
     _finite(sample.x_BCHW)
     used = len(sample.z_BL.unique())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aps_core.priors.masked_lm import MaskedLM
 
+
 class _Published(TextPriorSpec):
     native_length: ClassVar[int] = 2048
     reward: ClassVar[RewardSpec] = YesNoReward()
