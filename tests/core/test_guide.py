@@ -110,8 +110,8 @@ def test_a_long_job_is_told_so(engine):
 
 def test_guidance_raises_the_embedded_reward(engine):
     gains = []
-    for seed in range(3):
-        spec = GuideSpec(prompt="Write a sentence about money.", seed=seed, compare_unguided=True, sampler={"max_new_tokens": 24, "steps": 12})
+    for seed in range(6):
+        spec = GuideSpec(prompt="Write a sentence about money.", seed=seed, compare_unguided=True, sampler={"max_new_tokens": 16, "steps": 16})
         result = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
-    assert sum(gains) / len(gains) > 0.1
+    assert sum(gains) / len(gains) > 0.1, gains
