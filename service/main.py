@@ -14,9 +14,9 @@ from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
-from aps_core.tasks import TaskSpec
 from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
+from service.availability import SERVED
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
@@ -37,8 +37,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    for task, spec in sorted(TaskSpec.family.items()):
-        submit.add_task(app, task, spec)  # type: ignore[arg-type]
+    for task, spec in SERVED.items():
+        submit.add_task(app, task, spec)
     for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
     _add_studio(app)

@@ -93,6 +93,13 @@ class Misdirected(errors.APSError):
     title = "The request was not meant for this service"
 
 
+class PriorNotLoaded(errors.APSError):
+    """The prior exists, but this service does not offer it."""
+
+    code = "prior_not_loaded"
+    title = "The prior is not loaded"
+
+
 class Busy(errors.APSError):
     """The service cannot look at an upload right now."""
 
@@ -114,6 +121,7 @@ STATUS: dict[type[errors.APSError], int] = {
     UnsupportedBody: 415,
     MalformedBody: 400,
     NoWorker: 503,
+    PriorNotLoaded: 409,
     Busy: 503,
     UrlRefused: 422,
     EgressFailed: 422,

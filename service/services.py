@@ -13,26 +13,15 @@ from fastapi import Request
 from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
-from aps_core.estimate import check_size
+from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import validate_spec
+from service.availability import worker_for
 from service.fetch_url import fetch
-from service.jobs import (
-    ArtifactStore,
-    IdempotencyConflict,
-    Job,
-    JobStore,
-    NotNow,
-    Outbox,
-    Terms,
-    WorkerInfo,
-    WorkerRegistry,
-    new_job_id,
-    open_store,
-)
+from service.jobs import ArtifactStore, IdempotencyConflict, Job, JobStore, NotNow, Outbox, Terms, WorkerRegistry, new_job_id, open_store
 from service.keys import KeyStore
 from service.options import Options
 from service.outward import check_url
-from service.problems import Gone, NotFound, NoWorker
+from service.problems import Gone, NotFound
 from service.queue import Bell
 from service.settings import Settings
 from service.uploads import Upload, sanitise
@@ -93,7 +82,7 @@ class Services:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
             UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
-            NoWorker: nobody could compute it now.
+            PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
             Gone: the same request was accepted before, and its job has been deleted since.
         """
@@ -107,11 +96,11 @@ class Services:
         webhook = submission.options.webhook
         if webhook is not None:
             check_url(webhook.url, self.settings.webhook_allow_private)
-        worker = self._worker_for(spec.prior)
+        worker = worker_for(spec.prior, self.settings.priors, self.workers.live())
         uploads = {name: sanitise(self._bytes(data, name), name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")
         spec.check(image.size, mask.size if mask else None, image.has_alpha)
-        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token)
+        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()
         try:
             job = Job(
@@ -161,14 +150,6 @@ class Services:
         """Closes all connections."""
         self.bell.close()
         self.store.redis.close()
-
-    def _worker_for(self, prior: str) -> WorkerInfo:
-        if prior not in self.settings.priors:
-            raise InvalidSpec(f"There is no prior '{prior}' here; offered: {', '.join(self.settings.priors)}.")
-        able = [worker for worker in self.workers.live() if worker.prior == prior]
-        if not able:
-            raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
-        return max(able, key=lambda worker: worker.max_pixels)
 
     def _bytes(self, data: bytes | str, name: str) -> bytes:
         return fetch(data, name, self.settings) if isinstance(data, str) else data

@@ -275,10 +275,7 @@ if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
 count('deleted')
-redis.call('ZREM', queue(), id)
-redis.call('ZREM', index(), id)
-redis.call('ZREM', deadlines, id)
-redis.call('ZREM', dead, id)
+for _, key in ipairs({queue(), index(), deadlines, dead}) do redis.call('ZREM', key, id) end
 redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """

@@ -40,5 +40,6 @@ def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx
 def register_idle_worker(settings: Settings) -> None:
     """Lets jobs be accepted that nobody will compute; lasts 20 seconds."""
     with Redis.from_url(settings.redis_url) as redis:
-        worker = WorkerInfo(name="idle", prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=512 * 512)
+        speed, room = {"seconds_per_token": 1e-4, "max_pixels": 512 * 512}, {"job_bytes": 10**9, "token_bytes": 1}
+        worker = WorkerInfo(name="idle", prior="embedded", device="cpu", **speed, **room)
         WorkerRegistry(redis, settings.key_prefix).renew(worker)

@@ -20,6 +20,7 @@ from service.logs import scrub
 from service.settings import Settings
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
+UNKNOWN = "01900000-0000-7000-8000-000000000000"
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
 As = Callable[[str], dict[str, str]]
 
@@ -62,7 +63,7 @@ def routes(http: httpx.Client) -> Iterator[tuple[str, str]]:
     for path, operations in http.get("/openapi.json").json()["paths"].items():
         for method in operations:
             if path.startswith("/v1/"):
-                yield method, path.format(job_id="01900000-0000-7000-8000-000000000000", step=1, name="result.png")
+                yield method, path.format(job_id=UNKNOWN, delivery_id=UNKNOWN, step=1, name="result.png")
 
 
 def test_every_route_wants_a_valid_key(guarded: httpx.Client, tokens: dict[str, str]) -> None:
@@ -96,13 +97,12 @@ def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack,
     files = [artifact["url"] for artifact in job["artifacts"]]
     assert len(files) == 3
     operations = [("GET", path) for path in (base, f"{base}/events", f"{base}/previews/1", *files)] + [("POST", f"{base}/cancel"), ("DELETE", base)]
-    unknown = "01900000-0000-7000-8000-000000000000"
     for method, path in operations:
         refused = guarded.request(method, path, headers=by("bob"))
-        absent = guarded.request(method, path.replace(job["id"], unknown), headers=by("bob"))
+        absent = guarded.request(method, path.replace(job["id"], UNKNOWN), headers=by("bob"))
         assert refused.status_code == absent.status_code == 404
         told, blank = ({**answer.json(), "request_id": ""} for answer in (refused, absent))
-        assert json.dumps(told).replace(job["id"], unknown) == json.dumps(blank), "nothing gives away that the job exists"
+        assert json.dumps(told).replace(job["id"], UNKNOWN) == json.dumps(blank), "nothing gives away that the job exists"
         assert stack.http.request(method, path).status_code == 404, "neither to those without a key"
     for cursor in ("", f"?cursor={job['id'][:-1]}f"):
         assert guarded.get(f"/v1/jobs{cursor}", headers=by("bob")).json()["jobs"] == []
