@@ -35,7 +35,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
     else:
         command = launch.api_command(host, port)
-        os.execv(command[0], command)
+        os.execve(command[0], command, Settings().model_copy(update={"host": host}).environment())
 
 
 def worker(device: str | None) -> None:

@@ -26,6 +26,9 @@ class APSConfig(BaseModel):
     )
     norm: Literal["l1", "l2"] = Field("l1", description="Norm of the data term; the paper chooses L1 for sharpness.")
     perceptual_weight: float = Field(1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term.")
+    perceptual: Literal["tokenizer", "vgg16"] = Field(
+        "tokenizer", description="Features of the perceptual term: the prior's own image encoder, or VGG16 (the paper's), whose weights must be installed."
+    )
     prior_weight: float = Field(0.0, ge=0, le=10, description="Weight of the prior term of Eq. (qe), which Algorithm 1 leaves out (0).")
     entropy_weight: float = Field(0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions.")
     remasking: Literal["posterior", "prior", "random"] = Field(

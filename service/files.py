@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
 
+from service.access import Reader
 from service.headers import byte_range, matches
 from service.jobs import Job
 from service.openapi import headers, problems
 from service.problems import Gone, NotFound
 from service.services import services_of
 
-router = APIRouter(tags=["files"])
+router = APIRouter(prefix="/v1", tags=["files"])
 
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags the client has; 304 when the file is one of them.")]
 Range = Annotated[str | None, Header(alias="range", description="bytes=FIRST-LAST: only a part of the file.")]
@@ -24,15 +25,15 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "headers": _WHOLE},
     206: {"description": "The part asked for.", "headers": headers(Content_Range="Which part of the file this is.")},
     304: {"description": "Unchanged."},
-    **problems(404, 410, 416, 503),
+    **problems(401, 403, 404, 410, 416, 503),
 }
 
 
 @router.get("/jobs/{job_id}/previews/{step}", response_class=Response, responses={**_RESPONSES, **problems(422)})
-def get_preview(request: Request, job_id: str, step: int, if_none_match: IfNoneMatch = None) -> Response:
+def get_preview(request: Request, who: Reader, job_id: str, step: int, if_none_match: IfNoneMatch = None) -> Response:
     """The estimate after a reverse step, as a JPEG."""
     services = services_of(request)
-    job = services.job(job_id)
+    job = services.job(job_id, who.name)
     file = services.store.preview_file(job_id, step)
     if file is None:
         raise NotFound(f"Job '{job_id}' has no preview of step {step} (yet).")
@@ -40,9 +41,11 @@ def get_preview(request: Request, job_id: str, step: int, if_none_match: IfNoneM
 
 
 @router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)
-def get_artifact(request: Request, job_id: str, name: str, if_none_match: IfNoneMatch = None, range_: Range = None, if_range: IfRange = None) -> Response:
+def get_artifact(
+    request: Request, who: Reader, job_id: str, name: str, if_none_match: IfNoneMatch = None, range_: Range = None, if_range: IfRange = None
+) -> Response:
     """A file of the job: ``measurement.png``, ``mask.png``, ``result.png``, ``result.json``, ..."""
-    job = services_of(request).job(job_id)
+    job = services_of(request).job(job_id, who.name)
     artifact = job.artifact(name)
     if artifact is None:
         raise NotFound(f"Job '{job_id}' has no artifact '{name}' (yet).")

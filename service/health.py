@@ -22,7 +22,7 @@ def livez() -> dict[str, str]:
 def readyz(request: Request) -> dict[str, object]:
     """The job store answers and every prior has a live worker."""
     services = services_of(request)
-    held = {worker.prior for worker in services.workers.live()}
+    held = {worker.prior for worker in services.capable()}
     if absent := set(services.settings.priors) - held:
         raise NoWorker(f"No worker holds: {', '.join(sorted(absent))}.")
     return {"status": "ready", "priors": sorted(held)}

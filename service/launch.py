@@ -77,6 +77,7 @@ def running_service(
         LaunchFailed, ServerUnavailable: it does not come up.
         NoDevice: there is no GPU for the workers.
     """
+    settings = settings.model_copy(update={"host": host})
     with ExitStack() as stack:
         if embedded:
             settings = settings.model_copy(update={"redis_url": stack.enter_context(running_server(settings))})

@@ -8,20 +8,25 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
-from aps_core.tasks import TaskSpec
 from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
+from service.access import check_start
+from service.availability import SERVED
+from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.queue_metrics import QueueMetrics
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
 from service.webhooks import send_webhooks
+
+MAX_FOLLOWERS = 4096
+"""Clients that follow or wait for a job at the same time; each one holds a connection to the store."""
 
 UI = Path(__file__).parent / "ui"
 
@@ -34,16 +39,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    api = APIRouter(prefix="/v1")
-    for task, spec in sorted(TaskSpec.family.items()):
-        submit.add_task(api, task, spec)  # type: ignore[arg-type]
-    for part in (routes.router, files.router, webhook_routes.router):
-        api.include_router(part)
-    app.include_router(api)
-    app.include_router(health.router)
+    for task, spec in SERVED.items():
+        submit.add_task(app, task, spec)
+    for part in (routes.router, files.router, webhook_routes.router, health.router):
+        app.include_router(part)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)
     return app
 
@@ -64,7 +67,8 @@ def _add_studio(app: FastAPI) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     services = app.state.services = Services.open(settings)
-    app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10)
+    check_start(settings, services.keys)
+    app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)

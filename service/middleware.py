@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
@@ -13,8 +14,13 @@ from service import logs, telemetry
 from service.headers import trace_id, trace_parent
 from service.problems import BodyTooLarge
 
+log = logging.getLogger(__name__)
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _POLICY = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+PROBES = ("/livez", "/readyz", "/metrics")
+"""Asked by orchestrators, under whatever name they know, and often."""
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
 
@@ -45,6 +51,8 @@ class RequestContext:
                 headers["X-Request-ID"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
                 if scope["path"] != "/docs":  # the API browser brings scripts of its own
                     headers.setdefault("Content-Security-Policy", _POLICY)
             await send(message)
@@ -54,7 +62,10 @@ class RequestContext:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            telemetry.HTTP_TIME.labels(method, route, f"{status // 100}xx").observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            telemetry.HTTP_TIME.labels(method, route, f"{status // 100}xx").observe(seconds)
+            if scope["path"] not in PROBES:
+                log.info("%s %s: %d in %.1f ms", method, route, status, 1000 * seconds)
 
 
 class BodyLimit:

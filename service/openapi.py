@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
+from service.availability import SERVED
 from service.options import Options
 from service.problems import MEDIA_TYPE, Problem
 
@@ -66,7 +67,7 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
 
 def _components() -> dict[str, Any]:
     """Schemas that the routes refer to by name."""
-    named: list[type[BaseModel]] = [Problem, Options, *(cls for _, cls in sorted(TaskSpec.family.items()))]
+    named: list[type[BaseModel]] = [Problem, Options, *SERVED.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {name: schema for described in schemas.values() for name, schema in described.pop("$defs", {}).items()}
     return {**definitions, "Problem": schemas[Problem]}

@@ -17,6 +17,7 @@ import httpcore
 import httpx
 
 from aps_core.errors import InvalidSpec
+from service import egress
 
 
 def check_url(url: str, allow_private: bool) -> str:
@@ -35,12 +36,7 @@ def check_url(url: str, allow_private: bool) -> str:
 
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the public internet, also behind the ways to write IPv4 in IPv6."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if inner is not None:
-            return is_public(str(inner))
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+    return egress.is_public(ipaddress.ip_address(address.partition("%")[0]))
 
 
 class _PublicOnly(httpcore.AsyncNetworkBackend):

@@ -10,25 +10,27 @@ from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.capabilities import describe
+from service.access import Reader, Writer
+from service.availability import SERVED, describe_priors
 from service.events import job_events
 from service.headers import matches
 from service.openapi import headers, problems
-from service.problems import JobActive, NotFound
+from service.problems import JobActive
 from service.services import services_of
 from service.views import JobPage, JobView, retry_after
 
-router = APIRouter()
+router = APIRouter(prefix="/v1")
 
 _EVENT_ID = re.compile(r"\d{1,20}-\d{1,20}")
 
 
-@router.get("/jobs", tags=["jobs"], responses=problems(422, 503))
+@router.get("/jobs", tags=["jobs"], responses=problems(401, 403, 422, 503))
 def list_jobs(
-    request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$")] = None
+    request: Request, who: Reader, limit: Annotated[int, Query(ge=1, le=100)] = 20, cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$")] = None
 ) -> JobPage:
     """Jobs, newest first."""
     services = services_of(request)
-    page = services.store.page(limit, cursor)
+    page = services.store.page(limit, cursor, who.name)
     following = f"/v1/jobs?limit={limit}&cursor={page.cursor}" if page.cursor else None
     return JobPage(jobs=[services.view(job) for job in page.jobs], next=following)
 
@@ -40,13 +42,13 @@ def list_jobs(
     responses={
         200: {"headers": headers(ETag="The job's version.", Retry_After="Seconds until asking again makes sense.")},
         304: {"description": "Unchanged."},
-        **problems(404, 503),
+        **problems(401, 403, 404, 503),
     },
 )
-def get_job(request: Request, response: Response, job_id: str, if_none_match: Annotated[str | None, Header()] = None) -> Any:
+def get_job(request: Request, response: Response, who: Reader, job_id: str, if_none_match: Annotated[str | None, Header()] = None) -> Any:
     """One job."""
     services = services_of(request)
-    job = services.job(job_id)
+    job = services.job(job_id, who.name)
     shown = services.view(job)
     etag = f'"{job.version}-{shown.queue_position}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
@@ -58,44 +60,43 @@ def get_job(request: Request, response: Response, job_id: str, if_none_match: An
     return shown
 
 
-@router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, tags=["jobs"], responses=problems(404, 503))
-async def get_events(request: Request, job_id: str, last_event_id: Annotated[str | None, Header()] = None) -> EventSourceResponse:
+@router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, tags=["jobs"], responses=problems(401, 403, 404, 503))
+async def get_events(request: Request, who: Reader, job_id: str, last_event_id: Annotated[str | None, Header()] = None) -> EventSourceResponse:
     """The job's history and what follows, as server-sent events ``status``, ``progress`` and ``done``."""
     services = services_of(request)
-    await run_in_threadpool(services.job, job_id)
+    await run_in_threadpool(services.job, job_id, who.name)
     after = last_event_id if last_event_id and _EVENT_ID.fullmatch(last_event_id) else "0-0"
     return EventSourceResponse(job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30)
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], responses=problems(404, 503))
-def cancel_job(request: Request, response: Response, job_id: str) -> JobView:
+@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], responses=problems(401, 403, 404, 503))
+def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -> JobView:
     """Cancels a waiting job at once, a running one after its current step; 200 when it was over already."""
     services = services_of(request)
-    before = services.store.cancel(job_id)
-    job = services.job(job_id)
-    if before not in ("queued", "running"):
+    services.job(job_id, who.name)
+    if services.store.cancel(job_id) not in ("queued", "running"):
         response.status_code = 200
-    return services.view(job)
+    return services.view(services.job(job_id, who.name))
 
 
-@router.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], responses=problems(404, 409, 503))
-def delete_job(request: Request, job_id: str) -> None:
+@router.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], responses=problems(401, 403, 404, 409, 503))
+def delete_job(request: Request, who: Writer, job_id: str) -> None:
     """Removes a job and everything it stored."""
     services = services_of(request)
-    outcome = services.store.delete(job_id)
-    if outcome == "missing":
-        raise NotFound(f"There is no job '{job_id}'.")
-    if outcome == "running":
+    services.job(job_id, who.name)
+    if services.store.delete(job_id) == "running":
         raise JobActive(f"Job '{job_id}' is running; cancel it first.")
-    services.artifacts.delete(job_id)
+    services.discard_files(job_id)
 
 
-@router.get("/capabilities", tags=["service"], responses=problems(503))
-def capabilities(request: Request) -> dict[str, Any]:
+@router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
+def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     """Tasks, operators and priors with their JSON Schemas, and the workers that live."""
     services = services_of(request)
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
-    described["priors"] = [prior for prior in described["priors"] if prior["name"] in settings.priors]
-    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in services.workers.live()]}
+    described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
+    live = services.capable()
+    described["priors"] = describe_priors(described["priors"], settings.priors, live)
+    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}

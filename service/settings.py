@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 from aps_core.images import MAX_PIXELS
@@ -30,9 +32,17 @@ class Settings(BaseSettings):
     artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
     artifacts_url: str | None = Field(default=None, description="Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the folder.")
 
-    priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
+    host: str = Field(default="127.0.0.1", description="Address the API is bound to, as its server is told; decides whether keys are needed.")
+    auth: Literal["auto", "keys", "none"] = Field(default="auto", description="API keys: needed unless bound to loopback (auto), always (keys), never (none).")
+    keys_file: Path | None = Field(default=None, description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.")
+    allowed_hosts: list[str] = Field(default=[], description="Names in the Host header that are ours; by default loopback's where keys are off, else any.")
+    max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
+    max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
+
+    priors: Annotated[list[str], NoDecode] = Field(default=["embedded"], description="Priors the API offers and a worker loads together: 'a,b' or JSON.")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
+    memory_bytes: int | None = Field(default=None, ge=1, description="Memory of a worker's device, in bytes; by default what the device reports.")
     max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
 
     max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
@@ -40,6 +50,11 @@ class Settings(BaseSettings):
     decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
     decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
 
+    image_urls: bool = Field(default=False, description="Whether 'image' and 'mask' may be https addresses, which the API then fetches.")
+    fetch_seconds: float = Field(default=20, gt=0, description="Time to fetch one of them, redirects included.")
+    egress_allow: list[IPv4Network | IPv6Network] = Field(
+        default=[], description="Networks of our own that may be fetched from, also in plain HTTP, as '[\"10.1.2.0/24\"]'."
+    )
     scale_to_zero: bool = Field(default=False, description="Jobs are accepted while no worker lives, by what the last one could do: somebody starts workers.")
 
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
@@ -65,6 +80,27 @@ class Settings(BaseSettings):
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = Field(default="text", description="json: one object a line, for log collectors.")
+
+    @field_validator("priors", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """``a,b`` or a JSON list."""
+        if not isinstance(value, str):
+            return value
+        return json.loads(value) if value.lstrip().startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the API is bound where only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether requests need an API key."""
+        return self.auth == "keys" or (self.auth == "auto" and not self.on_loopback)
 
     @property
     def broker_url(self) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import FastAPI, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
 from service import openapi
+from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
 from service.options import Options
@@ -30,23 +32,24 @@ CancelAfter = Annotated[str | None, Header(description="Time from now after whic
 TraceParent = Annotated[str | None, Header(description="W3C Trace Context; kept with the job.")]
 
 
-def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
-    """Adds ``POST /{task}`` for a registered task."""
+def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
+    """Adds ``POST /v1/{task}`` for a registered task."""
 
     async def submit(
         request: Request,
         response: Response,
+        who: Writer,
         idempotency_key: IdempotencyKey = None,
         prefer: Prefer = None,
         cancel_after: CancelAfter = None,
         traceparent: TraceParent = None,
     ) -> JobView:
-        submission = await _read_submission(request, task)
+        submission = await _read_submission(request, task, who)
         services, asked = services_of(request), preference(prefer)
         job, replayed = await run_in_threadpool(services.submit, submission)
         if asked.wait_seconds:
             await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
-            job = await run_in_threadpool(services.job, job.id)
+            job = await run_in_threadpool(services.job, job.id, who.name)
         response.status_code = 200 if job.state.terminal and asked.wait_seconds else 202
         response.headers["Location"] = f"/v1/jobs/{job.id}"
         if not job.state.terminal:
@@ -63,8 +66,8 @@ def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
         Idempotent_Replayed="'true' when the job was accepted before, under the same Idempotency-Key.",
         Preference_Applied="What of Prefer was heeded.",
     )
-    router.add_api_route(
-        f"/{task}",
+    app.add_api_route(
+        f"/v1/{task}",
         submit,
         methods=["POST"],
         status_code=202,
@@ -74,13 +77,13 @@ def add_task(router: APIRouter, task: str, spec: type[TaskSpec]) -> None:
         responses={
             200: {"description": "The job ended while the client waited.", "model": JobView},
             202: {"description": "The job is stored and will be computed.", "headers": accepted},
-            **openapi.problems(400, 410, 413, 415, 422, 429, 503),
+            **openapi.problems(400, 401, 403, 410, 413, 415, 422, 429, 503),
         },
         openapi_extra={"requestBody": openapi.request_body(spec)},
     )
 
 
-async def _read_submission(request: Request, task: str) -> Submission:
+async def _read_submission(request: Request, task: str, who: Principal) -> Submission:
     """Reads either kind of body, and the headers that belong to the job.
 
     Raises:
@@ -89,13 +92,14 @@ async def _read_submission(request: Request, task: str) -> Submission:
     """
     sent = request.headers
     key, deadline = idempotency_key(sent.get("idempotency-key")), cancel_after(sent.get("cancel-after"))
+    pictures: Mapping[str, bytes | str]
     kind = sent.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         spec, pictures, options = await _read_form(request)
     elif kind == "application/json":
         spec = _json_object(await request.body(), "The body")
         options = {name: spec.pop(name) for name in OPTIONS if name in spec}
-        pictures = {name: from_data_uri(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
+        pictures = {name: _inline(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
         spec.pop("mask", None)
     else:
         raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
@@ -103,7 +107,24 @@ async def _read_submission(request: Request, task: str) -> Submission:
         raise MalformedBody("The picture is missing: send it as the part 'image', or in JSON as the data URI 'image'.")
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
-    return Submission(task, spec, pictures, request.state.request_id, trace_parent(sent.get("traceparent")), key, deadline, Options.model_validate(options))
+    return Submission(
+        task,
+        spec,
+        pictures,
+        tenant=who.name,
+        max_queued=who.max_queued,
+        max_running=who.max_running,
+        request_id=request.state.request_id,
+        traceparent=trace_parent(sent.get("traceparent")),
+        idempotency_key=key,
+        cancel_after_seconds=deadline,
+        options=Options.model_validate(options),
+    )
+
+
+def _inline(text: object, name: str) -> bytes | str:
+    """The bytes of a data URI; another address as it is, for :mod:`service.fetch_url`."""
+    return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
 
 
 async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:

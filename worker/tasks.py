@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from aps_core import images
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
-from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
 from service import logs
 from service.headers import trace_id
 from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
@@ -109,6 +109,7 @@ class JobRun:
             )
         except SamplingCancelled:
             return self._stopped()
+        assert isinstance(result, PictureResult)  # tasks that make text are not routed yet
         if result.resumed_from_step is not None:
             self._count_resumed(result.resumed_from_step)
         store.enter(self.claim, Phase.STORING)
@@ -117,7 +118,7 @@ class JobRun:
         finished = store.succeed(self.claim, stored, self._metrics(result), result.resumed_from_step)
         return "succeeded" if finished else "lost"
 
-    def _on_step(self, progress: Progress) -> bool:
+    def _on_step(self, progress: PictureProgress) -> bool:
         """Preview, checkpoint and event of a finished step; returns whether to go on."""
         self._show(progress)
         info = progress.info
@@ -138,7 +139,7 @@ class JobRun:
             self.stop = "drain" if draining.value else "time limit" if time.monotonic() - self.started > settings.max_job_seconds else None
         return self.stop is None
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: PictureProgress) -> None:
         """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one thing of a job that grows
         with picture and steps, and Redis may evict nothing. Only their names are kept there.
         """
@@ -187,7 +188,7 @@ class JobRun:
                 return "released"
         return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
 
-    def _store(self, result: Result) -> list[Artifact]:
+    def _store(self, result: PictureResult) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         # the job's id and dates stay out of the picture: the same seed gives the same file
         text = images.provenance(sidecar)
@@ -198,7 +199,7 @@ class JobRun:
             stored.append(put(job_id, name, images.encode_png(picture_CHW, text=text), "image/png"))
         return stored
 
-    def _metrics(self, result: Result) -> dict[str, Any]:
+    def _metrics(self, result: PictureResult) -> dict[str, Any]:
         waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
         return {
             "wait_seconds": waited,

@@ -307,9 +307,7 @@ if state == 'queued' then backlog(-1) end
 count('deleted')
 tally(-1)
 dequeue()
-redis.call('ZREM', index(), id)
-redis.call('ZREM', deadlines, id)
-redis.call('ZREM', dead, id)
+for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
 redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.motion_blur import motion_kernel
 from aps_core.registry import any_of
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHAPE = (3, 32, 40)
 SMALL = {
     "gaussian_blur": {"sigma": 1.2},
@@ -36,6 +38,12 @@ def picture(batch=1, shape=SHAPE, seed=0, dtype=torch.float32):
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(batch, shape[0], 5, 6, generator=generator, dtype=torch.float64)
     return (torch.nn.functional.interpolate(coarse, shape[1:], mode="bicubic").clamp(0, 1) * 1.8 - 0.9).to(dtype)
+
+
+@pytest.fixture(autouse=True)
+def reduced_weights(monkeypatch):
+    """Operators that need weights find the reduced networks of the fixtures."""
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(FIXTURES))
 
 
 @pytest.fixture(params=ALL)
@@ -145,6 +153,22 @@ def test_jpeg_is_an_encoders(quality):
     ours = bound("jpeg", (3, 37, 51), quality=quality)(x)
     assert psnr(ours, theirs[None]).item() > 40
     assert psnr(ours, theirs[None]).item() > psnr(ours, x).item() + 3
+
+
+def test_saturating_blur_varies_and_clips():
+    """Sharp at the focus, a Gaussian blur at the farthest corner; highlights spread, and nothing else is nonlinear."""
+    shape = (3, 48, 48)
+    operator = bound("saturating_blur", shape, sigma=2, focus_x=0, focus_y=0, highlights=1)
+    x = picture(shape=shape, seed=4)
+    gaussian = bound("gaussian_blur", shape, sigma=2)(x)
+    torch.testing.assert_close(operator(x)[..., 0, 0], x[..., 0, 0])
+    torch.testing.assert_close(operator(x)[..., -1, -1], gaussian[..., -1, -1])
+    edge = torch.full((1, *shape), -0.5)
+    edge[..., 24:] = 1.0
+    plain, bright = (bound("saturating_blur", shape, sigma=2, highlights=h)(edge) for h in (1, 4))
+    assert bright.max() <= 1
+    assert (bright > 0.99).sum() > (plain > 0.99).sum()  # white has grown
+    torch.testing.assert_close(bright[..., :4], plain[..., :4], atol=0.1, rtol=0)  # dark, far from the edge: hardly changed
 
 
 # -- edges ----------------------------------------------------------------------------------------
