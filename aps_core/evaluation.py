@@ -19,13 +19,13 @@ from torch import Tensor
 
 from aps_core import images, noise
 from aps_core.aps import sample_aps
-from aps_core.baselines import sample_prior
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.metrics import gradient_energy, psnr, ssim
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.samplers import sample_prior
 
 TASKS: dict[str, dict[str, object]] = {
     "sr4": {"type": "super_resolution", "factor": 4},
