@@ -161,7 +161,13 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 @click.option("--prior", default="embedded", show_default=True)
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--threads", type=int, help="CPU threads.")
-@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Sampler settings, for instance --set inner_steps=40.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
+)
 def evaluate(
     folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
 ) -> None:

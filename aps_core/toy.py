@@ -35,8 +35,8 @@ class ToyTokenizer:
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Pictures (B, 3, gh, gw)."""
-        pixels_BLC: Tensor = e_BLD @ self.colours_D3
-        return pixels_BLC.transpose(1, 2).unflatten(2, grid)
+        x_BCHW: Tensor = (e_BLD @ self.colours_D3).mT.unflatten(2, grid)
+        return x_BCHW
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Least-squares inverse of the decoder."""

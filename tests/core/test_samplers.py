@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
 from aps_core.samplers.g2d2 import reconsidered, variational_fit
+from aps_core.samplers.methods import METHODS
 from aps_core.samplers.sgdd import denoise, hamming_log_odds, metropolis_hastings
 from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
@@ -79,6 +81,21 @@ def test_every_decode_leaves_a_loss(world, name):
 def test_the_hook_can_cancel(world, name):
     with pytest.raises(SamplingCancelled, match="step 2 of 4"):
         draw(world, name, on_step=lambda info: info.state.step < 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_compared_do_the_same_work(world, method):
+    config, lengths = APSConfig(steps=4, inner_steps=6, perceptual_weight=0.0), []
+    settings = METHODS[method].configured(config, {})
+    METHODS[method].sampler(world.prior, world.objective, settings, grid=GRID, generator=generator(), on_step=lambda info: lengths.append(len(info.loss_curve)))
+    assert lengths == ([0] * 4 if method == "prior_only" else [6] * 4)
+
+
+def test_settings_of_one_method_can_be_changed_alone():
+    settings = METHODS["g2d2"].configured(APSConfig(steps=7), {"learning_rate": 3.0})
+    assert settings == G2D2Config(steps=7, inner_steps=100, learning_rate=3.0, guidance_scale=3.5)
+    with pytest.raises(ValidationError, match="momentum"):
+        METHODS["g2d2"].configured(APSConfig(), {"momentum": 1})
 
 
 # -- the prior alone ------------------------------------------------------------------------------
