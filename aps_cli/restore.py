@@ -52,6 +52,11 @@ def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, outp
     with steps_bar() as advance:
         result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, f"misfit {p.info.misfit:.4f} (noise {p.noise_floor:.4f})"))
     assert isinstance(result, PictureResult)
+    write_pictures(result, output)
+
+
+def write_pictures(result: PictureResult, output: Path) -> None:
+    """Writes the samples beside ``output`` and the sidecar; prints the paths, and the notes on stderr."""
     sidecar = result.sidecar()
     for i, x in enumerate(result.pictures_BCHW):
         path = output if i == 0 else output.with_stem(f"{output.stem}-{i + 1}")
@@ -120,5 +125,7 @@ def steps_bar() -> Iterator[Any]:
 def _json(answer: Any) -> dict[str, Any]:
     body = answer.json()
     if answer.status_code >= 400:
-        raise InvalidSpec(body.get("detail", answer.text))
+        # 409 and 5xx are about the service's state, the rest about the request
+        kind = APSError if answer.status_code == 409 or answer.status_code >= 500 else InvalidSpec
+        raise kind(body.get("detail", answer.text))
     return body  # type: ignore[no-any-return]

@@ -17,10 +17,16 @@ def describe() -> dict[str, Any]:
         "tasks": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(TaskSpec.family.items())],
         "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
         "priors": [
-            {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended}
+            {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended, "weights": cls.weights, **_here(cls)}
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
     }
+
+
+def _here(prior: type[PriorSpec]) -> dict[str, Any]:
+    """Whether this machine can load the prior, and what is missing."""
+    missing = prior.missing()
+    return {"available": missing is None, "missing": missing}
 
 
 def _native(prior: type[PriorSpec]) -> dict[str, Any]:

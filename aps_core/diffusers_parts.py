@@ -34,8 +34,8 @@ def load_part(cls: type[Any], folder: Path, device: torch.device | str, dtype: t
     except (AttributeError, TypeError, ValueError) as error:
         raise WeightsInvalid(f"{folder / 'config.json'} does not describe a {cls.__name__}: {error}") from error
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    tensors = read_tensors(folder / "diffusion_pytorch_model.safetensors", shapes, rename=_todays_key)
-    net.load_state_dict({key: value.to(device, dtype) for key, value in tensors.items()}, assign=True)
+    tensors = read_tensors(folder / "diffusion_pytorch_model.safetensors", shapes, rename=_todays_key, device=device, dtype=dtype)
+    net.load_state_dict(tensors, assign=True)
     return net.eval().requires_grad_(False)
 
 

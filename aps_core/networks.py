@@ -20,12 +20,18 @@ QWEN_WORDS = Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}
 
 
 def load_network(
-    folder: Path, network: Network, config: PretrainedConfig, device: torch.device, dtype: torch.dtype, stored_name: Callable[[str], str] = str
+    folder: Path,
+    network: Network,
+    config: PretrainedConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    stored_name: Callable[[str], str] = str,
+    head_rows: slice | None = None,
 ) -> Any:
-    """Reads ``folder/model.safetensors`` into ``network``, frozen and in evaluation mode.
+    """Reads a checkpoint folder's safetensors, sharded or not, into ``network``, frozen and in evaluation mode.
 
     ``stored_name`` maps a parameter's name to its key in the file. A head tied to the embedding may be
-    stored or left out.
+    stored or left out. ``head_rows``: the only rows of the output head to be read and kept.
 
     Raises:
         WeightsMissing: the file is absent.
@@ -36,8 +42,12 @@ def load_network(
     tied = config.tie_word_embeddings
     names = {stored_name(key): key for key in model.state_dict() if not (tied and key == "lm_head.weight")}
     shapes = {stored: model.state_dict()[name].shape for stored, name in names.items()}
-    tensors = read_tensors(folder / "model.safetensors", shapes, ignore=(stored_name("lm_head.weight"),) if tied else ())
-    model.load_state_dict({names[key]: value.to(device, dtype) for key, value in tensors.items()}, assign=True, strict=not tied)
+    head = stored_name("lm_head.weight")
+    rows = {} if head_rows is None else {head: head_rows}
+    tensors = read_tensors(folder, shapes, ignore=(head,) if tied else (), device=device, dtype=dtype, rows=rows)
+    if head_rows is not None:
+        model.lm_head = torch.nn.Linear(config.hidden_size, head_rows.stop - head_rows.start, bias=False, device="meta")
+    model.load_state_dict({names[key]: value for key, value in tensors.items()}, assign=True, strict=not tied)
     model.tie_weights()
     # Rotary tables are derived, not stored: build them off the meta device.
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)

@@ -22,6 +22,9 @@ from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.text_config import TextConfig
 from aps_core.types import SamplerState, TextPrior
 
+FIXED_POINT = 2.0**40
+"""Units in a probability of 1 where probabilities are summed as integers; finer than float32 at 150,000 tokens."""
+
 LogitsHook = Callable[[int, Tensor, Tensor], Tensor]
 """(step, ids (B, S), logits (B, S, V)) to the logits to go on with: before filtering, as in Dream's release."""
 
@@ -100,7 +103,8 @@ def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
         logits_NV = logits_NV / config.temperature
     if config.top_p is not None and config.top_p < 1:
         sorted_NV, order_NV = logits_NV.sort(dim=-1, descending=True)
-        beyond_NV = sorted_NV.softmax(-1).cumsum(-1) > config.top_p
+        # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
+        beyond_NV = (sorted_NV.softmax(-1) * FIXED_POINT).long().cumsum(-1) > config.top_p * FIXED_POINT
         beyond_NV = beyond_NV.roll(1, dims=-1)  # the token that crosses the threshold stays
         beyond_NV[:, :1] = False
         logits_NV = logits_NV.masked_fill(torch.zeros_like(beyond_NV).scatter(-1, order_NV, beyond_NV), lowest)

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from aps_core.capabilities import describe
 from aps_core.tasks import PictureTaskSpec, TaskSpec
+from service.availability import describe_priors
 from service.events import job_events
 from service.jobs import Job
 from service.problems import MEDIA_TYPE, Gone, JobActive, MalformedBody, NotFound, Problem, UnsupportedBody
@@ -242,8 +243,9 @@ def capabilities(request: Request) -> dict[str, Any]:
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
     described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
-    described["priors"] = [prior for prior in described["priors"] if prior["name"] in settings.priors]
-    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in services.workers.live()]}
+    live = services.workers.live()
+    described["priors"] = describe_priors(described["priors"], settings.priors, live)
+    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}
 
 
 def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> Response:

@@ -151,7 +151,7 @@ def build(config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, 
     bits = tokenizer.codebook_KD.shape[1]
     for module in (model.model.embed_tokens, model.lm_head):
         parametrize.register_parametrization(module, "weight", SharedBits(bits, config.d_model, config.layout.image_offset).to(device))
-    prior = MMaDAPrior(model, config, tokenizer, text)
+    prior = MMaDAPrior(model, model.lm_head.weight[config.layout.image_offset :], config, tokenizer, text)
     model.requires_grad_(True)
     return prior
 

@@ -171,7 +171,7 @@ def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: T
     tensors = {key: value.half().contiguous() for key, value in averaged.state_dict().items() if key != "lm_head.weight"}  # the head is the embedding
     save_file(tensors, out / "model.safetensors")
     (out / "config.json").write_text(text + "\n")
-    tokenizer.save(str(out / "tokenizer.json"))
+    tokenizer.save(str(out / "tokenizer.json"), pretty=False)
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from aps_core import installed
 from aps_core.objectives.vgg16_net import load_vgg16
 from aps_core.types import Tokenizer
-from aps_core.weights import weights_folder
 
 Features = Callable[[Tensor], list[Tensor]]
 
@@ -41,4 +41,4 @@ def perceptual_features(kind: Literal["tokenizer", "vgg16"], tokenizer: Tokenize
     if kind == "tokenizer":
         return tokenizer_features(tokenizer)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return load_vgg16(weights_folder("vgg16") / "model.safetensors", device, dtype)
+    return load_vgg16(installed.path("vgg16") / "model.safetensors", device, dtype)

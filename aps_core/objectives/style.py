@@ -133,8 +133,7 @@ def load_csd(path: Path, device: torch.device | str = "cpu", config: CSDConfig |
     if config.width % config.heads:
         raise InvalidSpec(f"A width of {config.width} cannot be split over {config.heads} heads.")
     # checkpoints saved from a parallel training run carry a prefix
-    stored = read_tensors(path, config.published_shapes(), rename=lambda key: key.removeprefix("module."))
-    tensors = {key: value.to(device, torch.float32) for key, value in stored.items()}
+    tensors = read_tensors(path, config.published_shapes(), rename=lambda key: key.removeprefix("module."), device=device, dtype=torch.float32)
     content_ED = tensors.pop("last_layer_content").T.contiguous()
     with torch.device("meta"):
         model = CLIPVisionModelWithProjection(config.clip())

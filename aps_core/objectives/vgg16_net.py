@@ -81,6 +81,6 @@ def load_vgg16(path: Path, device: torch.device | str = "cpu", dtype: torch.dtyp
     with torch.device("meta"):
         net = VGG16()
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    tensors = read_tensors(path, shapes, ignore=("classifier.", "pre_logits.", "head."))
-    net.load_state_dict({key: value.to(dtype) for key, value in tensors.items()}, assign=True)
+    tensors = read_tensors(path, shapes, ignore=("classifier.", "pre_logits.", "head."), device=device, dtype=dtype)
+    net.load_state_dict(tensors, assign=True)
     return net.to(device).eval().requires_grad_(False)

@@ -28,7 +28,7 @@ class OperatorSpec(Spec, family=True):
     """Whether A is linear; the property tests then also check its adjoint."""
 
     weights: ClassVar[tuple[str, ...]] = ()
-    """Names of the downloaded weights ``bind`` reads; see :func:`aps_core.weights.weights_folder`."""
+    """Names of the downloaded weights ``bind`` reads; see :func:`aps_core.installed.path`."""
 
     @property
     def needs_mask(self) -> bool:

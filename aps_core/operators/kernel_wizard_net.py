@@ -112,6 +112,5 @@ def load_kernel_wizard(folder: Path, device: torch.device | str = "cpu") -> tupl
     with torch.device("meta"):
         net = KernelWizard(config)
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    tensors = read_tensors(folder / "model.safetensors", shapes, ignore=("kernel_extractor.",))
-    net.load_state_dict({key: value.to(device) for key, value in tensors.items()}, assign=True)
+    net.load_state_dict(read_tensors(folder / "model.safetensors", shapes, ignore=("kernel_extractor.",), device=device), assign=True)
     return net.eval().requires_grad_(False), config

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from aps_core import installed
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 from aps_core.resampling import reflect_pad
-from aps_core.weights import weights_folder
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class NonlinearBlur(OperatorSpec):
         """
         from aps_core.operators.kernel_wizard_net import STRIDE, load_kernel_wizard
 
-        net, config = load_kernel_wizard(weights_folder(self.weights[0]), device)
+        net, config = load_kernel_wizard(installed.path(self.weights[0]), device)
         _, height, width = shape_CHW
         rows, columns = -(-height // STRIDE), -(-width // STRIDE)
         # the legacy generator, because the published code is its

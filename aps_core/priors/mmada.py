@@ -17,6 +17,7 @@ from tokenizers import Tokenizer as TextTokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from aps_core.errors import WeightsInvalid
 from aps_core.networks import load_network, load_tokenizer
 from aps_core.priors.llada import LLaDANetwork, published_key
 from aps_core.priors.windows import windowed_logits
@@ -56,13 +57,13 @@ class MMaDAConfig(LLaDANetwork):
 class MMaDAPrior:
     """See :class:`aps_core.types.Prior`."""
 
-    def __init__(self, model: LlamaForCausalLM, config: MMaDAConfig, tokenizer: Tokenizer, text_tokenizer: TextTokenizer) -> None:
+    def __init__(self, model: LlamaForCausalLM, head_KD: Tensor, config: MMaDAConfig, tokenizer: Tokenizer, text_tokenizer: TextTokenizer) -> None:
+        """``head_KD``: the rows of the output head that belong to the image codes."""
         self.model = model.eval().requires_grad_(False)
+        self.head_KD = head_KD
         self.layout = config.layout
         self.tokenizer = tokenizer
         self.text_tokenizer = text_tokenizer
-        offset = self.layout.image_offset
-        self.head_KD = model.lm_head.weight[offset : offset + self.layout.codebook_size]
 
     @torch.no_grad()
     def logits(self, z_BL: Tensor, *, grid: Grid, mask_fraction: float, condition: str, guidance_scale: float) -> Tensor:
@@ -94,12 +95,21 @@ class MMaDAPrior:
 
 
 def load_mmada(folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> MMaDAPrior:
-    """Loads an MMaDA checkpoint folder: ``config.json``, ``model.safetensors``, ``tokenizer.json``.
+    """Loads an MMaDA checkpoint folder, as published or embedded: ``config.json``, safetensors, ``tokenizer.json``.
+
+    Of the output head, a tenth of the published network with its text rows, only the image codes' rows are read.
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a field or key is missing, unknown, or of another shape.
+        WeightsInvalid: a field or key is missing, unknown, or of another shape, or the layout fits neither tokenizer nor network.
     """
     config = read_config(folder, MMaDAConfig)
-    model = load_network(folder, LlamaForCausalLM, config.llama(), device, dtype, published_key)
-    return MMaDAPrior(model, config, tokenizer, load_tokenizer(folder))
+    layout, codes = config.layout, len(tokenizer.codebook_KD)
+    if layout.codebook_size != codes or layout.image_offset + codes > config.embedding_size:
+        raise WeightsInvalid(
+            f"{folder}: {layout.codebook_size} image codes from id {layout.image_offset} on, "
+            f"but the image tokenizer has {codes} codes and the network {config.embedding_size} ids."
+        )
+    image_rows = slice(layout.image_offset, layout.image_offset + codes)
+    model = load_network(folder, LlamaForCausalLM, config.llama(), device, dtype, published_key, head_rows=image_rows)
+    return MMaDAPrior(model, model.lm_head.weight, config, tokenizer, load_tokenizer(folder))

@@ -10,10 +10,12 @@ from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, PictureT
 
 discover(sys.modules[__name__], "aps.tasks")
 
+from aps_core.tasks.generate import GenerateSpec  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.guide import GuideSpec, TextProgress, TextResult  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.restore import RestoreSpec  # noqa: E402 - registered by the discovery above
 
 __all__ = [
+    "GenerateSpec",
     "GuideSpec",
     "Inputs",
     "PictureProgress",

@@ -209,11 +209,11 @@ class PictureResult(Result):
     pictures_BCHW: Tensor
     """Posterior samples in [-1, 1]."""
     codes_BL: Tensor
-    misfit_B: list[float]
-    """Data misfit of each sample, in the measurement's own units."""
-    noise_floor: float
+    misfit_B: list[float] = field(default_factory=list)
+    """Data misfit of each sample, in the measurement's own units; empty where nothing was measured."""
+    noise_floor: float = 0.0
     """Misfit expected of the truth."""
-    inner_steps: list[int]
+    inner_steps: list[int] = field(default_factory=list)
     """Inner iterations used in each reverse step of this run."""
     drawn: dict[str, Tensor] = field(default_factory=dict)
     """What the operator drew at random (mask, kernel)."""

@@ -37,7 +37,7 @@ class GuideSpec(TaskSpec):
     """Answer a prompt with a language diffusion model, guided towards a reward model's approval."""
 
     type: Literal["guide"] = "guide"
-    prior: str = Field("embedded-text", min_length=1, max_length=64, description="Which text prior to sample from.")
+    prior: str = Field("embedded_text", min_length=1, max_length=64, description="Which text prior to sample from.")
     prompt: str = Field(min_length=1, max_length=4000, description="What to answer.")
     guidance: bool = Field(True, description="Follow the reward; without it this is the prior's own sampling.")
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
@@ -86,7 +86,7 @@ class GuideSpec(TaskSpec):
         prompt_BP = torch.tensor([engine.prior.encode(self.prompt)], device=engine.device)
         runs, steps, width = self._runs(), self.sampler.steps, prompt_BP.shape[1]
         # A checkpoint holds the ids of finished runs, and of the running one last.
-        done = list(resume.z_BL[:-1].to(engine.device).split(1)) if resume else []
+        done = [ids_S[None] for ids_S in resume.z_BL[:-1].to(engine.device)] if resume else []
         curve: list[float] = []
 
         def hook(info: TextStep) -> bool | None:

@@ -111,7 +111,7 @@ def test_extractor_is_the_one_asked_for(files, monkeypatch):
     assert not isinstance(objectives["tokenizer"].perceptual, VGG16)
     again = engine.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))
     assert again.perceptual is objectives["vgg16"].perceptual
-    monkeypatch.delenv("APS_WEIGHTS_DIR")
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1] / "nowhere"))
     fresh = ImageEngine(engine.spec, engine.prior, engine.device)
     with pytest.raises(WeightsMissing, match="vgg16"):
         fresh.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))

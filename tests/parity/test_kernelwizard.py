@@ -98,12 +98,12 @@ def test_without_usable_weights(fixture, tmp_path, monkeypatch):
     path = tmp_path / "kernelwizard" / "model.safetensors"
     state = load_file(path)
     path.unlink()
-    with pytest.raises(WeightsMissing, match=r"model\.safetensors does not exist"):
+    with pytest.raises(WeightsMissing, match=r"'kernelwizard' are incomplete: .*holds no model"):
         blur((3, 128, 128))
     torch.save(state, path.with_suffix(".pth"))
     with pytest.raises(WeightsInvalid, match=r"model\.pth is a pickle"):
         blur((3, 128, 128))
-    monkeypatch.delenv("APS_WEIGHTS_DIR")
-    with pytest.raises(WeightsMissing, match=r"'kernelwizard'.*APS_WEIGHTS_DIR"):
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path / "nowhere"))
+    with pytest.raises(WeightsMissing, match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR"):
         blur((3, 128, 128))
     assert OperatorSpec.named("compose")(stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]).weights == ("kernelwizard",)

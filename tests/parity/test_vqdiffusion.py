@@ -234,16 +234,15 @@ def test_anchored_sampling_runs_on_it(prior, expected):
 
 def test_spec_finds_the_folder(folder, tmp_path, monkeypatch):
     spec = PriorSpec.named("vq_diffusion")()
-    monkeypatch.delenv("APS_WEIGHTS_DIR", raising=False)
-    with pytest.raises(WeightsMissing, match="vq_diffusion"):
-        spec.load(CPU)
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
-    with pytest.raises(WeightsMissing, match="vq_diffusion does not exist"):
+    with pytest.raises(WeightsMissing, match=r"vq-diffusion-ithq does not exist.*aps weights fetch vq-diffusion-ithq"):
         spec.load(CPU)
-    shutil.copytree(folder, tmp_path / "vq_diffusion")
+    assert "aps weights fetch vq-diffusion-ithq" in spec.missing()
+    shutil.copytree(folder, tmp_path / "vq-diffusion-ithq")
+    assert spec.missing() is None
     assert spec.load(CPU).mask_class == len(spec.load(CPU).tokenizer.codebook_KD)
     before = spec.identity()
-    path = tmp_path / "vq_diffusion" / "vqvae" / "diffusion_pytorch_model.safetensors"
+    path = tmp_path / "vq-diffusion-ithq" / "vqvae" / "diffusion_pytorch_model.safetensors"
     save_file({k: v + 1 for k, v in load_file(path).items()}, path)
     assert spec.identity() != before
 
