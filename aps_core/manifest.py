@@ -128,7 +128,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             bytes=1_503_300_328,
             bytes_known=True,
             licence="Apache-2.0",
-            needed_by=("text reward",),
+            needed_by=("prior dream_7b", "prior llada_8b"),
             requires=TEXT,
             sha256={
                 "model.safetensors": "f47f71177f32bcd101b7573ec9171e6a57f4f4d31148d38e382306f42996874b",
