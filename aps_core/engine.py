@@ -40,6 +40,7 @@ class Engine:
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
         torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice
         where = torch.device(device)
         return cls(spec, spec.load(where), where)
 

@@ -1,0 +1,32 @@
+"""Which tokens to trust: the scores that order the anchors, and the noise that makes several samples differ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+
+def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
+    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
+
+    Algorithm 1 itself is deterministic; this is what makes several samples differ.
+    """
+    if temperature == 0:
+        return logits_NK
+    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
+    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+
+
+def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
+    """Trust in token ``x`` under softmax(logits), one value a row, larger is better.
+
+    ``confidence`` is the paper's ``kappa = <softmax, x>`` as log-odds: the same order, but probabilities
+    saturate at 1 in float32 after a long optimisation and would leave the order to chance.
+    """
+    if kind == "entropy":
+        log_p_NK = torch.log_softmax(logits_NK, dim=-1)
+        return (log_p_NK.exp() * log_p_NK).sum(-1)
+    chosen_N = logits_NK.gather(-1, x_N[:, None])[:, 0]
+    others_NK = logits_NK.scatter(-1, x_N[:, None], -torch.inf)
+    rival_N = others_NK.logsumexp(-1) if kind == "confidence" else others_NK.amax(-1)
+    return chosen_N - rival_N
