@@ -38,9 +38,7 @@ class Engine:
         spec = PriorSpec.named(prior)(type=prior)
         if device == "cpu":
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice
+        be_deterministic()
         where = torch.device(device)
         return cls(spec, spec.load(where), where)
 
@@ -81,3 +79,10 @@ class Engine:
         seconds(2)  # warms caches
         # the difference leaves out what a step costs once: the prior's forward and the last decode
         return max(1e-9, (seconds(10) - seconds(2)) / (8 * grid[0] * grid[1]))
+
+
+def be_deterministic() -> None:
+    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice
