@@ -55,7 +55,7 @@ class InnerLoop:
             step.evaluate()
             losses[0], used = step.loss, 1
         elif step.fixed and self.replay is None:
-            self.replay = captured(step)
+            self.replay = captured(step) if start_NK.is_cuda else step
             step.begin(start_NK, z_BL, keep)  # the warm-up moved the logits
         advance = self.replay or step
         while used < limit and not (used % WINDOW == 0 and self._converged(losses[:used], step.misfit_B if used else None)):

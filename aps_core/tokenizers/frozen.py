@@ -84,13 +84,14 @@ class _FrozenNorm(torch.autograd.Function):
         ctx.save_for_backward(x, weight, bias)
         ctx.settings = groups, eps, silu
         ctx.fused = fused
-        return (_compiled(norm_forward) if fused else _stock_forward)(x, weight, bias, groups, eps, silu)
+        return _compiled(norm_forward, *ctx.settings)(x, weight, bias) if fused else _stock_forward(x, weight, bias, *ctx.settings)  # type: ignore[no-any-return]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        backward = _compiled(norm_backward) if ctx.fused else _stock_backward
-        return backward(grad, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None, None
+        tensors = (grad, *ctx.saved_tensors)
+        dx = _compiled(norm_backward, *ctx.settings)(*tensors) if ctx.fused else _stock_backward(*tensors, *ctx.settings)
+        return dx, None, None, None, None, None, None
 
 
 def _stock_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,6 +150,6 @@ def norm_backward(grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor, groups:
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` compiled once for all shapes."""
-    return torch.compile(function, dynamic=True)
+def _compiled(function: Callable[..., Tensor], *settings: Any) -> Callable[..., Tensor]:
+    """``function`` with its settings fixed, compiled once for all shapes."""
+    return torch.compile(lambda *tensors: function(*tensors, *settings), dynamic=True)
