@@ -84,7 +84,7 @@ class _FrozenNorm(torch.autograd.Function):
         ctx.save_for_backward(x, weight, bias)
         ctx.settings = groups, eps, silu
         ctx.fused = fused
-        return _compiled(norm_forward, *ctx.settings)(x, weight, bias) if fused else _stock_forward(x, weight, bias, *ctx.settings)  # type: ignore[no-any-return]
+        return _compiled(norm_forward, *ctx.settings)(x, weight, bias) if fused else _stock_forward(x, weight, bias, *ctx.settings)
 
     @staticmethod
     @once_differentiable
