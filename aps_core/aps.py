@@ -18,6 +18,7 @@ from aps_core.config import APSConfig
 from aps_core.errors import SamplingCancelled
 from aps_core.expectation import expected_code
 from aps_core.inner import InnerLoop
+from aps_core.regularisers import regularisers
 from aps_core.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
 
@@ -144,7 +145,10 @@ class InnerStep:
             x_MD = decided_MD.index_copy(0, self.rows_N, x_tilde)
         x_hat_BCHW = self.tokenizer.decode(x_MD.view_as(decided_BLD), self.grid)  # line 12
         loss_B, self.misfit_B = self.objective(x_hat_BCHW)  # line 13
-        loss = loss_B.sum() + self._regularisers(phi)
+        loss = loss_B.sum()
+        if self.config.prior_weight or self.config.entropy_weight:
+            counted = self.tensors["masked"] if self.fixed else self.tensors["masked"][self.rows_N]
+            loss = loss + regularisers(phi, self.tensors.get("prior"), self.tensors["pull"], self.config.entropy_weight, counted)
         self.loss, self.x_hat_BCHW = loss.detach(), x_hat_BCHW.detach()
         return loss
 
@@ -159,20 +163,6 @@ class InnerStep:
         """The masked tokens' logits, as they are now."""
         phi = self.tensors["phi"].detach()
         return phi[self.rows_N] if self.fixed else phi
-
-    def _regularisers(self, phi: Tensor) -> Tensor:
-        """The terms Algorithm 1 leaves out: Eq. (qe)'s agreement with the prior, and the tokens' entropy."""
-        config, total = self.config, phi.new_zeros(())
-        if not (config.prior_weight or config.entropy_weight):
-            return total
-        p = torch.softmax(phi, dim=-1)
-        counted = self.tensors["masked"] if self.fixed else self.tensors["masked"][self.rows_N]
-        if config.prior_weight:
-            agreement = (p * self.tensors["prior"]).sum(-1)
-            total = total - self.tensors["pull"] * (agreement.clamp(min=1e-30).log() * counted).sum()
-        if config.entropy_weight:
-            total = total - config.entropy_weight * (p * p.clamp(min=1e-30).log() * counted[:, None]).sum()
-        return total
 
 
 def anchored_remasking(

@@ -52,7 +52,8 @@ class InnerLoop:
         losses = torch.zeros(max(1, limit), device=start_NK.device)
         used = 0
         if limit == 0:
-            step.evaluate()
+            with torch.no_grad():
+                step.evaluate()
             losses[0], used = step.loss, 1
         elif step.fixed and self.replay is None:
             self.replay = captured(step) if start_NK.is_cuda else step

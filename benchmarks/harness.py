@@ -37,14 +37,23 @@ def timed(call: Callable[[], object], device: torch.device, repeats: int = TIMED
     """Runs ``call`` 3 times to warm up and ``repeats`` times under the clock."""
     if device.type == "cuda":
         return _timed_cuda(call, repeats)
-    clock = clock_of(device)
-    samples = []
-    for i in range(WARM_UP + repeats):
-        started = clock()
-        call()
-        if i >= WARM_UP:
-            samples.append((clock() - started) * 1e3)
-    return Timing(statistics.median(samples), percentile(samples, 0.95), None, None)
+    return _timed_cpu({"": call}, clock_of(device), repeats)[""]
+
+
+def timed_together(calls: dict[str, Callable[[], object]], device: torch.device, repeats: int = TIMED) -> dict[str, Timing]:
+    """Times several calls on a CPU in turns, so that a change of the machine's load meets all of them alike."""
+    return _timed_cpu(calls, clock_of(device), repeats)
+
+
+def _timed_cpu(calls: dict[str, Callable[[], object]], clock: Callable[[], float], repeats: int) -> dict[str, Timing]:
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(WARM_UP + repeats):
+        for name, call in calls.items():
+            started = clock()
+            call()
+            samples[name].append((clock() - started) * 1e3)
+    kept = {name: values[WARM_UP:] for name, values in samples.items()}
+    return {name: Timing(statistics.median(values), percentile(values, 0.95), None, None) for name, values in kept.items()}
 
 
 def _timed_cuda(call: Callable[[], object], repeats: int) -> Timing:
