@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Runs :func:`aps_core.evaluation.evaluate` and prints its summary."""
     from aps_core import evaluation
-    from aps_core.engine import Engine
+    from aps_core.engine import ImageEngine
 
     for kind, given, known in (("task", tasks, evaluation.TASKS), ("method", methods, evaluation.METHODS), ("protocol", protocols, evaluation.PROTOCOLS)):
         for name in given:
@@ -42,7 +42,7 @@ def run(
         name, _, value = setting.partition("=")
         explicit[name] = parse_value(value)
     config = APSConfig.model_validate(explicit)
-    engine = Engine.load(prior, default_device(device), threads)
+    engine = ImageEngine.load(prior, default_device(device), threads)
     rows = evaluation.evaluate(
         engine,
         config.with_recommended(engine.spec.recommended),

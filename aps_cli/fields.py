@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from pydantic import BaseModel
 
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
@@ -17,14 +18,24 @@ Command = Callable[..., Any]
 
 def spec_options(command: Command) -> Command:
     """Adds ``--operator``, every operator field and every sampler field. A field that several operators share is one option."""
-    for name, field in reversed(APSConfig.model_fields.items()):
-        option = click.option(_flag(name), f"sampler__{name}", metavar="VALUE", help=f"Sampler: {field.description} [default: {field.default}]")
-        command = option(command)
+    command = sampler_options(APSConfig)(command)
     for name, users in reversed(_operator_fields().items()):
         description = OperatorSpec.family[users[0]].model_fields[name].description or ""
         command = click.option(_flag(name), f"operator__{name}", metavar="VALUE", help=f"{', '.join(users)}: {description}")(command)
     choices = click.Choice(sorted(OperatorSpec.family))
     return click.option("--operator", required=True, type=choices, help="How the picture was, or is to be, degraded.")(command)
+
+
+def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
+    """Adds an option for every field of a sampler's settings; :func:`config_from` takes them out again."""
+
+    def add(command: Command) -> Command:
+        for name, field in reversed(config.model_fields.items()):
+            option = click.option(_flag(name), f"sampler__{name}", metavar="VALUE", help=f"Sampler: {field.description} [default: {field.default}]")
+            command = option(command)
+        return command
+
+    return add
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +54,7 @@ def operator_from(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the sampler's options out of ``options`` as the JSON of an :class:`APSConfig`."""
+    """Takes the sampler's options out of ``options`` as the JSON of its settings."""
     return _taken(options, "sampler__")
 
 

@@ -1,6 +1,7 @@
 """Entry point of ``aps``: commands, one-line errors, exit codes.
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage or input.
+Exit codes: 0 done, 1 the work failed or a service cannot take it now, 2 wrong usage or input or missing weights,
+78 a worker cannot start with its settings (unknown priors, missing weights, too little memory).
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
+from aps_cli.generate import generate
+from aps_cli.guide import guide
+from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
@@ -142,6 +147,8 @@ def capabilities(as_json: bool, markdown: bool) -> None:
         for item in known[title]:
             name = item.get("type", item.get("name"))
             click.echo(f"  {name:<18} {item['summary']}")
+            if item.get("missing"):
+                click.echo(f"      not here: {item['missing']}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
@@ -169,6 +176,42 @@ def evaluate(
     from aps_cli import evaluate as command
 
     command.run(folder, out, tasks, methods, protocols, settings, **options)
+
+
+@main.command()
+@click.argument("prior")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--weights-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of checkpoints, in place of APS_WEIGHTS_DIR.")
+@click.option("--size", type=click.IntRange(min=64), help="Side of the pictures in pixels; default: the size the prior was trained at.")
+@click.option("--steps", type=int, help="Reverse steps; default: the prior's own setting.")
+@click.option("--inner-steps", type=int, help="Inner steps; default: the prior's own setting.")
+@click.option("--prompt", default="a cup of coffee on a wooden table", show_default=True)
+@click.option("--no-quality", is_flag=True, help="For random weights: everything must run, whatever comes out.")
+@click.option("--threads", type=int, help="CPU threads.")
+@click.option("-o", "--out", type=FOLDER, help="Folder for the pictures that were made.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+def verify(
+    prior: str,
+    device: str | None,
+    weights_dir: Path | None,
+    prompt: str,
+    size: int | None,
+    no_quality: bool,
+    threads: int | None,
+    out: Path | None,
+    as_json: bool,
+    **settings: int | None,
+) -> None:
+    """Show that PRIOR works here: load, round trip, text to image, super-resolution, with time and memory. Exit code 1 if a check fails."""
+    from aps_cli import verify as checks
+
+    options = checks.Options(prompt, size, {name: value for name, value in settings.items() if value is not None}, not no_quality, out)
+    if not checks.command(prior, device, weights_dir, options, threads, as_json):
+        raise click.exceptions.Exit(1)
+
+
+for command in (generate, guide, eval_text, weights):
+    main.add_command(command)
 
 
 def _number(name: str, text: str) -> float:

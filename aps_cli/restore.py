@@ -16,7 +16,7 @@ from aps_core import images, noise
 from aps_core.errors import APSError, InvalidSpec
 from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
 from aps_core.operators import OperatorSpec
-from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 
 def default_device(device: str | None) -> str:
@@ -36,19 +36,27 @@ def default_device(device: str | None) -> str:
 
 def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, output: Path, device: str | None, max_pixels: int | None) -> None:
     """Validates, loads the engine, samples, writes the picture(s) and the sidecar."""
-    from aps_core.engine import Engine
+    from aps_core.engine import ImageEngine
 
     spec = RestoreSpec.model_validate(spec_json)
-    inputs = Inputs(images.open_image(photo.read_bytes()), images.open_image(mask.read_bytes()) if mask else None)
-    size = (inputs.image.width, inputs.image.height)
-    spec.check(size, (inputs.mask.width, inputs.mask.height) if inputs.mask else None, inputs.image.has_alpha)
+    picture = images.open_image(photo.read_bytes())
+    inputs = Inputs(picture, images.open_image(mask.read_bytes()) if mask else None)
+    size = (picture.width, picture.height)
+    spec.check(size, (inputs.mask.width, inputs.mask.height) if inputs.mask else None, picture.has_alpha)
     where = default_device(device)
-    engine = Engine.load(spec.prior, where)
+    engine = ImageEngine.load(spec.prior, where)
     limit = max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)
     cost = check_size(spec, size, limit, engine.seconds_per_token())
-    click.echo(f"{photo.name}: {cost.output[0]}x{cost.output[1]} pixels, {cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
+    width, height = spec.output_size(size)
+    click.echo(f"{photo.name}: {width}x{height} pixels, {cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
     with steps_bar() as advance:
         result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, f"misfit {p.info.misfit:.4f} (noise {p.noise_floor:.4f})"))
+    assert isinstance(result, PictureResult)
+    write_pictures(result, output)
+
+
+def write_pictures(result: PictureResult, output: Path) -> None:
+    """Writes the samples beside ``output`` and the sidecar; prints the paths, and the notes on stderr."""
     sidecar = result.sidecar()
     for i, x in enumerate(result.pictures_BCHW):
         path = output if i == 0 else output.with_stem(f"{output.stem}-{i + 1}")
@@ -117,5 +125,7 @@ def steps_bar() -> Iterator[Any]:
 def _json(answer: Any) -> dict[str, Any]:
     body = answer.json()
     if answer.status_code >= 400:
-        raise InvalidSpec(body.get("detail", answer.text))
+        # 409 and 5xx are about the service's state, the rest about the request
+        kind = APSError if answer.status_code == 409 or answer.status_code >= 500 else InvalidSpec
+        raise kind(body.get("detail", answer.text))
     return body  # type: ignore[no-any-return]

@@ -30,3 +30,11 @@ def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
     others_NK = logits_NK.scatter(-1, x_N[:, None], -torch.inf)
     rival_N = others_NK.logsumexp(-1) if kind == "confidence" else others_NK.amax(-1)
     return chosen_N - rival_N
+
+
+def standardised(kappa_BL: Tensor, masked_BL: Tensor) -> Tensor:
+    """Scores shifted and scaled to mean 0 and deviation 1 over each sample's masked tokens; -inf stays where decided."""
+    count_B1 = masked_BL.sum(1, keepdim=True).clamp(min=1)
+    centred_BL = kappa_BL - kappa_BL.masked_fill(~masked_BL, 0).sum(1, keepdim=True) / count_B1
+    variance_B1 = centred_BL.masked_fill(~masked_BL, 0).square().sum(1, keepdim=True) / count_B1
+    return centred_BL / variance_B1.sqrt().clamp(min=1e-12)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
-from aps_core.anchors import gumbel_perturbed, token_score
+from aps_core.anchors import gumbel_perturbed, standardised, token_score
 from aps_core.config import APSConfig
 from aps_core.errors import SamplingCancelled
 from aps_core.expectation import expected_code
-from aps_core.inner import InnerLoop
-from aps_core.regularisers import regularisers
+from aps_core.inner import InnerLoop, Place
 from aps_core.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
 
@@ -48,7 +48,8 @@ def sample_aps(
     """Draws ``batch`` posterior samples on a token ``grid`` by Algorithm 1.
 
     Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
-    same tokens as one that was never interrupted. ``graph`` replays inner steps as a CUDA graph (default: on CUDA).
+    same tokens as one that was never interrupted. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
+    them as a CUDA graph (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` returned False.
@@ -61,8 +62,8 @@ def sample_aps(
         z_BL, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
     temperature = config.temperature if config.temperature is not None else float(batch > 1)
-    fixed = generator.device.type == "cuda" if graph is None else graph
-    inner = InnerLoop(InnerStep(prior.tokenizer, objective, config, grid, fixed), config, objective.noise_floor)
+    evaluate = partial(quantized_expectation, tokenizer=prior.tokenizer, objective=objective, grid=grid)
+    inner = InnerLoop(evaluate, prior.tokenizer.codebook_KD, config, objective.noise_floor, graph)
     for step, left in list(enumerate(masked_counts(num_tokens, config.steps)))[first:]:  # line 5
         started = time.perf_counter()
         before, after = mask_fraction(step / config.steps), mask_fraction((step + 1) / config.steps)
@@ -72,7 +73,7 @@ def sample_aps(
         masked_BL = z_BL == MASK
         prior_NK = prior_BLK[masked_BL]
         prior_seconds = time.perf_counter() - started
-        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)  # lines 7-15
+        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)  # lines 7-15: M Adam steps on lines 8-13
         z_next_BL, kappa_BL = anchored_remasking(fit.phi_NK, prior_NK, z_BL, prior.tokenizer, config, left, keep, generator)
         info = StepInfo(
             state=SamplerState(step + 1, z_next_BL, generator.get_state()),
@@ -93,76 +94,17 @@ def sample_aps(
         return Sample(z_BL, x_BCHW, objective(x_BCHW)[1])  # line 24
 
 
-class InnerStep:
-    """Lines 8-14: one Adam step on the logits of the masked tokens, so that the decoded expectation agrees with the measurement.
+def quantized_expectation(phi_NK: Tensor, place: Place, tokenizer: Tokenizer, objective: Objective, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines 8-13: decodes the quantised expectation of the masked tokens' logits and measures the picture.
 
-    Decided tokens are clamped to their code. A *fixed* step keeps the shape and address of every tensor
-    for the whole run, as a CUDA graph needs: it carries the rows of all M = B * L tokens, those of decided
-    tokens without effect. Otherwise it holds the N masked rows only.
+    ``place`` puts their embeddings (N, D) among those of the decided tokens, which stay clamped to their
+    code, so only masked tokens carry gradients. Returns loss (B,), misfit (B,) and picture (B, 3, H, W).
     """
-
-    adam: torch.optim.Adam
-    loss: Tensor
-    misfit_B: Tensor
-    x_hat_BCHW: Tensor
-
-    def __init__(self, tokenizer: Tokenizer, objective: Objective, config: APSConfig, grid: Grid, fixed: bool) -> None:
-        self.tokenizer, self.objective, self.config, self.grid, self.fixed = tokenizer, objective, config, grid, fixed
-        self.tensors: dict[str, Tensor] = {}
-
-    def begin(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> None:
-        """Starts a reverse step from the logits ``start`` of the masked tokens, with Adam afresh."""
-        masked_M = (z_BL == MASK).flatten()
-        self.rows_N = masked_M.nonzero()[:, 0]
-        phi = start_NK.new_zeros(len(masked_M), start_NK.shape[1]).index_copy(0, self.rows_N, start_NK) if self.fixed else start_NK.clone()
-        fresh = {
-            "phi": phi,
-            "decided": self.tokenizer.codebook_KD[z_BL.clamp(min=0)],
-            "masked": masked_M,
-            "pull": phi.new_tensor(self.config.prior_weight * keep),
-        }
-        if self.config.prior_weight:
-            fresh["prior"] = torch.softmax(phi, dim=-1)
-        if self.fixed and self.tensors:
-            for name, value in fresh.items():
-                self.tensors[name].data.copy_(value)
-            for value in self.adam.state[self.tensors["phi"]].values():
-                value.zero_()
-        else:
-            self.tensors = fresh
-            self.adam = torch.optim.Adam([phi.requires_grad_()], lr=self.config.learning_rate, fused=True, capturable=self.fixed)
-
-    def evaluate(self) -> Tensor:
-        """Lines 8-13: the loss at the current logits; leaves ``loss``, ``misfit_B`` and ``x_hat_BCHW`` behind."""
-        phi, decided_BLD = self.tensors["phi"], self.tensors["decided"]
-        x_bar = expected_code(phi, self.tokenizer.codebook_KD)  # lines 8-9
-        x = self.tokenizer.quantize(x_bar.detach())[1]  # line 10
-        x_tilde = x_bar + (x - x_bar).detach()  # line 11: straight-through
-        decided_MD = decided_BLD.flatten(0, 1)
-        if self.fixed:
-            x_MD = torch.where(self.tensors["masked"][:, None], x_tilde, decided_MD)
-        else:
-            x_MD = decided_MD.index_copy(0, self.rows_N, x_tilde)
-        x_hat_BCHW = self.tokenizer.decode(x_MD.view_as(decided_BLD), self.grid)  # line 12
-        loss_B, self.misfit_B = self.objective(x_hat_BCHW)  # line 13
-        loss = loss_B.sum()
-        if self.config.prior_weight or self.config.entropy_weight:
-            counted = self.tensors["masked"] if self.fixed else self.tensors["masked"][self.rows_N]
-            loss = loss + regularisers(phi, self.tensors.get("prior"), self.tensors["pull"], self.config.entropy_weight, counted)
-        self.loss, self.x_hat_BCHW = loss.detach(), x_hat_BCHW.detach()
-        return loss
-
-    def __call__(self) -> None:
-        """Lines 8-14."""
-        phi = self.tensors["phi"]
-        (phi.grad,) = torch.autograd.grad(self.evaluate(), phi)
-        self.adam.step()  # line 14
-
-    @property
-    def phi_NK(self) -> Tensor:
-        """The masked tokens' logits, as they are now."""
-        phi = self.tensors["phi"].detach()
-        return phi[self.rows_N] if self.fixed else phi
+    x_bar_ND = expected_code(phi_NK, tokenizer.codebook_KD)  # lines 8-9: softmax(phi) @ codebook
+    x_ND = tokenizer.quantize(x_bar_ND.detach())[1]  # line 10
+    x_tilde_ND = x_bar_ND + (x_ND - x_bar_ND).detach()  # line 11: straight-through
+    x_hat_BCHW = tokenizer.decode(place(x_tilde_ND), grid)  # line 12
+    return *objective(x_hat_BCHW), x_hat_BCHW  # line 13
 
 
 def anchored_remasking(
@@ -180,6 +122,8 @@ def anchored_remasking(
     if config.remasking == "random":
         kappa_N = torch.rand(kappa_N.shape, generator=generator, device=kappa_N.device)
     kappa_BL = kappa_N.new_full(z_BL.shape, -torch.inf).masked_scatter(masked_BL, kappa_N)
+    if config.anchor_temperature:
+        kappa_BL = gumbel_perturbed(standardised(kappa_BL, masked_BL), config.anchor_temperature, generator)
     wanted_B = (masked_BL.sum(1) - left).clamp(min=0)
     rank_BL = kappa_BL.argsort(dim=1, descending=True, stable=True).argsort(dim=1, stable=True)
     anchors_BL = masked_BL & (rank_BL < wanted_B[:, None])  # line 20: tau_t is the score of rank `wanted`

@@ -6,7 +6,7 @@ from typing import Any
 
 from aps_core import __version__
 from aps_core.operators import OperatorSpec
-from aps_core.priors import PriorSpec
+from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
 
 
@@ -17,10 +17,23 @@ def describe() -> dict[str, Any]:
         "tasks": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(TaskSpec.family.items())],
         "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
         "priors": [
-            {"name": name, "summary": cls.summary(), "native_size": cls.native_size, "recommended": cls.recommended}
+            {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended, "weights": cls.weights, **_here(cls)}
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
     }
+
+
+def _here(prior: type[PriorSpec]) -> dict[str, Any]:
+    """Whether this machine can load the prior, and what is missing."""
+    missing = prior.missing()
+    return {"available": missing is None, "missing": missing}
+
+
+def _native(prior: type[PriorSpec]) -> dict[str, Any]:
+    """What the prior makes, and at which size it was trained."""
+    if issubclass(prior, TextPriorSpec):
+        return {"makes": "text", "native_length": prior.native_length}
+    return {"makes": "picture", "native_size": prior.native_size} if issubclass(prior, ImagePriorSpec) else {}
 
 
 def operator_table() -> str:

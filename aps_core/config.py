@@ -26,6 +26,9 @@ class APSConfig(BaseModel):
     )
     norm: Literal["l1", "l2"] = Field("l1", description="Norm of the data term; the paper chooses L1 for sharpness.")
     perceptual_weight: float = Field(1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term.")
+    perceptual: Literal["tokenizer", "vgg16"] = Field(
+        "tokenizer", description="Features of the perceptual term: the prior's own image encoder, or VGG16 (the paper's), whose weights must be installed."
+    )
     prior_weight: float = Field(0.0, ge=0, le=10, description="Weight of the prior term of Eq. (qe), which Algorithm 1 leaves out (0).")
     entropy_weight: float = Field(0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions.")
     remasking: Literal["posterior", "prior", "random"] = Field(
@@ -33,6 +36,12 @@ class APSConfig(BaseModel):
     )
     anchor_score: Literal["confidence", "margin", "entropy"] = Field(
         "confidence", description="Confidence of a token: probability of its code (paper), margin to the second code, or negative entropy."
+    )
+    anchor_temperature: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Gumbel noise on the anchors' score, in standard deviations of the score; 0 is Algorithm 1. Noise spreads the anchors over the picture.",
     )
     temperature: float | None = Field(
         None,

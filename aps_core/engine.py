@@ -1,10 +1,12 @@
-"""A prior resident on a device, with everything a task needs around it."""
+"""A prior resident on a device, with everything a task needs around it: one class for pictures, one for text."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
+from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,27 +14,31 @@ from torch import Tensor
 import aps_core
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
+from aps_core.errors import InvalidSpec
 from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import tokenizer_features
+from aps_core.objectives.perceptual import Features, perceptual_features
 from aps_core.operators import Bound
-from aps_core.priors import PriorSpec
+from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
+from aps_core.text_aps import TextReward, sample_text_aps
+from aps_core.text_config import TextConfig
 from aps_core.types import BoundOperator, Grid, Prior
 
 
-class Engine:
+class Engine(ABC):
     """Holds one prior; tasks run on it one at a time."""
 
-    def __init__(self, spec: PriorSpec, prior: Prior, device: torch.device) -> None:
-        self.spec, self.prior, self.device = spec, prior, device
-        self.stride = prior.tokenizer.stride
+    spec: PriorSpec
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
 
     @classmethod
-    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Engine:
+    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Self:
         """Loads a prior's weights. ``threads``: CPU threads, default every core this process may use.
 
         Raises:
-            InvalidSpec: there is no prior of that name.
+            InvalidSpec: there is no prior of that name, or it is not of this engine's kind.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
         spec = PriorSpec.named(prior)(type=prior)
@@ -40,16 +46,17 @@ class Engine:
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
         be_deterministic()
         where = torch.device(device)
-        return cls(spec, spec.load(where), where)
-
-    def grid(self, height: int, width: int) -> Grid:
-        """Tokens down and across that cover a picture of this size in pixels."""
-        return -(-height // self.stride), -(-width // self.stride)
-
-    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term of this engine's feature extractor."""
-        features = tokenizer_features(self.prior.tokenizer) if config.perceptual_weight else None
-        return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
+        engine: Engine
+        match spec:
+            case ImagePriorSpec():
+                engine = ImageEngine(spec, spec.load(where), where)
+            case TextPriorSpec():
+                engine = TextEngine(spec, spec.load(where), where)
+            case _:
+                raise TypeError(f"{type(spec).__qualname__} must derive from ImagePriorSpec or TextPriorSpec.")
+        if not isinstance(engine, cls):
+            raise InvalidSpec(f"The prior '{prior}' makes something else than this task does.")
+        return engine
 
     def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
         """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type, threads, versions."""
@@ -63,6 +70,38 @@ class Engine:
             aps_core.__version__,
         )
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @abstractmethod
+    def seconds_per_token(self) -> float:
+        """Measures this device: the canary of a fresh worker, and the unit of :meth:`TaskSpec.work`."""
+
+
+class ImageEngine(Engine):
+    """A prior over pictures."""
+
+    def __init__(self, spec: ImagePriorSpec, prior: Prior, device: torch.device) -> None:
+        super().__init__(device)
+        self.spec: ImagePriorSpec = spec
+        self.prior = prior
+        self.stride = prior.tokenizer.stride
+        self._features: dict[str, Features] = {}
+
+    def grid(self, height: int, width: int) -> Grid:
+        """Tokens down and across that cover a picture of this size in pixels."""
+        return -(-height // self.stride), -(-width // self.stride)
+
+    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
+        """Data term and, when weighted, the perceptual term of the extractor the settings name.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: the extractor's file is absent or damaged.
+        """
+        features = None
+        if config.perceptual_weight:
+            if config.perceptual not in self._features:
+                self._features[config.perceptual] = perceptual_features(config.perceptual, self.prior.tokenizer, self.device)
+            features = self._features[config.perceptual]
+        return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
 
     def seconds_per_token(self) -> float:
         """Measures the cost of one inner step, in seconds per token: the canary of a fresh worker."""
@@ -79,6 +118,29 @@ class Engine:
         seconds(2)  # warms caches
         # the difference leaves out what a step costs once: the prior's forward and the last decode
         return max(1e-9, (seconds(10) - seconds(2)) / (8 * grid[0] * grid[1]))
+
+
+class TextEngine(Engine):
+    """A prior over text and its reward model."""
+
+    def __init__(self, spec: TextPriorSpec, models: TextModels, device: torch.device) -> None:
+        super().__init__(device)
+        self.spec: TextPriorSpec = spec
+        self.prior, self.reward = models.prior, models.reward
+
+    def seconds_per_token(self) -> float:
+        """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer token."""
+        config = TextConfig(max_new_tokens=32, steps=4)
+        reward = TextReward(self.reward, self.spec.reward, "canary")
+        prompt_BP = torch.tensor([self.prior.encode("canary")], device=self.device)
+
+        def seconds() -> float:
+            started = time.perf_counter()
+            sample_text_aps(self.prior, prompt_BP, config, generator=torch.Generator(self.device).manual_seed(0), reward=reward)
+            return time.perf_counter() - started
+
+        seconds()  # warms caches
+        return seconds() / (config.steps * config.max_new_tokens)
 
 
 def be_deterministic() -> None:

@@ -21,7 +21,7 @@ from aps_core import images, noise
 from aps_core.aps import sample_aps
 from aps_core.baselines import sample_prior
 from aps_core.config import APSConfig
-from aps_core.engine import Engine
+from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.metrics import gradient_energy, psnr, ssim
 from aps_core.objectives.measurement import MeasurementObjective
@@ -38,11 +38,13 @@ TASKS: dict[str, dict[str, object]] = {
 
 METHODS: dict[str, dict[str, object]] = {
     "prior_only": {},
-    "aps_i": {"remasking": "prior"},
+    "aps_i": {"remasking": "prior", "anchor_temperature": 0.0},
+    "aps_ii": {"remasking": "posterior", "anchor_temperature": 0.0},
     "random_order": {"remasking": "random"},
-    "aps": {"remasking": "posterior"},
+    "aps": {},
 }
-"""Samplers compared, as changes to the sampler's settings; ``prior_only`` ignores the measurement."""
+"""Samplers compared, as changes to the settings given: the unguided prior (ignores the measurement), the paper's two
+orders (by the prior's and by the optimised posterior's confidence), chance as a control, and the settings as given."""
 
 PROTOCOLS = {"native": 1, "upsampled": 2}
 
@@ -106,7 +108,7 @@ def photographs(folder: Path, size: int) -> list[tuple[str, Tensor]]:
     return found
 
 
-def make_case(engine: Engine, config: APSConfig, protocol: str, task: str, name: str, truth_CHW: Tensor, sigma: float, seed: int) -> Case:
+def make_case(engine: ImageEngine, config: APSConfig, protocol: str, task: str, name: str, truth_CHW: Tensor, sigma: float, seed: int) -> Case:
     """Simulates the measurement of one photograph; the noise depends on ``seed`` alone."""
     x = truth_CHW[None].to(engine.device)
     if PROTOCOLS[protocol] > 1:
@@ -134,7 +136,7 @@ def input_baseline(case: Case) -> Tensor:
     return torch.where(mask > 0, y, filled).clamp(-1, 1)
 
 
-def run_method(engine: Engine, config: APSConfig, case: Case, method: str, seed: int, batch: int = 1) -> Tensor:
+def run_method(engine: ImageEngine, config: APSConfig, case: Case, method: str, seed: int, batch: int = 1) -> Tensor:
     """Samples (batch, 3, H, W) of one method on one case."""
     grid = engine.grid(case.height, case.width)
     generator = torch.Generator(engine.device).manual_seed(seed)
@@ -147,7 +149,7 @@ def run_method(engine: Engine, config: APSConfig, case: Case, method: str, seed:
 
 
 def evaluate(
-    engine: Engine,
+    engine: ImageEngine,
     config: APSConfig,
     folder: Path,
     out: Path,
@@ -211,7 +213,7 @@ def evaluate(
     return rows
 
 
-def round_trip(engine: Engine, truth_CHW: Tensor) -> Tensor:
+def round_trip(engine: ImageEngine, truth_CHW: Tensor) -> Tensor:
     """The tokenizer's encode-decode of the truth (1, 3, H, W): a reference for what its codes can show."""
     tokenizer = engine.prior.tokenizer
     _, height, width = truth_CHW.shape

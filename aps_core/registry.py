@@ -1,7 +1,7 @@
 """One registry for everything that is chosen by name: operators, objectives, priors.
 
 A *family* is a :class:`Spec` subclass made with ``family=True``. Every further subclass that gives
-its ``type`` field a literal default registers itself under that name. OpenAPI, ``/v1/capabilities``,
+its ``type`` field a literal default registers itself under that name; one that does not is a common base. OpenAPI, ``/v1/capabilities``,
 the studio's forms, the command line and the property tests all read the registry, so adding an
 operator touches one file.
 """
@@ -40,6 +40,8 @@ class Spec(BaseModel):
         if family:
             cls.family = {}
             return
+        if cls.model_fields["type"].is_required():
+            return  # a common base within the family
         name = cls.model_fields["type"].default
         known = cls.family.setdefault(name, cls)
         if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):

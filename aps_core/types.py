@@ -53,6 +53,25 @@ class Prior(Protocol):
         ...
 
 
+class TextPrior(Protocol):
+    """A masked diffusion language model over a vocabulary of V tokens."""
+
+    mask_id: int
+    eos_id: int
+
+    def logits(self, ids_BS: Tensor, attention_BS: Tensor | None = None) -> Tensor:
+        """Logits (B, S, V), float32, of the token at every position. Runs without gradients."""
+        ...
+
+    def encode(self, prompt: str) -> list[int]:
+        """Ids of a prompt in the model's own layout."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of an answer's ids."""
+        ...
+
+
 class BoundOperator(Protocol):
     """A measurement operator with its random parts drawn: pure, differentiable, batched."""
 

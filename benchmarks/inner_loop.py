@@ -12,22 +12,24 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from aps_core.aps import InnerStep
+from aps_core.aps import quantized_expectation
 from aps_core.config import APSConfig
 from aps_core.cuda_graph import captured
 from aps_core.engine import be_deterministic
+from aps_core.inner import InnerStep
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2
-from aps_core.types import MASK, Grid
+from aps_core.types import MASK, Grid, Objective, Tokenizer
 from benchmarks.harness import Rates, calibrate, machine, report, timed, timed_together
 from benchmarks.models import DECODER_GB_PER_PIXEL, TOKENIZERS, tokenizer
 
@@ -69,16 +71,21 @@ class Case:
         return step
 
     def ours(self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False) -> Callable[[], None]:
-        """The library's step."""
-        step = InnerStep(tokenizer(self.network, self.device, dtype, plan), self.objective, APSConfig(), self.grid, fixed=graph)
-
-        def begin() -> None:
-            step.begin(self.logits_LK[self.z_BL[0] == MASK], self.z_BL, 0.1)
-
-        begin()
+        """The library's step, begun."""
+        step = self.step(tokenizer(self.network, self.device, dtype, plan), fixed=graph)
+        self.begin(step)
         replay = captured(step) if graph else step
-        begin()
+        self.begin(step)
         return replay
+
+    def step(self, parts: Tokenizer, config: APSConfig = APSConfig(), fixed: bool = False, objective: Objective | None = None) -> InnerStep:
+        """The library's step on other parts than this case's own."""
+        evaluate = partial(quantized_expectation, tokenizer=parts, objective=objective or self.objective, grid=self.grid)
+        return InnerStep(evaluate, parts.codebook_KD, config, fixed)
+
+    def begin(self, step: InnerStep) -> None:
+        """Starts a reverse step at this case's state."""
+        step.begin(self.logits_LK[self.z_BL[0] == MASK], self.z_BL, 0.1)
 
     def floor_ms(self, rates: Rates) -> tuple[float, float]:
         """(TFLOP of the decoder's forward and input gradient, serial floor in ms)."""

@@ -45,6 +45,7 @@ def prior(network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device:
         config = _config(192, 6, 4, 512, 1031 + 2**bits, layout)
     with torch.device("meta"):
         model = LlamaForCausalLM(config.llama())
+        model.lm_head = nn.Linear(config.d_model, layout.codebook_size, bias=False)  # as loaded: the image codes' rows alone
     nn.Module.to(model, torch.bfloat16).to_empty(device=device)
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -54,7 +55,7 @@ def prior(network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device:
     model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(device)
     text = TextTokenizer(models.WordLevel({"word": 1}, unk_token="word"))
     text.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return MMaDAPrior(model, config, parts, text)
+    return MMaDAPrior(model, model.lm_head.weight, config, parts, text)
 
 
 def _config(width: int, heads: int, layers: int, mlp: int, vocabulary: int, layout: Layout) -> MMaDAConfig:

@@ -15,7 +15,6 @@ from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
-from aps_core.tasks import TaskSpec
 from service import health, problems, routes
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
@@ -32,8 +31,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    for task, spec in sorted(TaskSpec.family.items()):
-        routes.add_task(app, task, spec)  # type: ignore[arg-type]
+    for task, spec in routes.SERVED.items():
+        routes.add_task(app, task, spec)
     app.include_router(routes.router)
     app.include_router(health.router)
     _add_studio(app)

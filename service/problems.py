@@ -69,6 +69,13 @@ class NoWorker(errors.APSError):
     retryable = True
 
 
+class PriorNotLoaded(errors.APSError):
+    """The prior exists, but this service does not offer it."""
+
+    code = "prior_not_loaded"
+    title = "The prior is not loaded"
+
+
 class Busy(errors.APSError):
     """The service cannot look at an upload right now."""
 
@@ -90,6 +97,7 @@ STATUS: dict[type[errors.APSError], int] = {
     UnsupportedBody: 415,
     MalformedBody: 400,
     NoWorker: 503,
+    PriorNotLoaded: 409,
     Busy: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else is a 500."""

@@ -15,7 +15,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.capabilities import describe
-from aps_core.tasks import TaskSpec
+from aps_core.tasks import PictureTaskSpec, TaskSpec
+from service.availability import describe_priors
 from service.events import job_events
 from service.jobs import Job
 from service.problems import MEDIA_TYPE, Gone, JobActive, MalformedBody, NotFound, Problem, UnsupportedBody
@@ -26,6 +27,8 @@ from service.views import JobPage, JobView
 router = APIRouter(prefix="/v1")
 
 PICTURES = ("image", "mask")
+SERVED = {name: cls for name, cls in sorted(TaskSpec.family.items()) if issubclass(cls, PictureTaskSpec)}
+"""Tasks with a route: those that take a picture and make one, as uploads, previews and results are pictures here."""
 _EVENT_ID = re.compile(r"\d{1,20}-\d{1,20}")
 MAX_SPEC_BYTES = 1_000_000
 COMPONENT = "#/components/schemas/{model}"
@@ -134,7 +137,7 @@ def _request_body(spec: type[TaskSpec]) -> dict[str, Any]:
 
 def components() -> dict[str, Any]:
     """OpenAPI schemas that the routes above refer to by name."""
-    named: list[type[BaseModel]] = [Problem, *(cls for _, cls in sorted(TaskSpec.family.items()))]
+    named: list[type[BaseModel]] = [Problem, *SERVED.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {name: schema for described in schemas.values() for name, schema in described.pop("$defs", {}).items()}
     return {**definitions, "Problem": schemas[Problem]}
@@ -239,8 +242,10 @@ def capabilities(request: Request) -> dict[str, Any]:
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
-    described["priors"] = [prior for prior in described["priors"] if prior["name"] in settings.priors]
-    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in services.workers.live()]}
+    described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
+    live = services.workers.live()
+    described["priors"] = describe_priors(described["priors"], settings.priors, live)
+    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}
 
 
 def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> Response:

@@ -8,10 +8,11 @@ from typing import Any, Self
 from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
-from aps_core.estimate import check_size
+from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import validate_spec
-from service.jobs import ArtifactStore, Job, JobStore, WorkerInfo, WorkerRegistry, new_job_id, open_store
-from service.problems import NotFound, NoWorker
+from service.availability import worker_for
+from service.jobs import ArtifactStore, Job, JobStore, WorkerRegistry, new_job_id, open_store
+from service.problems import NotFound
 from service.queue import Bell
 from service.settings import Settings
 from service.uploads import Upload, sanitise
@@ -51,17 +52,17 @@ class Services:
         Raises:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
-            NoWorker: nobody could compute it now.
+            PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
         """
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
             raise InvalidSpec("The spec is nested too deeply.") from error
-        worker = self._worker_for(spec.prior)
+        worker = worker_for(spec.prior, self.settings.priors, self.workers.live())
         uploads = {name: sanitise(data, name, self.settings) for name, data in submission.pictures.items()}
         image, mask = uploads["image"], uploads.get("mask")
         spec.check(image.size, mask.size if mask else None, image.has_alpha)
-        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token)
+        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()
         try:
             job = Job(
@@ -101,14 +102,6 @@ class Services:
         """Closes all connections."""
         self.bell.close()
         self.store.redis.close()
-
-    def _worker_for(self, prior: str) -> WorkerInfo:
-        if prior not in self.settings.priors:
-            raise InvalidSpec(f"There is no prior '{prior}' here; offered: {', '.join(self.settings.priors)}.")
-        able = [worker for worker in self.workers.live() if worker.prior == prior]
-        if not able:
-            raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
-        return max(able, key=lambda worker: worker.max_pixels)
 
     def _put(self, job_id: str, name: str, upload: Upload) -> Any:
         public = {"image": "measurement.png"}.get(name, f"{name}.png")

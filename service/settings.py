@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 from aps_core.images import MAX_PIXELS
@@ -29,9 +29,10 @@ class Settings(BaseSettings):
     redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
     artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
 
-    priors: list[str] = Field(default=["embedded"], description="Priors the API offers and a worker loads, as JSON: '[\"embedded\"]'.")
+    priors: Annotated[list[str], NoDecode] = Field(default=["embedded"], description="Priors the API offers and a worker loads together: 'a,b' or JSON.")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
+    memory_bytes: int | None = Field(default=None, ge=1, description="Memory of a worker's device, in bytes; by default what the device reports.")
     max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
 
     max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
@@ -49,6 +50,14 @@ class Settings(BaseSettings):
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
+
+    @field_validator("priors", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """``a,b`` or a JSON list."""
+        if not isinstance(value, str):
+            return value
+        return json.loads(value) if value.lstrip().startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
 
     @property
     def broker_url(self) -> str:

@@ -64,7 +64,7 @@ def sanitise(data: bytes, name: str, settings: Settings) -> Upload:
     answer = json.loads(header)
     if "error" in answer:
         kind = ImageTooLarge if answer["code"] == ImageTooLarge.code else ImageRejected
-        raise kind(f"'{name}': {answer['error']}")
+        raise kind(f"'{name}': {answer['error']}", answer["code"])
     return Upload(png, answer["width"], answer["height"], answer["has_alpha"])
 
 

@@ -23,7 +23,8 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from aps_core.priors.embedded import fast_dtype
-from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior, published_key
+from aps_core.priors.llada import published_key
+from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.types import MASK
 from training import corpus
@@ -150,7 +151,7 @@ def build(config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, 
     bits = tokenizer.codebook_KD.shape[1]
     for module in (model.model.embed_tokens, model.lm_head):
         parametrize.register_parametrization(module, "weight", SharedBits(bits, config.d_model, config.layout.image_offset).to(device))
-    prior = MMaDAPrior(model, config, tokenizer, text)
+    prior = MMaDAPrior(model, model.lm_head.weight[config.layout.image_offset :], config, tokenizer, text)
     model.requires_grad_(True)
     return prior
 

@@ -1,6 +1,6 @@
-"""Copies trained weights into the package.
+"""Copies trained weights into the package: the image models, the text models, or both.
 
-python -m training.ship --tokenizer runs/tokenizer --prior runs/prior
+python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
 """
 
 from __future__ import annotations
@@ -14,22 +14,31 @@ from aps_core.weights import EMBEDDED
 LIMIT_BYTES = 32_000_000
 """All embedded weights together stay under this."""
 
+CHECKPOINT = ("config.json", "model.safetensors")
+
+
+def ship(run: Path, target: Path, names: tuple[str, ...]) -> None:
+    """Copies one checkpoint folder, its log and its curves."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copyfile(run / name, target / name)
+    shutil.copyfile(run / "curves.png", target.with_name(f"{target.name}-curves.png"))
+    shutil.copyfile(run / "log.jsonl", target.with_name(f"{target.name}-log.jsonl"))
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--prior", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
+    parser.add_argument("--prior", type=Path, help="run folder of training.prior")
+    parser.add_argument("--text", type=Path, help="run folder of training.text; its judge is not shipped")
     args = parser.parse_args()
-    for source, part, names in (
-        (args.tokenizer, "tokenizer", ("config.json", "model.safetensors")),
-        (args.prior, "mmada", ("config.json", "model.safetensors", "tokenizer.json")),
-    ):
-        target = EMBEDDED / "image" / part
-        target.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            shutil.copyfile(source / name, target / name)
-        shutil.copyfile(source / "curves.png", EMBEDDED / "image" / f"{part}-curves.png")
-        shutil.copyfile(source / "log.jsonl", EMBEDDED / "image" / f"{part}-log.jsonl")
+    if args.tokenizer:
+        ship(args.tokenizer, EMBEDDED / "image" / "tokenizer", CHECKPOINT)
+    if args.prior:
+        ship(args.prior, EMBEDDED / "image" / "mmada", (*CHECKPOINT, "tokenizer.json"))
+    if args.text:
+        for part in ("prior", "reward"):
+            ship(args.text / part, EMBEDDED / "text" / part, (*CHECKPOINT, "tokenizer.json"))
     size = sum(path.stat().st_size for path in EMBEDDED.rglob("*.safetensors"))
     if size > LIMIT_BYTES:
         raise SystemExit(f"The embedded weights take {size:,} bytes; the limit is {LIMIT_BYTES:,}.")

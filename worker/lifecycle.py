@@ -13,11 +13,12 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
+from celery.signals import worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
 from prometheus_client import start_http_server
 from redis.exceptions import RedisError
 
@@ -25,9 +26,11 @@ from aps_core.errors import APSError
 from service.jobs import ArtifactStore, WorkerInfo, open_store
 from worker import telemetry
 from worker.app import settings
+from worker.capacity import capacities
 
 if TYPE_CHECKING:
     from aps_core.engine import Engine
+    from aps_core.estimate import Capacity
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class Worker:
         self.entries: list[WorkerInfo] = []
         self.stopping = threading.Event()
 
-    def load(self, prior: str) -> None:
+    def load(self, prior: str, capacity: Capacity) -> None:
         """Loads a prior and measures it; a worker is registered only after this canary.
 
         Raises:
@@ -62,7 +65,15 @@ class Worker:
         rate = engine.seconds_per_token()
         self.engines[prior] = engine
         self.entries.append(
-            WorkerInfo(name=f"{self.name}-{prior}", prior=prior, device=settings.device, seconds_per_token=rate, max_pixels=settings.area_limit)
+            WorkerInfo(
+                name=f"{self.name}-{prior}",
+                prior=prior,
+                device=settings.device,
+                seconds_per_token=rate,
+                max_pixels=settings.area_limit,
+                job_bytes=capacity.job_bytes,
+                token_bytes=capacity.token_bytes,
+            )
         )
         telemetry.MODEL_LOAD.labels(prior).set(time.monotonic() - started)
         log.info("Prior '%s' on %s: %.2g s a token and inner step", prior, settings.device, rate)
@@ -95,14 +106,24 @@ def this_worker() -> Worker:
     return _worker
 
 
+@worker_init.connect  # type: ignore[untyped-decorator]
+def refuse_what_does_not_fit(**_: Any) -> None:
+    """In the parent, before there is a child: a worker that could never serve its priors ends at once, with EX_CONFIG."""
+    try:
+        capacities(settings)
+    except APSError as error:
+        log.critical("The worker cannot start: %s", error)
+        sys.exit(os.EX_CONFIG)
+
+
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def start(**_: Any) -> None:
     """In a fresh child: loads every prior and registers."""
     global _worker
     worker = Worker()
     try:
-        for prior in settings.priors:
-            worker.load(prior)
+        for prior, capacity in capacities(settings).items():
+            worker.load(prior, capacity)
     except APSError as error:
         # Celery would swallow the error and feed jobs to a child without a prior
         log.critical("The worker cannot start: %s", error)

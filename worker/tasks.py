@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from aps_core import images
 from aps_core.errors import APSError, SamplingCancelled
-from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
 from service.jobs import Artifact, Claim, Job, JobError, Phase
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
@@ -89,13 +89,14 @@ class JobRun:
             )
         except SamplingCancelled:
             return self._stopped()
+        assert isinstance(result, PictureResult)  # tasks that make text are not routed yet
         if result.resumed_from_step is not None:
             telemetry.RESUMES.labels(job.task).inc()
         store.enter(self.claim, Phase.STORING)
         finished = store.succeed(self.claim, self._store(result), self._metrics(result), result.resumed_from_step)
         return "succeeded" if finished else "lost"
 
-    def _on_step(self, progress: Progress) -> bool:
+    def _on_step(self, progress: PictureProgress) -> bool:
         """Preview, checkpoint and event of a finished step; returns whether to go on."""
         started = time.perf_counter()
         # Previews lie with the artifacts, not in Redis: they are the one thing of a job that grows with
@@ -152,7 +153,7 @@ class JobRun:
                 return "released"
         return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
 
-    def _store(self, result: Result) -> list[Artifact]:
+    def _store(self, result: PictureResult) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         # the job's id and dates stay out of the picture: the same seed gives the same file
         text = images.provenance(sidecar)
@@ -163,7 +164,7 @@ class JobRun:
             stored.append(put(job_id, name, images.encode_png(picture_CHW, text=text), "image/png"))
         return stored
 
-    def _metrics(self, result: Result) -> dict[str, Any]:
+    def _metrics(self, result: PictureResult) -> dict[str, Any]:
         waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
         return {
             "wait_seconds": waited,

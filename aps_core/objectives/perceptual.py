@@ -1,16 +1,21 @@
 """Feature extractors for perceptual distances.
 
 A :data:`Features` function maps pictures (B, 3, H, W) in [-1, 1] to a list of feature maps. The
-distance is the sum over maps of the mean squared difference.
+distance is the sum over maps of the mean squared difference. The paper says "VGG" and no more: here it is
+VGG16 at the five layers of LPIPS, unnormalised, which gives the distance a size at which the paper's
+weight of 1e-3 matters. The embedded tokenizer's own encoder serves where no weights can be had.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from aps_core import installed
+from aps_core.objectives.vgg16_net import load_vgg16
 from aps_core.types import Tokenizer
 
 Features = Callable[[Tensor], list[Tensor]]
@@ -25,3 +30,15 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
         return [torch.tanh(tokenizer.features(torch.nn.functional.pad(x_BCHW, (0, pad[0], 0, pad[1]), mode="replicate")))]
 
     return features
+
+
+def perceptual_features(kind: Literal["tokenizer", "vgg16"], tokenizer: Tokenizer, device: torch.device) -> Features:
+    """The extractor that :attr:`aps_core.config.APSConfig.perceptual` names; never another one in its place.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: VGG16 was asked for, and its file is absent or damaged.
+    """
+    if kind == "tokenizer":
+        return tokenizer_features(tokenizer)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    return load_vgg16(installed.path("vgg16") / "model.safetensors", device, dtype)

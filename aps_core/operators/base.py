@@ -27,6 +27,9 @@ class OperatorSpec(Spec, family=True):
     linear: ClassVar[bool] = False
     """Whether A is linear; the property tests then also check its adjoint."""
 
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Names of the downloaded weights ``bind`` reads; see :func:`aps_core.installed.path`."""
+
     @property
     def needs_mask(self) -> bool:
         """Whether a job must bring a mask picture (or an alpha channel)."""
@@ -41,6 +44,7 @@ class OperatorSpec(Spec, family=True):
 
         Raises:
             InvalidSpec: the shape (or the mask) does not fit the operator.
+            WeightsMissing, WeightsInvalid: it needs ``weights`` that are absent or damaged.
         """
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:

@@ -40,6 +40,11 @@ class Compose(OperatorSpec):
         return all(step.linear for step in self.stages)
 
     @property
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
+        """All that any stage needs."""
+        return tuple(name for step in self.stages for name in step.weights)
+
+    @property
     def needs_mask(self) -> bool:
         """Whether any step needs one."""
         return any(step.needs_mask for step in self.stages)

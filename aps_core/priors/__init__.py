@@ -2,9 +2,12 @@
 
 import sys
 
-from aps_core.priors.base import PriorSpec
+from aps_core.priors.base import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.registry import discover
 
-discover(sys.modules[__name__], "aps.priors", skip=("mmada",))  # the network itself: it needs torch
+NETWORKS = ("mmada", "vq_diffusion_net", "windows", "dream", "llada", "masked_lm")
+"""The networks themselves: they need torch, which specs do not."""
 
-__all__ = ["PriorSpec"]
+discover(sys.modules[__name__], "aps.priors", skip=NETWORKS)
+
+__all__ = ["ImagePriorSpec", "PriorSpec", "TextModels", "TextPriorSpec"]

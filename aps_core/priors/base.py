@@ -3,32 +3,124 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from aps_core import footprint, installed
+from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.registry import Spec
+from aps_core.rewards import RewardSpec
+from aps_core.weights import folder_identity, stored_numbers
 
 if TYPE_CHECKING:
     import torch
 
+    from aps_core.priors.masked_lm import MaskedLM
+    from aps_core.rewards.language_model import RewardModel
     from aps_core.types import Prior
 
 
 class PriorSpec(Spec, family=True):
     """A pretrained discrete diffusion prior with its tokenizer."""
 
+    recommended: ClassVar[dict[str, Any]] = {}
+    """Sampler settings used where a job leaves them out."""
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Checkpoints of the manifest it loads; none where its weights ship with the package."""
+
+    def folders(self) -> tuple[Path, ...]:
+        """Where its weights lie.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: they are not here.
+        """
+        return tuple(installed.path(name) for name in self.weights)
+
+    def identity(self) -> str:
+        """Hash that changes when the weights do; see :func:`aps_core.weights.folder_identity`."""
+        return "+".join(folder_identity(folder) for folder in self.folders())
+
+    def number_bytes(self, device: str) -> int:
+        """Bytes of one weight on a device: bfloat16 on a GPU, at most float32 on a CPU."""
+        return 4 if device == "cpu" else 2
+
+    def weights_bytes(self, device: str) -> int:
+        """Memory of the loaded weights, from the headers of their files."""
+        return sum(stored_numbers(folder) for folder in self.folders()) * self.number_bytes(device)
+
+    @abstractmethod
+    def token_bytes(self, device: str) -> int:
+        """Memory a job takes for every token of its result, beside the weights; see :mod:`aps_core.footprint`."""
+
+    @property
+    @abstractmethod
+    def native_tokens(self) -> int:
+        """Tokens of a job of the size it was trained at."""
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Why this prior cannot be loaded on this machine, and what to do; None when it can."""
+        try:
+            for name in cls.weights:
+                installed.path(name)
+        except (WeightsMissing, WeightsInvalid) as error:
+            return str(error)
+        return None
+
+
+class ImagePriorSpec(PriorSpec):
+    """A prior over pictures; ``recommended`` holds fields of :class:`aps_core.config.APSConfig`."""
+
     native_size: ClassVar[tuple[int, int]]
     """Height and width in pixels the prior was trained at; larger pictures are seen through overlapping windows."""
     stride: ClassVar[int]
     """Pixels per token along one axis."""
-    recommended: ClassVar[dict[str, Any]] = {}
-    """Sampler settings (fields of :class:`aps_core.config.APSConfig`) used where a job leaves them out."""
 
-    @abstractmethod
-    def identity(self) -> str:
-        """Hash that changes when the weights do."""
+    @property
+    def native_tokens(self) -> int:
+        """See :attr:`PriorSpec.native_tokens`."""
+        height, width = self.native_size
+        return height * width // self.stride**2
 
     @abstractmethod
     def load(self, device: torch.device) -> Prior:
+        """Reads the weights onto ``device``.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: a file is absent or damaged.
+        """
+
+
+@dataclass(frozen=True)
+class TextModels:
+    """A text prior and the reward model that goes with it."""
+
+    prior: MaskedLM
+    reward: RewardModel
+
+
+class TextPriorSpec(PriorSpec):
+    """A prior over text with a reward model of the same token family; ``recommended`` holds fields of
+    :class:`aps_core.text_config.TextConfig`."""
+
+    native_length: ClassVar[int]
+    """Tokens of prompt and answer together the prior was trained at."""
+    reward: ClassVar[RewardSpec]
+    """What is read from the reward model where a job does not say."""
+
+    @property
+    def native_tokens(self) -> int:
+        """See :attr:`PriorSpec.native_tokens`."""
+        return self.native_length
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`: the prior's and the reward model's folders, in this order."""
+        prior, *rewards = (footprint.language_model(folder) for folder in self.folders())
+        return footprint.text_token_bytes(prior, rewards, self.number_bytes(device))
+
+    @abstractmethod
+    def load(self, device: torch.device) -> TextModels:
         """Reads the weights onto ``device``.
 
         Raises:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from aps_core import footprint
 from aps_core._lazy import lazy_import
-from aps_core.priors.base import PriorSpec
-from aps_core.weights import EMBEDDED
+from aps_core.priors.base import ImagePriorSpec
+from aps_core.weights import EMBEDDED, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -17,28 +18,44 @@ else:
     torch = lazy_import("torch")
 
 
-class EmbeddedPrior(PriorSpec):
+class EmbeddedPrior(ImagePriorSpec):
     """Small MMaDA-style prior over 128x128 pictures, trained on openly licensed photographs; runs on a laptop CPU."""
 
     type: Literal["embedded"] = "embedded"
     native_size: ClassVar[tuple[int, int]] = (128, 128)
     stride: ClassVar[int] = 4
-    recommended: ClassVar[dict[str, Any]] = {"inner_steps": 20, "learning_rate": 3.0, "anchor_score": "margin", "perceptual_weight": 0.0, "guidance_scale": 1.0}
+    recommended: ClassVar[dict[str, Any]] = {
+        "inner_steps": 20,
+        "learning_rate": 3.0,
+        "anchor_score": "margin",
+        "anchor_temperature": 2.0,
+        "perceptual_weight": 0.0,
+        "guidance_scale": 1.0,
+    }
 
-    def identity(self) -> str:
-        """See :meth:`PriorSpec.identity`."""
-        sha = hashlib.sha256()
-        for part in ("tokenizer", "mmada"):
-            sha.update((EMBEDDED / "image" / part / "model.safetensors").read_bytes())
-        return sha.hexdigest()
+    def folders(self) -> tuple[Path, ...]:
+        """See :meth:`PriorSpec.folders`."""
+        return EMBEDDED / "image" / "mmada", EMBEDDED / "image" / "tokenizer"
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`."""
+        return mmada_token_bytes(self, device)
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`PriorSpec.load`."""
+        """See :meth:`ImagePriorSpec.load`."""
         from aps_core.priors.mmada import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 
-        tokenizer = load_magvit(EMBEDDED / "image" / "tokenizer", device, fast_dtype(device))
-        return load_mmada(EMBEDDED / "image" / "mmada", tokenizer, device, fast_dtype(device))
+        transformer, tokenizer = self.folders()
+        return load_mmada(transformer, load_magvit(tokenizer, device, fast_dtype(device)), device, fast_dtype(device))
+
+
+def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
+    """Memory per token of any MMaDA prior with a MAGVIT-v2 tokenizer; its folders in this order."""
+    transformer, tokenizer = spec.folders()
+    codes = 2 ** int(read_json(tokenizer / "config.json").get("codebook_dim", 13))
+    number = spec.number_bytes(device)
+    return footprint.image_token_bytes(footprint.magvit_channels(tokenizer), codes, spec.stride, footprint.llada(transformer).forward_bytes(number), number)
 
 
 def fast_dtype(device: torch.device) -> torch.dtype:

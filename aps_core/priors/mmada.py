@@ -9,22 +9,20 @@ Shapes: B samples, L image tokens, K image codes, S sequence length, W windows.
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer as TextTokenizer
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from aps_core.errors import WeightsInvalid
+from aps_core.networks import load_network, load_tokenizer
+from aps_core.priors.llada import LLaDANetwork, published_key
+from aps_core.priors.windows import windowed_logits
 from aps_core.types import MASK, Grid, Tokenizer
-from aps_core.weights import read_json, read_tensors
-
-WINDOWS_AT_ONCE = 8
-"""Windows of a large picture that go through the network together: bounds memory, not results."""
+from aps_core.weights import read_config
 
 
 class Layout(BaseModel):
@@ -50,93 +48,29 @@ class Layout(BaseModel):
         return block if len(block) <= self.max_text_len + 1 else [*block[: self.max_text_len], self.eos]
 
 
-class MMaDAConfig(BaseModel):
-    """The fields of a LLaDA ``config.json`` that shape the network."""
+class MMaDAConfig(LLaDANetwork):
+    """An MMaDA ``config.json``: LLaDA's network and the sequence layout."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    d_model: int
-    n_heads: int
-    n_kv_heads: int
-    n_layers: int
-    mlp_hidden_size: int
-    rms_norm_eps: float
-    rope_theta: float
-    embedding_size: int
-    max_sequence_length: int
     layout: Layout = Layout()
-
-    def llama(self) -> LlamaConfig:
-        """The same network in transformers' terms."""
-        config = LlamaConfig(
-            vocab_size=self.embedding_size,
-            hidden_size=self.d_model,
-            intermediate_size=self.mlp_hidden_size,
-            num_hidden_layers=self.n_layers,
-            num_attention_heads=self.n_heads,
-            num_key_value_heads=self.n_kv_heads,
-            rms_norm_eps=self.rms_norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": self.rope_theta},
-            max_position_embeddings=self.max_sequence_length,
-            tie_word_embeddings=False,
-            use_cache=False,
-        )
-        config.is_causal = False
-        return config
-
-
-def published_key(key: str) -> str:
-    """Name of a Llama parameter in LLaDA and MMaDA checkpoints."""
-    for ours, theirs in (
-        ("model.embed_tokens", "model.transformer.wte"),
-        ("model.layers.", "model.transformer.blocks."),
-        ("lm_head", "model.transformer.ff_out"),
-        ("model.norm", "model.transformer.ln_f"),
-        ("input_layernorm", "attn_norm"),
-        ("self_attn.o_proj", "attn_out"),
-        ("self_attn.", ""),
-        ("post_attention_layernorm", "ff_norm"),
-        ("mlp.gate_proj", "ff_proj"),
-        ("mlp.up_proj", "up_proj"),
-        ("mlp.down_proj", "ff_out"),
-    ):
-        key = key.replace(ours, theirs)
-    return key
 
 
 class MMaDAPrior:
     """See :class:`aps_core.types.Prior`."""
 
-    def __init__(self, model: LlamaForCausalLM, config: MMaDAConfig, tokenizer: Tokenizer, text_tokenizer: TextTokenizer) -> None:
+    def __init__(self, model: LlamaForCausalLM, head_KD: Tensor, config: MMaDAConfig, tokenizer: Tokenizer, text_tokenizer: TextTokenizer) -> None:
+        """``head_KD``: the rows of the output head that belong to the image codes."""
         self.model = model.eval().requires_grad_(False)
+        self.head_KD = head_KD
         self.layout = config.layout
         self.tokenizer = tokenizer
         self.text_tokenizer = text_tokenizer
-        offset = self.layout.image_offset
-        self.head_KD = model.lm_head.weight[offset : offset + self.layout.codebook_size]
 
     @torch.no_grad()
     def logits(self, z_BL: Tensor, *, grid: Grid, mask_fraction: float, condition: str, guidance_scale: float) -> Tensor:
         """Guided logits (B, L, K), float32. A grid unlike the native one is seen through overlapping
         native windows whose log-probabilities are averaged; beyond the picture they see mask tokens."""
-        if grid == self.layout.native_grid:
-            return self._guided(z_BL, condition, guidance_scale)
-        batch, (gh, gw), (wh, ww) = len(z_BL), grid, self.layout.native_grid
-        z_BHW = z_BL.view(batch, gh, gw)
-        padded = torch.nn.functional.pad(z_BHW, (0, max(0, ww - gw), 0, max(0, wh - gh)), value=MASK)
-        # Seams move from step to step because the shift follows the number of decided tokens.
-        shift = int((z_BL[0] != MASK).sum())
-        corners = list(product(window_starts(gh, wh, shift), window_starts(gw, ww, shift)))
-        total = torch.zeros(batch, *padded.shape[1:], self.layout.codebook_size, device=z_BL.device)
-        seen = torch.zeros(padded.shape[1:], device=z_BL.device)
-        for first in range(0, len(corners), WINDOWS_AT_ONCE):
-            some = corners[first : first + WINDOWS_AT_ONCE]
-            windows = torch.cat([padded[:, t : t + wh, left : left + ww].reshape(batch, -1) for t, left in some])
-            log_p = self._guided(windows, condition, guidance_scale).log_softmax(-1).view(len(some), batch, wh, ww, -1)
-            for (t, left), window in zip(some, log_p, strict=True):
-                total[:, t : t + wh, left : left + ww] += window
-                seen[t : t + wh, left : left + ww] += 1
-        return (total / seen[..., None])[:, :gh, :gw].reshape(batch, gh * gw, -1)
+        layout = self.layout
+        return windowed_logits(z_BL, grid, layout.native_grid, layout.codebook_size, lambda z: self._guided(z, condition, guidance_scale))
 
     def _guided(self, z_BL: Tensor, condition: str, guidance_scale: float) -> Tensor:
         """``(1 + g) cond - g uncond``, combined before the head, which is linear: one head product, and half the logits."""
@@ -161,43 +95,22 @@ class MMaDAPrior:
         return torch.cat([before, image, image.new_full((len(z_BL), 1), layout.eoi)], dim=1)
 
 
-def window_starts(length: int, window: int, shift: int) -> list[int]:
-    """First positions of windows covering ``length`` with at least a quarter overlap; ``shift`` moves the inner ones."""
-    stride = window * 3 // 4
-    last = max(0, length - window)
-    return sorted({min(max(start, 0), last) for start in range(-(shift % stride), length, stride)})
-
-
-def read_config(folder: Path) -> MMaDAConfig:
-    """Reads a checkpoint folder's ``config.json``.
-
-    Raises:
-        WeightsMissing, WeightsInvalid: the file is absent, or a field is missing or wrong.
-    """
-    data: dict[str, Any] = read_json(folder / "config.json")
-    try:
-        return MMaDAConfig.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise WeightsInvalid(f"{folder / 'config.json'}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
 def load_mmada(folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype) -> MMaDAPrior:
-    """Loads an MMaDA checkpoint folder: ``config.json``, ``model.safetensors``, ``tokenizer.json``.
+    """Loads an MMaDA checkpoint folder, as published or embedded: ``config.json``, safetensors, ``tokenizer.json``.
+
+    Of the output head, a tenth of the published network with its text rows, only the image codes' rows are read.
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a key is missing, unknown, or of another shape.
+        WeightsInvalid: a field or key is missing, unknown, or of another shape, or the layout fits neither tokenizer nor network.
     """
-    config = read_config(folder)
-    with torch.device("meta"):
-        model = LlamaForCausalLM(config.llama())
-    names = {published_key(key): key for key in model.state_dict()}
-    shapes = {theirs: model.state_dict()[ours].shape for theirs, ours in names.items()}
-    tensors = read_tensors(folder / "model.safetensors", shapes)
-    model.load_state_dict({names[key]: value.to(device, dtype) for key, value in tensors.items()}, assign=True)
-    # Rotary tables are derived, not stored: build them off the meta device.
-    model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(device)
-    text_file = folder / "tokenizer.json"
-    read_json(text_file)
-    return MMaDAPrior(model, config, tokenizer, TextTokenizer.from_file(str(text_file)))
+    config = read_config(folder, MMaDAConfig)
+    layout, codes = config.layout, len(tokenizer.codebook_KD)
+    if layout.codebook_size != codes or layout.image_offset + codes > config.embedding_size:
+        raise WeightsInvalid(
+            f"{folder}: {layout.codebook_size} image codes from id {layout.image_offset} on, "
+            f"but the image tokenizer has {codes} codes and the network {config.embedding_size} ids."
+        )
+    image_rows = slice(layout.image_offset, layout.image_offset + codes)
+    model = load_network(folder, LlamaForCausalLM, config.llama(), device, dtype, published_key, head_rows=image_rows)
+    return MMaDAPrior(model, model.lm_head.weight, config, tokenizer, load_tokenizer(folder))

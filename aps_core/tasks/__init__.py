@@ -6,10 +6,28 @@ Specs need no torch: the HTTP front end validates jobs with exactly these classe
 import sys
 
 from aps_core.registry import discover
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, TaskSpec, run, validate_spec
+from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, PictureTaskSpec, Progress, ProgressHook, Result, TaskSpec, run, validate_spec
 
 discover(sys.modules[__name__], "aps.tasks")
 
+from aps_core.tasks.generate import GenerateSpec  # noqa: E402 - registered by the discovery above
+from aps_core.tasks.guide import GuideSpec, TextProgress, TextResult  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.restore import RestoreSpec  # noqa: E402 - registered by the discovery above
 
-__all__ = ["Inputs", "Progress", "ProgressHook", "RestoreSpec", "Result", "TaskSpec", "run", "validate_spec"]
+__all__ = [
+    "GenerateSpec",
+    "GuideSpec",
+    "Inputs",
+    "PictureProgress",
+    "PictureResult",
+    "PictureTaskSpec",
+    "Progress",
+    "ProgressHook",
+    "RestoreSpec",
+    "Result",
+    "TaskSpec",
+    "TextProgress",
+    "TextResult",
+    "run",
+    "validate_spec",
+]

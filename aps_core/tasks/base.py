@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import Field
 
@@ -15,7 +16,7 @@ from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
 from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.images import Picture
-from aps_core.priors import PriorSpec
+from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.types import SamplerState, StepInfo
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
+AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
+
 Size = tuple[int, int]
 """Width and height in pixels."""
 
@@ -36,16 +39,10 @@ class TaskSpec(Spec, family=True):
     """One job's worth of work."""
 
     prior: str = Field("embedded", min_length=1, max_length=64, description="Which prior to sample from.")
-    prompt: str = Field("", max_length=500, description="Text describing the picture; may stay empty.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random draw; the same seed gives the same picture.")
-    sampler: APSConfig = Field(default_factory=APSConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random draw; the same seed gives the same result.")
 
     @abstractmethod
-    def output_size(self, image: Size) -> Size:
-        """Width and height of the picture this task makes from an upload of size ``image``."""
-
-    @abstractmethod
-    def check(self, image: Size, mask: Size | None, has_alpha: bool) -> None:
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """Checks the spec against the pictures that come with it, before any work.
 
         Raises:
@@ -53,32 +50,83 @@ class TaskSpec(Spec, family=True):
         """
 
     @abstractmethod
+    def output_size(self, image: Size | None) -> Size | None:
+        """Width and height of the picture made from an upload of size ``image``; None for text."""
+
+    @abstractmethod
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """Tokens of the result, and how often each passes through what ``Engine.seconds_per_token`` measures."""
+
+    @abstractmethod
     def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
         """Computes the task; called through :func:`run`, which resolves the settings and reads the checkpoint."""
 
-    def prior_spec(self) -> PriorSpec:
+    @abstractmethod
+    def resolved(self) -> Self:
+        """This spec with the settings it will run with; JSON keeps no difference between a field set and one left out.
+
+        Raises:
+            InvalidSpec: there is no prior of that name, or it is of another kind.
+        """
+
+    def _prior_of(self, kind: builtins.type[AnyPrior]) -> AnyPrior:
+        spec = PriorSpec.named(self.prior)(type=self.prior)
+        if not isinstance(spec, kind):
+            known = sorted(name for name, cls in PriorSpec.family.items() if issubclass(cls, kind))
+            raise InvalidSpec(f"The task '{self.type}' cannot use the prior '{self.prior}'; it can use: {', '.join(known)}.")
+        return spec
+
+
+class PictureTaskSpec(TaskSpec):
+    """A task that makes a picture from a picture."""
+
+    prompt: str = Field("", max_length=500, description="Text describing the picture; may stay empty.")
+    sampler: APSConfig = Field(default_factory=APSConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+
+    def prior_spec(self) -> ImagePriorSpec:
         """The prior this task samples from.
 
         Raises:
-            InvalidSpec: there is no prior of that name.
+            InvalidSpec: there is no image prior of that name.
         """
-        return PriorSpec.named(self.prior)(type=self.prior)
+        return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
 
     def settings(self) -> APSConfig:
         """Sampler settings with the prior's recommendation filled in."""
         return self.sampler.with_recommended(self.prior_spec().recommended)
 
     def resolved(self) -> Self:
-        """This spec with the sampler settings it will run with; JSON keeps no difference between a field set and one left out."""
+        """See :meth:`TaskSpec.resolved`."""
         return self.model_copy(update={"sampler": self.settings()})
+
+    @abstractmethod
+    def output_size(self, image: Size | None) -> Size:
+        """See :meth:`TaskSpec.output_size`."""
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """See :meth:`TaskSpec.work`; what is measured is an inner step."""
+        width, height = self.output_size(image)
+        stride = self.prior_spec().stride
+        config = self.settings()
+        return -(-width // stride) * -(-height // stride) * getattr(self, "num_samples", 1), config.steps * max(1, config.inner_steps)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The pictures of a job."""
+    """The pictures of a job; a text task has none."""
 
-    image: Picture
+    image: Picture | None = None
     mask: Picture | None = None
+
+    def picture(self) -> Picture:
+        """The picture to work on.
+
+        Raises:
+            InvalidSpec: there is none.
+        """
+        if self.image is None:
+            raise InvalidSpec("This task works on a picture; send one as 'image'.")
+        return self.image
 
     def digest(self) -> str:
         """SHA-256 over all pixels."""
@@ -92,75 +140,94 @@ class Inputs:
 class Progress:
     """What a job's hook sees after each reverse step."""
 
-    info: StepInfo
-    picture_BCHW: Tensor
-    """Current estimate, cropped to the picture, unclamped."""
-    grid: Grid
-    noise_floor: float
+    state: SamplerState
+    total: int
+    """Reverse steps of the whole run."""
+    seconds: float
+    """Wall time of this step."""
+    prior_seconds: float
+    """Of it, the prior's forward."""
     fingerprint: str
 
     @property
     def step(self) -> int:
         """Finished reverse steps."""
-        return self.info.state.step
-
-    @property
-    def total(self) -> int:
-        """Reverse steps of the whole run."""
-        return self.info.total
+        return self.state.step
 
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
         from safetensors.torch import save
 
-        state = self.info.state
-        tensors = {"z": state.z_BL.cpu().contiguous(), "generator": state.generator_state.cpu(), "step": torch.tensor(state.step)}
+        tensors = {"z": self.state.z_BL.cpu().contiguous(), "generator": self.state.generator_state.cpu(), "step": torch.tensor(self.step)}
         return save(tensors, metadata={"fingerprint": self.fingerprint})
 
 
-ProgressHook = Callable[[Progress], bool | None]
-"""Called after every reverse step; returning False cancels the run."""
-
-
 @dataclass(frozen=True)
+class PictureProgress(Progress):
+    """Progress of a picture."""
+
+    info: StepInfo
+    picture_BCHW: Tensor
+    """Current estimate, cropped to the picture, unclamped."""
+    grid: Grid
+    noise_floor: float
+
+
+ProgressHook = Callable[[Any], bool | None]
+"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What a task returns."""
 
     spec: TaskSpec
-    """The spec as it was run: sampler settings filled in, sigma a number."""
-    pictures_BCHW: Tensor
-    """Posterior samples in [-1, 1]."""
-    codes_BL: Tensor
-    misfit_B: list[float]
-    """Data misfit of each sample, in the measurement's own units."""
-    noise_floor: float
-    """Misfit expected of the truth."""
+    """The spec as it was run: settings filled in, sigma a number."""
     seconds: dict[str, float]
     """Wall time: ``sampling``, of it ``prior``; ``total``."""
-    inner_steps: list[int]
-    """Inner iterations used in each reverse step of this run."""
     fingerprint: str
     resumed_from_step: int | None = None
     notes: list[str] = field(default_factory=list)
     """What the caller should know: a reduced size, a checkpoint that could not be used."""
-    drawn: dict[str, Tensor] = field(default_factory=dict)
-    """What the operator drew at random (mask, kernel)."""
 
     def sidecar(self) -> dict[str, Any]:
         """Everything needed to understand and repeat the job, as JSON."""
-        height, width = self.pictures_BCHW.shape[-2:]
         return {
-            "notice": "Made by a generative model: a plausible sample that agrees with the measurement, not evidence of what was there.",
             "spec": self.spec.model_dump(mode="json"),
-            "size": {"width": width, "height": height},
-            "misfit": self.misfit_B,
-            "noise_floor": self.noise_floor,
             "seconds": self.seconds,
-            "inner_steps": self.inner_steps,
             "resumed_from_step": self.resumed_from_step,
             "notes": self.notes,
             "fingerprint": self.fingerprint,
             "torch": torch.__version__,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureResult(Result):
+    """Posterior samples of a picture."""
+
+    pictures_BCHW: Tensor
+    """Posterior samples in [-1, 1]."""
+    codes_BL: Tensor
+    misfit_B: list[float] = field(default_factory=list)
+    """Data misfit of each sample, in the measurement's own units; empty where nothing was measured."""
+    noise_floor: float = 0.0
+    """Misfit expected of the truth."""
+    inner_steps: list[int] = field(default_factory=list)
+    """Inner iterations used in each reverse step of this run."""
+    drawn: dict[str, Tensor] = field(default_factory=dict)
+    """What the operator drew at random (mask, kernel)."""
+
+    def sidecar(self) -> dict[str, Any]:
+        """See :meth:`Result.sidecar`."""
+        height, width = self.pictures_BCHW.shape[-2:]
+        return {
+            "notice": "Made by a generative model: a plausible sample that agrees with the measurement, not evidence of what was there.",
+            **super().sidecar(),
+            "size": {"width": width, "height": height},
+            "misfit": self.misfit_B,
+            "noise_floor": self.noise_floor,
+            "inner_steps": self.inner_steps,
         }
 
 
@@ -180,7 +247,9 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     try:
         result = spec.run(inputs, engine, fingerprint, on_step, state)
     except torch.OutOfMemoryError as error:
-        raise InsufficientMemory("The job needs more memory than the device has free; send a smaller picture or set 'working_size'.") from error
+        raise InsufficientMemory(
+            "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer tokens."
+        ) from error
     if resume is not None and state is None:
         result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
     return result

@@ -12,7 +12,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, Size, TaskSpec
+from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, PictureTaskSpec, ProgressHook, Size
 from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ else:
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
-class RestoreSpec(TaskSpec):
+class RestoreSpec(PictureTaskSpec):
     """Restore a degraded picture: find a plausible picture whose measurement agrees with the upload."""
 
     type: Literal["restore"] = "restore"
@@ -37,9 +37,9 @@ class RestoreSpec(TaskSpec):
         None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
     )
 
-    def output_size(self, image: Size) -> Size:
+    def output_size(self, image: Size | None) -> Size:
         """Size of the restored picture for an upload of size ``image`` (width, height)."""
-        width, height = self.measurement_size(image)
+        width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
 
@@ -52,9 +52,10 @@ class RestoreSpec(TaskSpec):
         scale = self.working_size / max(out_height, out_width)
         return max(1, int(width * scale)), max(1, int(height * scale))
 
-    def check(self, image: Size, mask: Size | None, has_alpha: bool) -> None:
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
         self.prior_spec()
+        image = _given(image)
         if self.operator.needs_mask and mask is None and not has_alpha:
             raise InvalidSpec(f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image with transparent unknown pixels.")
         if mask is not None and not self.operator.needs_mask:
@@ -62,15 +63,16 @@ class RestoreSpec(TaskSpec):
         if mask is not None and mask != image:
             raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
         """Measurement, operator, objective; then Algorithm 1."""
         from aps_core.aps import sample_aps
+        from aps_core.engine import ImageEngine
 
+        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         started = time.perf_counter()
+        upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        notes = (
-            [] if y_CHW.shape[-2:] == (inputs.image.height, inputs.image.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
-        )
+        notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
         shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = self.operator.bind(shape, engine.device, mask_HW)
         sigma = noise.estimate_sigma(y_CHW, operator.weight) if self.sigma == "auto" else self.sigma
@@ -87,7 +89,10 @@ class RestoreSpec(TaskSpec):
             inner_steps.append(len(info.loss_curve))
             if on_step is None:
                 return None
-            return on_step(Progress(info, info.x_hat_BCHW[..., :height, :width], grid, objective.noise_floor, fingerprint))
+            picture_BCHW = info.x_hat_BCHW[..., :height, :width]
+            return on_step(
+                PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, fingerprint, info, picture_BCHW, grid, objective.noise_floor)
+            )
 
         sample = sample_aps(
             engine.prior,
@@ -100,7 +105,7 @@ class RestoreSpec(TaskSpec):
             on_step=hook,
             resume=resume,
         )
-        return Result(
+        return PictureResult(
             spec=self.model_copy(update={"sigma": float(sigma)}),
             pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
             codes_BL=sample.z_BL,
@@ -116,16 +121,23 @@ class RestoreSpec(TaskSpec):
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1 = known."""
-        y_CHW = images.to_tensor(inputs.image).to(device)
+        upload = inputs.picture()
+        y_CHW = images.to_tensor(upload).to(device)
         mask_HW = None
         if self.operator.needs_mask:
-            source = inputs.mask if inputs.mask is not None else inputs.image
+            source = inputs.mask if inputs.mask is not None else upload
             mask_HW = images.mask_to_tensor(source).to(device)
-        width, height = self.measurement_size((inputs.image.width, inputs.image.height))
+        width, height = self.measurement_size((upload.width, upload.height))
         if (height, width) != y_CHW.shape[-2:]:
             y_CHW = images.resize(y_CHW, (height, width))
             mask_HW = None if mask_HW is None else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
         return y_CHW, mask_HW
+
+
+def _given(image: Size | None) -> Size:
+    if image is None:
+        raise InvalidSpec("Restoring needs a picture; send one as 'image'.")
+    return image
 
 
 def _cropped(operator: Bound, height: int, width: int) -> Bound:

@@ -23,18 +23,16 @@ from torch.autograd.function import once_differentiable
 class Conv2d(nn.Conv2d):
     """A convolution that, once frozen, keeps no activation."""
 
-    flipped: Tensor | None = None
+    frozen = False
 
     def freeze(self) -> None:
-        """Prepares the adjoint, which at stride 1 is a convolution with the kernel turned around."""
-        if self.stride == (1, 1):
-            layout = torch.channels_last if self.weight.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-            self.flipped = self.weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=layout)
+        """Switches to the lean backward pass."""
+        self.frozen = True
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """(B, C_in, H, W) to (B, C_out, H', W')."""
-        if self.flipped is not None and x_BCHW.requires_grad and torch.is_grad_enabled():
-            return _FrozenConv.apply(x_BCHW, self.weight, self.bias, self.flipped, self.padding)  # type: ignore[no-any-return]
+        if self.frozen and x_BCHW.requires_grad and torch.is_grad_enabled():
+            return _FrozenConv.apply(x_BCHW, self.weight, self.bias, self.stride, self.padding)  # type: ignore[no-any-return]
         return super().forward(x_BCHW)
 
 
@@ -66,16 +64,20 @@ class GroupNorm(nn.GroupNorm):
 
 class _FrozenConv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, flipped: Tensor, padding: tuple[int, int]) -> Tensor:
-        ctx.save_for_backward(flipped)
-        ctx.padding = [size - 1 - pad for size, pad in zip(weight.shape[2:], padding, strict=True)]
-        return F.conv2d(x, weight, bias, padding=padding)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int], padding: tuple[int, int]) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.settings = stride, padding
+        ctx.geometry = x.shape, x.stride()
+        return F.conv2d(x, weight, bias, stride, padding)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (flipped,) = ctx.saved_tensors
-        return F.conv2d(grad, flipped, padding=ctx.padding), None, None, None, None
+        (weight,) = ctx.saved_tensors
+        x = torch.empty_strided(*ctx.geometry, dtype=grad.dtype, device=grad.device)  # its shape and layout count, its values are not read
+        wanted = (True, False, False)
+        dx = torch.ops.aten.convolution_backward(grad, x, weight, None, *ctx.settings, (1, 1), False, (0, 0), 1, wanted)[0]
+        return dx, None, None, None, None
 
 
 class _FrozenNorm(torch.autograd.Function):

@@ -60,19 +60,20 @@ class MagvitTokenizer:
 
 
 def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:
-    """Loads ``config.json`` and ``model.safetensors`` of a tokenizer folder.
+    """Loads a tokenizer folder, as published or embedded: ``config.json`` and one safetensors file.
 
     Raises:
         WeightsMissing: a file is absent.
         WeightsInvalid: a key is missing, unknown, or of another shape.
     """
     try:
-        config = MagvitConfig.model_validate(read_json(folder / "config.json"))
+        stored = read_json(folder / "config.json")  # the published one holds diffusers' bookkeeping ("_class_name") and no shape
+        config = MagvitConfig.model_validate({key: value for key, value in stored.items() if not key.startswith("_")})
     except ValidationError as error:
         raise WeightsInvalid(f"{folder / 'config.json'} does not describe a MAGVIT-v2 network: {error.errors()[0]['msg']}") from error
     with torch.device("meta"):
         net = Magvit2(config)
     # The published file also stores the quantizer's constant tables, which we derive instead.
-    tensors = read_tensors(folder / "model.safetensors", {k: v.shape for k, v in net.state_dict().items()}, ignore=("quantize.",))
-    net.load_state_dict({k: v.to(device, dtype) for k, v in tensors.items()}, assign=True)
+    shapes = {k: v.shape for k, v in net.state_dict().items()}
+    net.load_state_dict(read_tensors(folder, shapes, ignore=("quantize.",), device=device, dtype=dtype), assign=True)
     return MagvitTokenizer(net, plan)

@@ -23,6 +23,10 @@ class WorkerInfo(BaseModel):
     """Measured cost of one inner step, per token."""
     max_pixels: int
     """Largest restored picture it takes."""
+    job_bytes: int
+    """Memory its device has left for a job."""
+    token_bytes: int
+    """Memory a job takes for every token."""
 
 
 class WorkerRegistry:

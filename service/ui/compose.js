@@ -50,8 +50,9 @@ function busy(sending) {
 /** Everything of the task's schema: the common fields open, the rest folded. */
 function settingsForm(described) {
   const { schema } = described.tasks.find((task) => task.type === TASK);
-  const prior = described.priors[0];
-  const priors = described.priors.map(({ name }) => name);
+  const offered = described.priors.filter((prior) => prior.offered);
+  const prior = offered[0];
+  const priors = offered.map(({ name }) => name);
   const properties = { ...schema.properties, prior: { ...schema.properties.prior, enum: priors, default: priors[0] } };
   const skip = ["sampler", ...(priors.length > 1 ? [] : ["prior"])];
   const main = group({ properties }, schema.$defs, "", undefined, skip);

@@ -193,6 +193,27 @@ def test_other_scores_are_their_definitions():
     torch.testing.assert_close(token_score(logits, best, "margin"), (top[:, 0] / top[:, 1]).log())
 
 
+def test_anchor_noise_is_relative_to_the_scores_and_still_prefers_the_trusted():
+    prior, runs = ToyPrior(), 600
+    tokens = torch.full((runs, L), MASK)
+    phi = torch.zeros(L, K)
+    phi[:, 5] = torch.linspace(1.0, 2.0, L)  # the last token is the most trusted one
+
+    def first(scale, temperature):
+        config = APSConfig(anchor_temperature=temperature)
+        z, kappa = anchored_remasking((phi * scale).repeat(runs, 1), None, tokens, prior.tokenizer, config, L - 1, 0.1, torch.Generator().manual_seed(0))
+        assert torch.isfinite(kappa).all()
+        return (z != MASK).int().argmax(1)
+
+    assert (first(1, 0.0) == L - 1).all()
+    share = torch.bincount(first(1, 1.0), minlength=L) / runs
+    assert 1.5 / L < share[-1] < 0.9
+    assert share[-1] > 3 * share[0]
+    assert torch.bincount(first(1, 10.0), minlength=L).float().std() < 0.3 * runs / L  # nearly a random order
+    agreement = (first(1, 1.0) == first(20, 1.0)).float().mean()
+    assert agreement > 0.8  # what counts is the noise against the scores' spread, not the logits' scale
+
+
 def test_bernoulli_keeps_a_share_of_the_anchors():
     prior = ToyPrior()
     z, phi = torch.full((400, L), MASK), torch.randn(400 * L, K, generator=torch.Generator().manual_seed(0))

@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from aps_core.aps import InnerStep, sample_aps
+from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.expectation import expected_code
 from aps_core.tokenizers.execution import ExecutionPlan
@@ -44,11 +44,12 @@ LAYOUTS = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.chan
 
 
 @LAYOUTS
-@pytest.mark.parametrize("size", [1, 3])
-def test_frozen_convolution(layout, size):
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
+def test_frozen_convolution(layout, size, stride):
     torch.manual_seed(0)
-    layer = Conv2d(8, 12, size, padding=size // 2).requires_grad_(False).to(memory_format=layout)
-    x, probe = torch.randn(2, 8, 6, 5).contiguous(memory_format=layout), torch.randn(2, 12, 6, 5)
+    layer = Conv2d(8, 12, size, stride, padding=size // 2).requires_grad_(False).to(memory_format=layout)
+    x = torch.randn(2, 8, 6, 6).contiguous(memory_format=layout)
+    probe = torch.randn(2, 12, 6 // stride, 6 // stride)
     plain = value_and_gradient(layer, x, probe)
     layer.freeze()
     lean = value_and_gradient(layer, x, probe)
@@ -175,8 +176,8 @@ class Counter(TorchDispatchMode):
 
 def inner_step(plan, fixed=False, **settings):
     case = Case("embedded", 32, 32, CPU)
-    step = InnerStep(tokenizer("embedded", CPU, torch.float32, plan), case.objective, APSConfig(**settings), case.grid, fixed)
-    step.begin(case.logits_LK[case.z_BL[0] == MASK], case.z_BL, 0.1)
+    step = case.step(tokenizer("embedded", CPU, torch.float32, plan), APSConfig(**settings), fixed)
+    case.begin(step)
     return step
 
 

@@ -1,6 +1,7 @@
 """Noise: its strength, and estimating it on real photographs."""
 
 from pathlib import Path
+
 import pytest
 import torch
 

@@ -7,14 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aps_core.aps import InnerStep, sample_aps
+from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.cuda_graph import captured
 from aps_core.engine import be_deterministic
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
 from aps_core.tokenizers.execution import ExecutionPlan
-from aps_core.types import MASK
 from benchmarks.inner_loop import Case
 from benchmarks.models import prior, tokenizer
 
@@ -33,14 +32,10 @@ def _deterministic():
     torch.cuda.reset_peak_memory_stats()
 
 
-def begin(step, case):
-    step.begin(case.logits_LK[case.z_BL[0] == MASK], case.z_BL, 0.1)
-
-
 def make_step(case, plan, dtype=torch.bfloat16, parts=None, objective=None):
     parts = parts or tokenizer(case.network, CUDA, dtype, plan)
-    step = InnerStep(parts, objective or case.objective, APSConfig(), case.grid, fixed=True)
-    begin(step, case)
+    step = case.step(parts, fixed=True, objective=objective)
+    case.begin(step)
     return step
 
 
@@ -52,7 +47,7 @@ def test_graph_replay_equals_eager(compile):
     assert replay is not step
     outcomes = []
     for advance in (step, replay):
-        begin(step, case)
+        case.begin(step)
         losses = torch.zeros(20, device=CUDA)
         for i in range(20):
             advance()

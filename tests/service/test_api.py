@@ -13,10 +13,14 @@ from service.settings import Settings
 def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:
     described = stack.http.get("/v1/capabilities").json()
     assert "super_resolution" in {operator["type"] for operator in described["operators"]}
-    assert [prior["name"] for prior in described["priors"]] == ["embedded"]
+    priors = {prior["name"]: prior for prior in described["priors"]}
+    assert described["priors"][0]["name"] == "embedded"
+    assert [name for name, prior in priors.items() if prior["available"]] == ["embedded"]
+    assert "aps weights fetch mmada-8b-base" in priors["mmada_8b"]["missing"]
     worker = described["workers"][0]
     assert worker["seconds_per_token"] > 0
     assert worker["max_pixels"] == stack.settings.area_limit
+    assert worker["job_bytes"] > 128 * 128 / 16 * worker["token_bytes"]
 
 
 def test_openapi_is_valid_and_holds_the_librarys_schemas(stack: Stack) -> None:

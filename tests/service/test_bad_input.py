@@ -39,14 +39,14 @@ def animated() -> bytes:
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(1)</script></svg>'
 
 PICTURES = {
-    "not an image": (b"hello, I am a text file", 422, "image_rejected"),
-    "truncated": (png()[:-200], 422, "image_rejected"),
-    "truncated JPEG": (png(image_format="JPEG")[:-400], 422, "image_rejected"),
+    "not an image": (b"hello, I am a text file", 422, "not_an_image"),
+    "truncated": (png()[:-200], 422, "image_truncated"),
+    "truncated JPEG": (png(image_format="JPEG")[:-400], 422, "image_truncated"),
     "50000 x 50000 header": (huge_png(), 422, "image_too_large"),
-    "no bytes": (b"", 422, "image_rejected"),
-    "SVG": (SVG, 422, "image_rejected"),
-    "GIF": (png(image_format="GIF", mode="P"), 422, "image_rejected"),
-    "animated": (animated(), 422, "image_rejected"),
+    "no bytes": (b"", 422, "image_empty"),
+    "SVG": (SVG, 422, "unsupported_image_format"),
+    "GIF": (png(image_format="GIF", mode="P"), 422, "unsupported_image_format"),
+    "animated": (animated(), 422, "image_animated"),
     "larger than this device takes": (png(900, 900), 422, "image_too_large"),
 }
 
@@ -122,10 +122,10 @@ def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
     assert "takes no mask" in check(post(stack, mask=png()), 422, "invalid_spec")["detail"]
     assert "needs a mask" in check(post(stack, spec=user_mask), 422, "invalid_spec")["detail"]
     assert "32x64" in check(post(stack, spec=user_mask, mask=png(32, 64)), 422, "invalid_spec")["detail"]
-    check(post(stack, spec=user_mask, mask=b"no picture"), 422, "image_rejected")
+    check(post(stack, spec=user_mask, mask=b"no picture"), 422, "not_an_image")
     nested: dict[str, Any] = {"type": "denoise"}
     for _ in range(400):
-        nested = {"type": "compose", "steps": [nested]}
+        nested = {"type": "compose", "stages": [nested]}
     check(post(stack, spec={"operator": nested}), 422, "invalid_spec")
 
 

@@ -251,7 +251,7 @@ def test_one_sweeper_leads(store: JobStore) -> None:
 def test_workers_lapse(redis: Redis) -> None:
     registry = WorkerRegistry(redis)
     for name in ("one", "two"):
-        registry.renew(WorkerInfo(name=name, prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=1))
+        registry.renew(WorkerInfo(name=name, prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=1, job_bytes=1, token_bytes=1))
     assert {worker.name for worker in registry.live()} == {"one", "two"}
     redis.zadd("aps:workers:lapse", {"one": 1})
     assert {worker.name for worker in registry.live()} == {"two"}

@@ -8,11 +8,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from celery import Celery
 from stack import Stack, png
 
+from aps_core.errors import InvalidSpec
 from service.launch import worker_command
 from service.settings import RUN_JOB, Settings, queue_name
+from worker.capacity import capacities
 
 ENDLESS = {"steps": 128, "inner_steps": 500}
 
@@ -26,6 +29,24 @@ def test_a_worker_without_its_prior_ends_and_says_why(settings: Settings) -> Non
     absent = settings.model_copy(update={"priors": ["absent"]})
     done = subprocess.run(worker_command(absent), env=absent.environment(), capture_output=True, text=True, timeout=60, check=False)
     assert "There is no prior 'absent'" in done.stdout + done.stderr
+    assert done.returncode == os.EX_CONFIG
+
+
+def test_priors_that_do_not_fit_the_device_are_refused_in_one_line(settings: Settings) -> None:
+    small = settings.model_copy(update={"memory_bytes": 600_000_000})
+    done = subprocess.run(worker_command(small), env=small.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == os.EX_CONFIG
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "cannot start" in line]
+    assert "The priors need about 0.711 GB (embedded 0.0386 GB and 0.172 GB a job" in line
+    assert "but the device has 0.6 GB" in line
+
+
+def test_capacity_is_what_all_weights_together_leave(settings: Settings) -> None:
+    (alone,) = capacities(settings.model_copy(update={"memory_bytes": 10**9})).values()
+    assert 10**9 - 500_000_000 - 40_000_000 < alone.job_bytes < 500_000_000
+    with pytest.raises(InvalidSpec, match="none twice"):
+        capacities(settings.model_copy(update={"priors": ["embedded", "embedded"]}))
+    assert capacities(settings)["embedded"].job_bytes > 10**8, "of this machine"
 
 
 def test_a_job_that_kills_its_worker_fails_after_three_attempts_and_the_worker_lives_on(stack: Stack) -> None:

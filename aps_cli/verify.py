@@ -1,0 +1,222 @@
+"""``aps verify PRIOR``: loads a prior's weights on this machine and shows, step by step, that they do what they should.
+
+Every check either returns one line about what was found or raises :class:`CheckFailed` with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch import Tensor
+
+from aps_cli.restore import default_device
+from aps_core import images, installed, noise
+from aps_core.baselines import sample_prior
+from aps_core.engine import Engine, ImageEngine, TextEngine
+from aps_core.errors import APSError
+from aps_core.evaluation import round_trip
+from aps_core.images import Picture
+from aps_core.metrics import psnr
+from aps_core.operators.super_resolution import SuperResolution
+from aps_core.priors import PriorSpec
+from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks.base import PictureResult
+from aps_core.tasks.guide import GuideSpec, TextResult
+
+ROUND_TRIP_DB = 20.0
+"""Below this a tokenizer does not reproduce a photograph: trained ones reach 22 dB and more, random ones about 6."""
+MISFIT = 2.0
+"""A restoration agrees with its measurement when its misfit is at most this many times the noise's own."""
+SIGMA = 0.05
+SEED = 0
+
+
+class CheckFailed(APSError):
+    """A check ran, and what it found is not right."""
+
+    code = "verification_failed"
+    title = "The prior does not work as it should"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose."""
+
+    prompt: str
+    size: int | None
+    settings: dict[str, int]
+    quality: bool
+    out: Path | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check."""
+
+    name: str
+    passed: bool
+    detail: str
+    seconds: float
+    peak_bytes: int
+    """Most memory in use so far: the GPU's by torch, else this process's."""
+
+
+Check = Callable[[Any, Options], str]
+
+
+def frozen(engine: Engine, options: Options) -> str:
+    """No weight asks for a gradient: gradients belong to the logits alone."""
+    prior: Any = engine.prior  # type: ignore[attr-defined]
+    modules = [value for owner in (prior, getattr(prior, "tokenizer", None)) for value in vars(owner).values() if isinstance(value, torch.nn.Module)]
+    wanting = [name for module in modules for name, weight in module.named_parameters() if weight.requires_grad]
+    if not modules or wanting:
+        raise CheckFailed(f"weights ask for gradients: {', '.join(wanting[:3])}" if wanting else "no network was found in the prior")
+    return f"{sum(weight.numel() for module in modules for weight in module.parameters()) / 1e6:.1f} million weights, none asks for a gradient"
+
+
+def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
+    """A photograph encoded and decoded is the photograph."""
+    truth = _photo(engine, options)
+    picture_BCHW = round_trip(engine, truth)
+    _save(options, "round-trip.png", picture_BCHW[0])
+    _finite(picture_BCHW)
+    fidelity = float(psnr(picture_BCHW.cpu(), truth[None].cpu()))
+    if options.quality and fidelity < ROUND_TRIP_DB:
+        raise CheckFailed(f"{fidelity:.1f} dB, expected at least {ROUND_TRIP_DB:.0f}: other weights than the network's, or damaged ones")
+    return f"{fidelity:.1f} dB at {truth.shape[-1]}x{truth.shape[-2]} pixels"
+
+
+def text_to_image(engine: ImageEngine, options: Options) -> str:
+    """The prior alone makes a picture of the prompt."""
+    config = RestoreSpec(prior=engine.spec.type, operator={"type": "denoise"}, sampler=options.settings).settings()
+    height, width = _shape(engine, options)
+    generator = torch.Generator(engine.device).manual_seed(SEED)
+    noise_scale = max(1.0, config.anchor_temperature)  # without enough of it a small prior decides the likeliest, flat tokens first
+    grid = engine.grid(height, width)
+    sample = sample_prior(engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt, temperature=noise_scale)
+    _save(options, "text-to-image.png", sample.x_BCHW[0])
+    _finite(sample.x_BCHW)
+    used = len(sample.z_BL.unique())
+    if options.quality and (used < 8 or sample.x_BCHW.std() < 0.05):
+        raise CheckFailed(f"a picture without content: {used} different codes, standard deviation {float(sample.x_BCHW.std()):.3f}")
+    return f"{config.steps} steps, {sample.z_BL.shape[1]} tokens, {used} different codes"
+
+
+def super_resolution(engine: ImageEngine, options: Options) -> str:
+    """A photograph reduced four times, with noise, is restored in agreement with the measurement."""
+    truth = _photo(engine, options).cpu()
+    y = SuperResolution(factor=4).bind((3, *truth.shape[1:]))(truth[None])[0]
+    y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(SEED)).clamp(-1, 1)
+    spec = RestoreSpec(prior=engine.spec.type, operator={"type": "super_resolution", "factor": 4}, sigma=SIGMA, seed=SEED, sampler=options.settings)
+    result = run(spec, Inputs(images.open_image(images.encode_png(y, {}))), engine)
+    assert isinstance(result, PictureResult)
+    _save(options, "super-resolution.png", result.pictures_BCHW[0])
+    _finite(result.pictures_BCHW)
+    misfit, floor = result.misfit_B[0], result.noise_floor
+    fidelity = float(psnr(result.pictures_BCHW.cpu(), truth[None]))
+    found = f"misfit {misfit:.4f} (noise {floor:.4f}), {fidelity:.1f} dB, {result.seconds['sampling']:.1f} s of sampling"
+    if options.quality and misfit > MISFIT * floor:
+        raise CheckFailed(f"{found}: the picture does not agree with its measurement")
+    return found
+
+
+def guided_answer(engine: TextEngine, options: Options) -> str:
+    """A guided answer pleases the reward model at least as much as an unguided one from the same seed."""
+    spec = GuideSpec(prior=engine.spec.type, prompt=options.prompt, seed=SEED, compare_unguided=True, sampler=options.settings)
+    result = run(spec, Inputs(), engine)
+    assert isinstance(result, TextResult)
+    assert result.unguided is not None
+    found = f"reward {result.answer.reward:.3f} guided, {result.unguided.reward:.3f} not: {result.answer.text!r}"
+    if options.quality and result.answer.reward < result.unguided.reward:
+        raise CheckFailed(found)
+    return found
+
+
+CHECKS: dict[type[Engine], tuple[Check, ...]] = {
+    ImageEngine: (frozen, tokenizer_round_trip, text_to_image, super_resolution),
+    TextEngine: (frozen, guided_answer),
+}
+"""What is checked of each kind of prior, in this order."""
+
+
+def verify(prior: str, device: str, options: Options, threads: int | None, report: Callable[[Outcome], None]) -> bool:
+    """Loads the prior and runs its checks, reporting each; whether all passed."""
+    loaded: list[Engine] = []
+    spec = PriorSpec.named(prior)(type=prior)
+
+    def load(_: object, __: Options) -> str:
+        loaded.append(Engine.load(prior, device, threads))
+        return f"{spec.weights_bytes(loaded[0].device.type) / 1e9:.2f} GB of weights estimated, from {spec.folders()[0]}"
+
+    passed = _attempt(load, None, options, device, report)
+    if not passed:
+        return False
+    found = [_attempt(check, loaded[0], options, device, report) for check in CHECKS[type(loaded[0])]]
+    return all(found)
+
+
+def _attempt(check: Check, engine: Engine | None, options: Options, device: str, report: Callable[[Outcome], None]) -> bool:
+    started = time.perf_counter()
+    try:
+        passed, detail = True, check(engine, options)
+    except (APSError, torch.OutOfMemoryError) as error:
+        passed, detail = False, str(error)
+    report(Outcome(check.__name__.replace("_", " "), passed, detail, time.perf_counter() - started, _peak(device)))
+    return passed
+
+
+def _peak(device: str) -> int:
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _finite(x: Tensor) -> None:
+    if not torch.isfinite(x).all():
+        raise CheckFailed("the picture holds NaN or infinity")
+
+
+def _shape(engine: ImageEngine, options: Options) -> tuple[int, int]:
+    if options.size is None:
+        return engine.spec.native_size
+    side = max(1, options.size // engine.stride) * engine.stride
+    return side, side
+
+
+def _photo(engine: ImageEngine, options: Options) -> Tensor:
+    """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) at the size to verify at."""
+    photo: Picture = images.open_image((files("aps_cli") / "coffee.jpg").read_bytes())
+    return images.resize(images.to_tensor(photo), _shape(engine, options)).clamp(-1, 1).to(engine.device)
+
+
+def _save(options: Options, name: str, picture_CHW: Tensor) -> None:
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / name).write_bytes(images.encode_png(picture_CHW.clamp(-1, 1).cpu(), {}))
+
+
+def command(prior: str, device: str | None, weights_dir: Path | None, options: Options, threads: int | None, as_json: bool) -> bool:
+    """Verifies and prints a line a check; whether all passed. ``weights_dir`` stands in for ``APS_WEIGHTS_DIR``."""
+    if weights_dir is not None:
+        os.environ[installed.WEIGHTS_DIR] = str(weights_dir)
+
+    def report(outcome: Outcome) -> None:
+        if as_json:
+            click.echo(json.dumps(asdict(outcome)))
+            return
+        verdict = click.style("pass", fg="green") if outcome.passed else click.style("FAIL", fg="red")
+        click.echo(f"{verdict}  {outcome.name:22}{outcome.seconds:7.1f} s{outcome.peak_bytes / 1e9:8.2f} GB  {outcome.detail}")
+
+    return verify(prior, default_device(device), options, threads, report)

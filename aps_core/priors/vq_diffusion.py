@@ -1,0 +1,54 @@
+"""The VQ-Diffusion prior: its spec."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from aps_core import footprint
+from aps_core.errors import WeightsMissing
+from aps_core.priors.base import ImagePriorSpec
+from aps_core.priors.embedded import fast_dtype
+from aps_core.weights import read_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from aps_core.types import Prior
+
+NEEDS_DIFFUSERS = "The prior 'vq_diffusion' needs the package diffusers, which is not installed: pip install 'aps[vqdiffusion]'."
+
+
+class VQDiffusion(ImagePriorSpec):
+    """VQ-Diffusion trained on ITHQ (microsoft/vq-diffusion-ithq, 1.4 billion parameters, 256x256 pictures), the prior of G2D2."""
+
+    type: Literal["vq_diffusion"] = "vq_diffusion"
+    native_size: ClassVar[tuple[int, int]] = (256, 256)
+    stride: ClassVar[int] = 8
+    # the release samples at scale 5 of uncond + s (text - uncond): s = 1 + guidance_scale
+    recommended: ClassVar[dict[str, Any]] = {"guidance_scale": 4.0}
+
+    weights: ClassVar[tuple[str, ...]] = ("vq-diffusion-ithq",)
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """See :meth:`PriorSpec.missing`."""
+        return super().missing() or (NEEDS_DIFFUSERS if find_spec("diffusers") is None else None)
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`."""
+        folder = self.folders()[0]
+        config, number = read_json(folder / "transformer" / "config.json"), self.number_bytes(device)
+        width = int(config["num_attention_heads"]) * int(config["attention_head_dim"])
+        transformer = footprint.Transformer(width, int(config["num_layers"]), 4 * width, 0)
+        channels = footprint.vqmodel_channels(folder / "vqvae")
+        return footprint.image_token_bytes(channels, int(config["num_vector_embeds"]) - 1, self.stride, transformer.forward_bytes(number), number)
+
+    def load(self, device: torch.device) -> Prior:
+        """See :meth:`PriorSpec.load`."""
+        folder = self.folders()[0]
+        if find_spec("diffusers") is None:
+            raise WeightsMissing(NEEDS_DIFFUSERS)
+        from aps_core.priors.vq_diffusion_net import load_vq_diffusion
+
+        return load_vq_diffusion(folder, device, fast_dtype(device))

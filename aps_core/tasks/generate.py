@@ -1,0 +1,99 @@
+"""Text to image: what the prior draws by itself, without a measurement."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field
+
+from aps_core._lazy import lazy_import
+from aps_core.config import APSConfig
+from aps_core.errors import InvalidSpec
+from aps_core.priors import ImagePriorSpec
+from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, ProgressHook, Size, TaskSpec
+from aps_core.types import SamplerState, StepInfo
+
+if TYPE_CHECKING:
+    import torch
+
+    from aps_core.engine import Engine
+else:
+    torch = lazy_import("torch")
+
+
+class GenerateSpec(TaskSpec):
+    """Draw pictures for a prompt by the prior's own sampling, without a measurement."""
+
+    type: Literal["generate"] = "generate"
+    prompt: str = Field("", max_length=500, description="Text describing the picture; left empty, the prior draws what it likes.")
+    width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the prior's native size.")
+    height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the prior's native size.")
+    num_samples: int = Field(1, ge=1, le=16, description="Pictures to draw.")
+    temperature: float = Field(1.0, ge=0, le=10, description="Noise on the choice of tokens to keep, as in the prior's release; 0 draws nothing at random.")
+    sampler: APSConfig = Field(default_factory=APSConfig, description="Of these settings only 'steps' and 'guidance_scale' matter here.")
+
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
+        """See :meth:`TaskSpec.check`."""
+        self._prior()
+        if image is not None or mask is not None:
+            raise InvalidSpec("The task 'generate' takes no picture; leave 'image' and 'mask' out.")
+
+    def output_size(self, image: Size | None) -> Size:
+        """Size of each picture."""
+        height, width = self._prior().native_size
+        return self.width or width, self.height or height
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """See :meth:`TaskSpec.work`; a reverse step here costs less than the inner step that is measured, so this is an upper bound."""
+        (width, height), stride = self.output_size(None), self._prior().stride
+        return -(-width // stride) * -(-height // stride) * self.num_samples, self.sampler.steps
+
+    def resolved(self) -> Self:
+        """See :meth:`TaskSpec.resolved`."""
+        width, height = self.output_size(None)
+        sampler = self.sampler.with_recommended(self._prior().recommended)
+        return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
+
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
+        """MaskGIT's sampling as MMaDA does it."""
+        from aps_core.baselines import sample_prior
+        from aps_core.engine import ImageEngine
+
+        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        started = time.perf_counter()
+        width, height = self.output_size(None)
+        grid = engine.grid(height, width)
+        timing = {"prior": 0.0, "sampling": 0.0}
+
+        def hook(info: StepInfo) -> bool | None:
+            timing["prior"] += info.prior_seconds
+            timing["sampling"] += info.seconds
+            if on_step is None:
+                return None
+            picture = info.x_hat_BCHW[..., :height, :width]
+            return on_step(PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, fingerprint, info, picture, grid, 0.0))
+
+        sample = sample_prior(
+            engine.prior,
+            None,
+            self.sampler,
+            grid=grid,
+            generator=torch.Generator(engine.device).manual_seed(self.seed),
+            batch=self.num_samples,
+            condition=self.prompt,
+            on_step=hook,
+            resume=resume,
+            temperature=self.temperature,
+        )
+        return PictureResult(
+            spec=self,
+            pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
+            codes_BL=sample.z_BL,
+            seconds={**timing, "total": time.perf_counter() - started},
+            fingerprint=fingerprint,
+            resumed_from_step=resume.step if resume else None,
+        )
+
+    def _prior(self) -> ImagePriorSpec:
+        return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]

@@ -1,0 +1,185 @@
+"""Guided text: an answer to a prompt that a reward model thinks well of."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field
+
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.priors import TextPriorSpec
+from aps_core.registry import any_of
+from aps_core.rewards import RewardSpec
+from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, Size, TaskSpec
+from aps_core.text_config import TextConfig
+from aps_core.types import SamplerState
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.engine import Engine, TextEngine
+    from aps_core.priors.masked_lm import MaskedLM
+    from aps_core.text_aps import TextReward
+    from aps_core.text_sampling import TextStep
+else:
+    torch = lazy_import("torch")
+
+
+UNDECIDED = "▢"
+
+
+class GuideSpec(TaskSpec):
+    """Answer a prompt with a language diffusion model, guided towards a reward model's approval."""
+
+    type: Literal["guide"] = "guide"
+    prior: str = Field("embedded_text", min_length=1, max_length=64, description="Which text prior to sample from.")
+    prompt: str = Field(min_length=1, max_length=4000, description="What to answer.")
+    guidance: bool = Field(True, description="Follow the reward; without it this is the prior's own sampling.")
+    reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
+        None, description="What is read from the reward model; left out, what the prior recommends."
+    )
+    compare_unguided: bool = Field(False, description="Also sample without guidance from the same seed.")
+    sampler: TextConfig = Field(default_factory=TextConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
+        """See :meth:`TaskSpec.check`."""
+        self.prior_spec()
+        if image is not None or mask is not None:
+            raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
+
+    def output_size(self, image: Size | None) -> None:
+        """No picture is made."""
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """See :meth:`TaskSpec.work`; what is measured is a guided reverse step."""
+        config = self.resolved().sampler
+        return config.max_new_tokens, config.steps * len(self._runs())
+
+    def prior_spec(self) -> TextPriorSpec:
+        """The prior this task samples from.
+
+        Raises:
+            InvalidSpec: there is no text prior of that name.
+        """
+        return self._prior_of(TextPriorSpec)  # type: ignore[type-abstract]
+
+    def resolved(self) -> Self:
+        """See :meth:`TaskSpec.resolved`."""
+        prior = self.prior_spec()
+        return self.model_copy(update={"sampler": self.sampler.with_recommended(prior.recommended), "reward": self.reward or prior.reward})
+
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> TextResult:
+        """One run, or a guided and an unguided one from the same seed."""
+        from aps_core.engine import TextEngine
+        from aps_core.text_aps import TextReward, sample_text_aps
+
+        assert isinstance(engine, TextEngine)  # ``resolved`` has refused other priors
+        assert self.reward is not None
+        started = time.perf_counter()
+        timing = {"prior": 0.0, "sampling": 0.0}
+        reward = TextReward(engine.reward, self.reward, self.prompt)
+        prompt_BP = torch.tensor([engine.prior.encode(self.prompt)], device=engine.device)
+        runs, steps, width = self._runs(), self.sampler.steps, prompt_BP.shape[1]
+        # A checkpoint holds the ids of finished runs, and of the running one last.
+        done = [ids_S[None] for ids_S in resume.z_BL[:-1].to(engine.device)] if resume else []
+        curve: list[float] = []
+
+        def hook(info: TextStep) -> bool | None:
+            timing["prior"] += info.prior_seconds
+            timing["sampling"] += info.seconds
+            curve.extend(info.reward_curve[:1])
+            if on_step is None:
+                return None
+            ids_BS = torch.cat([*done, info.state.z_BL])
+            state = SamplerState(len(done) * steps + info.state.step, ids_BS, info.state.generator_state)
+            shown, fresh = ids_BS[-1, width:].tolist(), info.decided_BS[0, width:].nonzero().flatten().tolist()
+            text = partial_text(engine.prior, shown)
+            progress = TextProgress(
+                state, len(runs) * steps, info.seconds, info.prior_seconds, fingerprint, runs[len(done)], text, shown, fresh, info.reward_curve
+            )
+            return on_step(progress)
+
+        first = len(done)
+        for number, guided in list(enumerate(runs))[first:]:
+            state = SamplerState(resume.step - first * steps, resume.z_BL[-1:], resume.generator_state) if resume and number == first else None
+            generator = torch.Generator(engine.device).manual_seed(self.seed)
+            chosen = reward if guided else None
+            done.append(sample_text_aps(engine.prior, prompt_BP, self.sampler, generator=generator, reward=chosen, on_step=hook, resume=state))
+        answers = [_answer(engine, reward, ids_BS[:, width:], guided) for ids_BS, guided in zip(done, runs, strict=True)]
+        total = width + self.sampler.max_new_tokens
+        long = f"Prompt and answer take {total} tokens; the prior was trained on {engine.spec.native_length}."
+        return TextResult(
+            spec=self,
+            seconds={**timing, "total": time.perf_counter() - started},
+            fingerprint=fingerprint,
+            resumed_from_step=resume.step if resume else None,
+            notes=[long] if total > engine.spec.native_length else [],
+            answer=answers[0],
+            unguided=answers[1] if len(answers) > 1 else None,
+            reward_curve=curve,
+        )
+
+    def _runs(self) -> list[bool]:
+        """Whether each run of the job is guided."""
+        return [True, False] if self.guidance and self.compare_unguided else [self.guidance]
+
+
+@dataclass(frozen=True)
+class TextProgress(Progress):
+    """Progress of an answer."""
+
+    guided: bool
+    """False in the run that is made for comparison, or without guidance."""
+    text: str
+    """The answer so far, a box for every token not decided."""
+    ids: list[int]
+    decided: list[int]
+    """Places in the answer decided in this step."""
+    reward_curve: list[float]
+    """Reward at every inner iteration of this step."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One finished answer."""
+
+    text: str
+    ids: list[int]
+    reward: float
+    guided: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextResult(Result):
+    """An answer, and for comparison perhaps one without guidance."""
+
+    answer: Answer
+    unguided: Answer | None
+    reward_curve: list[float]
+    """Reward before every guided step's first inner iteration."""
+
+    def sidecar(self) -> dict[str, Any]:
+        """See :meth:`Result.sidecar`."""
+        return {
+            "notice": "Made by a generative model: fluent text is not evidence that it is true.",
+            **super().sidecar(),
+            "answer": asdict(self.answer),
+            "unguided": asdict(self.unguided) if self.unguided else None,
+            "reward_curve": self.reward_curve,
+        }
+
+
+def partial_text(prior: MaskedLM, ids: list[int]) -> str:
+    """An answer on its way as text: decided stretches, and a box for every masked token."""
+    stretches = [(masked, list(some)) for masked, some in groupby(ids, lambda token: token == prior.mask_id)]
+    return "".join(UNDECIDED * len(some) if masked else prior.tokenizer.decode(some, skip_special_tokens=True) for masked, some in stretches)
+
+
+def _answer(engine: TextEngine, reward: TextReward, ids_BL: Tensor, guided: bool) -> Answer:
+    ids: list[int] = ids_BL[0].tolist()
+    return Answer(engine.prior.decode(ids), ids, float(reward.of(ids_BL)), guided)

@@ -1,0 +1,57 @@
+"""The VQ-VAE of VQ-Diffusion: diffusers' network, a learned codebook searched for the nearest row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from diffusers import VQModel
+from torch import Tensor
+
+from aps_core.diffusers_parts import load_part
+from aps_core.tokenizers.quantizers import VectorQuantizer
+from aps_core.types import Grid
+
+
+class VQDiffusionTokenizer:
+    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the embeddings.
+
+    The network computes in its weights' dtype; codebook, pictures and gradients outside it are float32.
+    """
+
+    def __init__(self, net: VQModel) -> None:
+        self.net = net
+        self.dtype = next(net.parameters()).dtype
+        self.codebook_KD = net.quantize.embedding.weight.detach().float()
+        self.quantizer = VectorQuantizer(self.codebook_KD)
+        self.stride = 2 ** (len(net.config.block_out_channels) - 1)
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """Pre-quantisation latents (B, D, h, w), differentiable."""
+        latents: Tensor = self.net.encode(x_BCHW.to(self.dtype)).latents
+        return latents.float()
+
+    @torch.no_grad()
+    def encode(self, x_BCHW: Tensor) -> Tensor:
+        """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""
+        return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]
+
+    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) and their rows of the codebook."""
+        return self.quantizer(e_BLD)
+
+    def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
+        """Embeddings (B, L, D), on the codebook or between its rows, to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
+        batch, _, dims = e_BLD.shape
+        z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
+        picture: Tensor = self.net.decode(z_BDhw, force_not_quantize=True).sample
+        return picture.float()
+
+
+def load_vq_tokenizer(folder: Path, device: torch.device | str, dtype: torch.dtype) -> VQDiffusionTokenizer:
+    """Loads the ``vqvae`` folder of a VQ-Diffusion checkpoint.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: see :func:`aps_core.diffusers_parts.load_part`.
+    """
+    return VQDiffusionTokenizer(load_part(VQModel, folder, device, dtype))

@@ -1,0 +1,54 @@
+"""Which priors can be used now, and what to do about the others: said at submission, not after queueing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.priors import PriorSpec
+from service.jobs import WorkerInfo
+from service.problems import NoWorker, PriorNotLoaded
+
+
+def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -> WorkerInfo:
+    """The live worker that takes the largest jobs for ``prior``.
+
+    Raises:
+        InvalidSpec: there is no prior of that name.
+        PriorNotLoaded: it exists, but this service does not offer it.
+        WeightsMissing: it is offered, but nobody holds it, and its weights are not here.
+        NoWorker: it is offered, but nobody holds it at the moment.
+    """
+    able = [worker for worker in live if worker.prior == prior]
+    if able and prior in offered:
+        return max(able, key=lambda worker: (worker.max_pixels, worker.job_bytes))
+    cls = PriorSpec.named(prior)
+    if prior not in offered:
+        raise PriorNotLoaded(f"The prior '{prior}' is not loaded here; offered: {', '.join(offered)}. {_how_to_offer(cls, prior)}")
+    if missing := cls.missing():
+        raise WeightsMissing(f"No worker holds the prior '{prior}'. {missing}")
+    raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
+
+
+def describe_priors(described: Sequence[dict[str, Any]], offered: Sequence[str], live: Sequence[WorkerInfo]) -> list[dict[str, Any]]:
+    """Every known prior with ``offered``, ``available`` and, when it is not, what is ``missing``; the offered ones first.
+
+    A worker may run on another machine: one that lives proves its weights, whatever this machine lacks.
+    """
+    return sorted((_describe(prior, offered, live) for prior in described), key=lambda prior: not prior["offered"])
+
+
+def _describe(prior: dict[str, Any], offered: Sequence[str], live: Sequence[WorkerInfo]) -> dict[str, Any]:
+    name = prior["name"]
+    reason = None
+    try:
+        worker_for(name, offered, live)
+    except (InvalidSpec, PriorNotLoaded, WeightsMissing, NoWorker) as error:
+        reason = str(error)
+    return {**prior, "offered": name in offered, "available": reason is None, "missing": reason}
+
+
+def _how_to_offer(cls: type[PriorSpec], prior: str) -> str:
+    missing = cls.missing()
+    return f"To offer it, add it to APS_PRIORS of the API and of a worker, '{prior}' among them." + (f" {missing}" if missing else "")

@@ -1,0 +1,130 @@
+"""The manifest against what the library loads, and what is said about checkpoints on this machine."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from aps_core import installed, manifest
+from aps_core.engine import ImageEngine
+from aps_core.errors import InsufficientMemory, InvalidSpec, WeightsInvalid, WeightsMissing
+from aps_core.estimate import Capacity, fit
+from aps_core.footprint import Transformer, image_token_bytes, magvit_channels
+from aps_core.operators import OperatorSpec
+from aps_core.priors import PriorSpec
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
+    return tmp_path
+
+
+def put(folder: Path, **shapes: int):
+    folder.mkdir(parents=True)
+    save_file({key: torch.zeros(size) for key, size in shapes.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text("{}")
+
+
+def test_priors_and_operators_name_checkpoints_that_know_them():
+    for kind, family in (("prior", PriorSpec.family), ("operator", OperatorSpec.family)):
+        for name, cls in family.items():
+            weights = getattr(cls, "weights", ())
+            for checkpoint in weights if isinstance(weights, tuple) else ():
+                assert f"{kind} {name}" in manifest.named(checkpoint).needed_by
+
+
+def test_every_checkpoint_can_be_had():
+    for name, entry in manifest.CHECKPOINTS.items():
+        assert name == entry.name
+        assert entry.repo or entry.convert, f"{name} says neither where it is nor how to make it"
+        assert entry.licence
+        assert entry.bytes > 0
+        assert all(len(sha) == 64 for sha in entry.sha256.values())
+
+
+def test_states(root):
+    assert installed.check("magvitv2").state == "missing"
+    with pytest.raises(WeightsMissing, match=r"'magvitv2' are missing.*Run: aps weights fetch magvitv2\. Target: .*magvitv2, below APS_WEIGHTS_DIR"):
+        installed.path("magvitv2")
+    put(root / "magvitv2", a=100)
+    assert installed.check("magvitv2").state == "present"
+    assert installed.path("magvitv2") == root / "magvitv2"
+    (root / "magvitv2" / "config.json").unlink()
+    assert installed.check("magvitv2") == installed.Check(
+        "magvitv2", root / "magvitv2", "incomplete", (f"{root / 'magvitv2' / 'config.json'} does not exist.",)
+    )
+    os.truncate(root / "magvitv2" / "model.safetensors", 300)
+    with pytest.raises(WeightsInvalid, match="has 300 bytes, but its header tells of"):
+        installed.path("magvitv2")
+    (root / "magvitv2" / "model.safetensors").write_bytes(b"\x80\x04 a pickle or anything else")
+    assert installed.check("magvitv2").state == "damaged"
+    with pytest.raises(InvalidSpec, match="There is no checkpoint 'magvit'"):
+        installed.check("magvit")
+
+
+def test_published_hashes_are_compared_when_asked(root):
+    put(root / "qwen3-0.6b", a=10)
+    (root / "qwen3-0.6b" / "tokenizer.json").write_text("{}")
+    assert installed.check("qwen3-0.6b").state == "present"
+    found = installed.check("qwen3-0.6b", hashes=True)
+    assert found.state == "damaged"
+    assert "model.safetensors has another SHA-256 than published" in found.reasons[0]
+
+
+def test_without_the_variable_weights_live_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("APS_WEIGHTS_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert installed.root() == tmp_path / "aps" / "weights"
+
+
+def test_identity_follows_the_weights(root):
+    for name in ("mmada-8b-base", "magvitv2"):
+        put(root / name, a=10)
+    (root / "mmada-8b-base" / "tokenizer.json").write_text("{}")
+    prior = PriorSpec.named("mmada_8b")()
+    before = prior.identity()
+    assert prior.identity() == before
+    save_file({"a": torch.ones(10)}, root / "magvitv2" / "model.safetensors")
+    assert prior.identity() != before
+
+
+def test_estimate_of_the_published_prior_agrees_with_the_counted_work():
+    """performance of MAGVIT-v2's decoder as counted operator by operator: 6.45 GiB saved in float32 at 512x512."""
+    channels = (128 * (4 + 4 / 4 + 2 * 3 / 16 + 2 * 4 / 64 + 4 * 3 / 256), 128.0)
+    token = image_token_bytes(channels, 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 4)
+    saved = token - image_token_bytes((0, 128.0), 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 4)
+    assert saved * 1024 / 2**30 == pytest.approx(6.45, rel=0.01)
+
+
+def test_embedded_decoder_saves_about_what_is_estimated():
+    spec = PriorSpec.named("embedded")()
+    engine = ImageEngine.load("embedded", "cpu", threads=1)
+    tokenizer = engine.prior.tokenizer
+    saved = {}
+    e_BLD = torch.zeros(1, 64, tokenizer.codebook_KD.shape[1]).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.setdefault((t.data_ptr(), t.shape), t), lambda t: t):
+        tokenizer.decode(e_BLD, (8, 8))
+    weights = {p.data_ptr() for p in tokenizer.net.parameters()}
+    measured = sum(t.numel() * t.element_size() for (pointer, _), t in saved.items() if pointer not in weights) / 64
+    number = tokenizer.dtype.itemsize
+    blocks, full = magvit_channels(spec.folders()[1])
+    estimated = image_token_bytes((blocks, full), 0, spec.stride, 0, number)
+    assert 0.2 * estimated < measured < 1.25 * estimated  # less with a decoder that saves less
+
+
+def test_priors_fit_together_or_are_refused_with_both_sizes():
+    specs = [PriorSpec.named(name)() for name in ("embedded", "embedded_text")]
+    together = fit(specs, "cpu", 4_000_000_000)
+    alone = fit(specs[:1], "cpu", 4_000_000_000)
+    assert together["embedded"].job_bytes == alone["embedded"].job_bytes - specs[1].weights_bytes("cpu")
+    with pytest.raises(InsufficientMemory, match=r"embedded .* a job, embedded_text .* a job.*but the device has 0\.6 GB"):
+        fit(specs, "cpu", 600_000_000)
+
+
+def test_a_job_beyond_the_memory_is_refused():
+    Capacity(job_bytes=1000, token_bytes=10).check(100)
+    with pytest.raises(InsufficientMemory, match="at most 100 tokens"):
+        Capacity(job_bytes=1000, token_bytes=10).check(101)
