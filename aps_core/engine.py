@@ -44,8 +44,7 @@ class Engine(ABC):
         spec = PriorSpec.named(prior)(type=prior)
         if device == "cpu":
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
-        torch.use_deterministic_algorithms(True)
+        be_deterministic()
         where = torch.device(device)
         engine: Engine
         match spec:
@@ -142,3 +141,10 @@ class TextEngine(Engine):
 
         seconds()  # warms caches
         return seconds() / (config.steps * config.max_new_tokens)
+
+
+def be_deterministic() -> None:
+    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice
