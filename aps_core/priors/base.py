@@ -77,7 +77,7 @@ class ImagePriorSpec(PriorSpec):
     stride: ClassVar[int]
     """Pixels per token along one axis."""
 
-    def check_prompt(self, prompt: str) -> None:  # noqa: B027 - a prior may read any length
+    def check_prompt(self, prompt: str) -> None:
         """Checks a prompt against the length the prior reads, where its tokenizer is on this machine; needs no torch.
 
         Raises:

@@ -18,7 +18,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.images import Picture
 from aps_core.operators import OperatorSpec
 from aps_core.seam import filled, joined
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, ProgressHook, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK, SamplerState
@@ -127,12 +127,10 @@ class EditSpec(PictureTaskSpec):
 
 def known_tokens(engine: ImageEngine, y_CHW: Tensor, known_HW: Tensor) -> Tensor:
     """Codes (1, L) of the tokens whose pixels are all known, ``MASK`` elsewhere."""
-    tokenizer, (height, width) = engine.prior.tokenizer, known_HW.shape
-    gh, gw = engine.grid(height, width)
-    beyond = (0, gw * tokenizer.stride - width, 0, gh * tokenizer.stride - height)
-    padded = torch.nn.functional.pad(torch.cat([filled(y_CHW, known_HW), known_HW[None]])[None], beyond, mode="replicate")
-    known_L = -torch.nn.functional.max_pool2d(-padded[:, 3:], tokenizer.stride).flatten(1)
-    return torch.where(known_L > 0, tokenizer.encode(padded[:, :3]), MASK)
+    tokenizer = engine.prior.tokenizer
+    padded = engine.padded(torch.cat([filled(y_CHW, known_HW), known_HW[None]]))[None]
+    known_BL = -torch.nn.functional.max_pool2d(-padded[:, 3:], tokenizer.stride).flatten(1)
+    return torch.where(known_BL > 0, tokenizer.encode(padded[:, :3]), MASK)
 
 
 def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
