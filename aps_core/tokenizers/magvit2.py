@@ -44,6 +44,10 @@ class MagvitTokenizer:
         """Pre-quantisation latents (B, D, h, w), differentiable."""
         return self.net.encoder(x_BCHW.to(self.dtype, memory_format=self.layout)).float()  # type: ignore[no-any-return]
 
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The encoder's activations (B, C, h, w), finest first, differentiable."""
+        return [h.float() for h in self.net.encoder.stages(x_BCHW.to(self.dtype, memory_format=self.layout))]
+
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""
