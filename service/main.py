@@ -14,9 +14,9 @@ from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
+from aps_core.tasks import TaskSpec
 from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
-from service.availability import SERVED
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.queue_metrics import QueueMetrics
@@ -39,8 +39,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    for task, spec in SERVED.items():
-        submit.add_task(app, task, spec)
+    for task in sorted(TaskSpec.family):
+        submit.add_task(app, task, TaskSpec.named(task))
     for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
     _add_studio(app)

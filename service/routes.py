@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aps_core.capabilities import describe
 from service.access import Reader, Writer
-from service.availability import SERVED, describe_priors
+from service.availability import describe_priors
 from service.events import job_events
 from service.headers import matches
 from service.openapi import headers, problems
@@ -96,7 +96,6 @@ def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
-    described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
     live = services.capable()
     described["priors"] = describe_priors(described["priors"], settings.priors, live)
     return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}

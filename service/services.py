@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import Capacity, check_size
-from aps_core.tasks import validate_spec
+from aps_core.tasks import Inputs, validate_spec
 from service.availability import worker_for
 from service.fetch_url import fetch
 from service.jobs import (
@@ -50,7 +50,7 @@ class Submission:
     task: str
     spec: dict[str, Any]
     pictures: Mapping[str, bytes | str]
-    """``image`` and perhaps ``mask``: the file, or where it lies."""
+    """By their names in :class:`Inputs`: the file, or where it lies."""
     tenant: str = ""
     max_queued: int | None = None
     max_running: int | None = None
@@ -111,9 +111,9 @@ class Services:
             check_url(webhook.url, self.settings.webhook_allow_private)
         worker = worker_for(spec.prior, self.settings.priors, self.capable())
         uploads = {name: sanitise(self._bytes(data, name), name, self.settings) for name, data in submission.pictures.items()}
-        image, mask = uploads["image"], uploads.get("mask")
-        spec.check(image.size, mask.size if mask else None, image.has_alpha)
-        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
+        spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
+        size = uploads["image"].size if "image" in uploads else None
+        cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()
         try:
             job = Job(
@@ -122,7 +122,7 @@ class Services:
                 prior=spec.prior,
                 spec=spec.resolved().model_dump(mode="json"),
                 inputs={name: self._put(job_id, name, upload) for name, upload in uploads.items()},
-                image_size=image.size,
+                image_size=size,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
                 tenant=submission.tenant,

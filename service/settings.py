@@ -39,7 +39,9 @@ class Settings(BaseSettings):
     max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
     max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
 
-    priors: Annotated[list[str], NoDecode] = Field(default=["embedded"], description="Priors the API offers and a worker loads together: 'a,b' or JSON.")
+    priors: Annotated[list[str], NoDecode] = Field(
+        default=["embedded", "embedded_text"], description="Priors the API offers and a worker loads together: 'a,b' or JSON."
+    )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
     memory_bytes: int | None = Field(default=None, ge=1, description="Memory of a worker's device, in bytes; by default what the device reports.")

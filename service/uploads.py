@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
 
+from PIL import Image
+
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.images import Picture
 from service.problems import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 
@@ -35,6 +39,10 @@ class Upload:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
         return self.width, self.height
+
+    def picture(self) -> Picture:
+        """The picture; its pixels are read when they are asked for."""
+        return Picture(Image.open(io.BytesIO(self.png)))
 
 
 def sanitise(data: bytes, name: str, settings: Settings) -> Upload:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from aps_core import images
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
-from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
+from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
 from service import logs
 from service.headers import trace_id
 from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
@@ -104,12 +104,9 @@ class JobRun:
         checkpoint = store.load_checkpoint(job.id)
         store.enter(self.claim, Phase.SAMPLING)
         try:
-            result = run(
-                spec, Inputs(pictures["image"], pictures.get("mask")), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None
-            )
+            result = run(spec, Inputs(**pictures), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None)
         except SamplingCancelled:
             return self._stopped()
-        assert isinstance(result, PictureResult)  # tasks that make text are not routed yet
         if result.resumed_from_step is not None:
             self._count_resumed(result.resumed_from_step)
         store.enter(self.claim, Phase.STORING)
@@ -118,33 +115,28 @@ class JobRun:
         finished = store.succeed(self.claim, stored, self._metrics(result), result.resumed_from_step)
         return "succeeded" if finished else "lost"
 
-    def _on_step(self, progress: PictureProgress) -> bool:
+    def _on_step(self, progress: Progress) -> bool:
         """Preview, checkpoint and event of a finished step; returns whether to go on."""
         self._show(progress)
-        info = progress.info
-        place = JobProgress(step=progress.step, total=progress.total, misfit=info.misfit, noise_floor=progress.noise_floor, seconds=info.seconds)
-        event = {
-            **place.model_dump(),
-            "grid": progress.grid,
-            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
-            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
-            "prior_seconds": info.prior_seconds,
-        }
+        event = {**progress.event(), "preview": self.preview is not None}
+        place = JobProgress.model_validate(event)
         with telemetry.CHECKPOINT.labels(self.job.prior).time():
             control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file if self.preview else "")
-        telemetry.observe_step(self.job.prior, info)
+        telemetry.observe_step(self.job.prior, progress)
         if control != "run":
             self.stop = control
         elif progress.step < progress.total and self.stop is None:
             self.stop = "drain" if draining.value else "time limit" if time.monotonic() - self.started > settings.max_job_seconds else None
         return self.stop is None
 
-    def _show(self, progress: PictureProgress) -> None:
+    def _show(self, progress: Progress) -> None:
         """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one thing of a job that grows
         with picture and steps, and Redis may evict nothing. Only their names are kept there.
         """
         with telemetry.PREVIEW.labels(self.job.prior).time():
-            jpeg = images.encode_jpeg(progress.picture_BCHW[0], quality=80)
+            jpeg = progress.preview()
+            if jpeg is None:
+                return
             try:
                 self.preview = self.worker.artifacts.put(self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg")
             except StorageUnavailable as error:
@@ -188,24 +180,18 @@ class JobRun:
                 return "released"
         return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
 
-    def _store(self, result: PictureResult) -> list[Artifact]:
+    def _store(self, result: Result) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         put, job_id = self.worker.artifacts.put, self.job.id
         stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
         return stored + [put(job_id, *file) for file in result.files()]
 
-    def _metrics(self, result: PictureResult) -> dict[str, Any]:
+    def _metrics(self, result: Result) -> dict[str, Any]:
         waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
         return {
             "wait_seconds": waited,
             "run_seconds": time.monotonic() - self.started,
-            "sampling_seconds": result.seconds["sampling"],
-            "prior_seconds": result.seconds["prior"],
-            "inner_steps": result.inner_steps,
-            "misfit": result.misfit_B,
-            "noise_floor": result.noise_floor,
-            "sigma": getattr(result.spec, "sigma", None),
-            "notes": result.notes,
+            **result.metrics(),
         }
 
     def _exit_if_poisoned(self, error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from aps_core.types import StepInfo
+from aps_core.tasks import Progress
 from service.jobs import Job
 
 _STEP_BUCKETS = (0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30)
@@ -47,14 +47,14 @@ def observe_claim(job: Job) -> None:
         QUEUE_TIME.labels(job.prior).observe((job.started_at - job.created_at).total_seconds())
 
 
-def observe_step(prior: str, info: StepInfo) -> None:
+def observe_step(prior: str, progress: Progress) -> None:
     """Records a reverse step and its parts."""
     CHECKPOINTS.labels(prior).inc()
-    STEP.labels(prior).observe(info.seconds)
-    STEP_BATCH.labels(prior).observe(len(info.anchors_BL))
-    PRIOR_FORWARD.labels(prior).observe(info.prior_seconds)
-    if info.loss_curve:
-        INNER_STEP.labels(prior).observe((info.seconds - info.prior_seconds) / len(info.loss_curve))
+    STEP.labels(prior).observe(progress.seconds)
+    STEP_BATCH.labels(prior).observe(len(progress.state.z_BL))
+    PRIOR_FORWARD.labels(prior).observe(progress.prior_seconds)
+    if progress.inner_steps:
+        INNER_STEP.labels(prior).observe((progress.seconds - progress.prior_seconds) / progress.inner_steps)
 
 
 def observe_end(job: Job) -> None:

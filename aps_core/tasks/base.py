@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
 from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.images import Picture
+from aps_core.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.tasks.results import Result
@@ -60,7 +60,7 @@ class TaskSpec(Spec, family=True):
         for name, needed in self.pictures.items():
             if needed and name not in given:
                 raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
-        image, mask = (picture and (picture.width, picture.height) for picture in (inputs.image, inputs.mask))
+        image, mask = ((picture.width, picture.height) if picture is not None else None for picture in (inputs.image, inputs.mask))
         self.check(image, mask, inputs.image is not None and inputs.image.has_alpha)
 
     @abstractmethod
@@ -189,6 +189,19 @@ class Progress:
         """Finished reverse steps."""
         return self.state.step
 
+    @property
+    def inner_steps(self) -> int:
+        """Inner iterations of this step."""
+        raise NotImplementedError
+
+    def event(self) -> dict[str, Any]:
+        """What a client hears of this step, as JSON."""
+        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
+
+    def preview(self) -> bytes | None:
+        """The current estimate as a small JPEG; None where there is no picture."""
+        return None
+
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
         from safetensors.torch import save
@@ -206,6 +219,27 @@ class PictureProgress(Progress):
     """Current estimate, cropped to the picture, unclamped."""
     grid: Grid
     noise_floor: float
+
+    @property
+    def inner_steps(self) -> int:
+        """See :attr:`Progress.inner_steps`."""
+        return len(self.info.loss_curve)
+
+    def event(self) -> dict[str, Any]:
+        """See :meth:`Progress.event`."""
+        info = self.info
+        return {
+            **super().event(),
+            "misfit": info.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+        }
+
+    def preview(self) -> bytes:
+        """See :meth:`Progress.preview`."""
+        return encode_jpeg(self.picture_BCHW[0], quality=80)
 
 
 ProgressHook = Callable[[Any], bool | None]

@@ -59,6 +59,10 @@ class Result:
             "notes": self.notes,
         }
 
+    def metrics(self) -> dict[str, Any]:
+        """The few numbers that say how it went, as JSON."""
+        return {"sampling_seconds": self.seconds["sampling"], "prior_seconds": self.seconds["prior"], "notes": self.notes}
+
     def files(self, suffix: str = ".png") -> list[File]:
         """The result as files, without the sidecar; the first is what most callers want.
 
@@ -117,6 +121,11 @@ class PictureResult(Result):
             "misfit_curve": self.misfit_curve,
             "inner_steps": self.inner_steps,
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """See :meth:`Result.metrics`."""
+        measured = {"misfit": self.misfit_B, "noise_floor": self.noise_floor, "sigma": getattr(self.spec, "sigma", None)}
+        return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The best sample; of several also each one, and of a measurement their mean and their spread as a picture and as an array.

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 import fsspec
@@ -25,7 +25,6 @@ from service.jobs.model import Artifact
 
 _FILE = re.compile(r"[0-9a-f]{64}\.[a-z]{1,5}")
 _JOB = re.compile(r"[0-9a-f-]{36}")
-_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "application/json": "json"}
 
 
 class StorageUnavailable(APSError):
@@ -50,7 +49,7 @@ class ArtifactStore:
         Raises:
             StorageUnavailable: there is no room, or no answer.
         """
-        file = f"{hashlib.sha256(data).hexdigest()}.{_SUFFIXES[media_type]}"
+        file = f"{hashlib.sha256(data).hexdigest()}{PurePath(name).suffix}"
         with self._available(f"'{name}' of job '{job_id}' could not be stored"):
             if isinstance(self.fs, LocalFileSystem):
                 self._put_locally(Path(self.path(job_id, file)), data)
