@@ -112,6 +112,8 @@ class JobRun:
         assert isinstance(result, PictureResult)  # tasks that make text are not routed yet
         if result.resumed_from_step is not None:
             self._count_resumed(result.resumed_from_step)
+        for rung in result.memory_rungs:
+            telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = patiently(lambda: self._store(result), settings.storage_seconds)
@@ -205,6 +207,7 @@ class JobRun:
             "misfit": result.misfit_B,
             "noise_floor": result.noise_floor,
             "sigma": getattr(result.spec, "sigma", None),
+            "memory_rungs": result.memory_rungs,
             "notes": result.notes,
         }
 
