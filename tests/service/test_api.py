@@ -38,7 +38,7 @@ def test_health_and_metrics(stack: Stack) -> None:
     stack.wait(job["id"])
     text = stack.http.get("/metrics").text
     assert "aps_store_up 1.0" in text
-    assert 'aps_jobs_queued{priority="normal",prior="embedded"} 0.0' in text
+    assert 'aps_jobs_queued{prior="embedded",priority="normal"} 0.0' in text
     assert 'aps_queue_oldest_age_seconds{prior="embedded"} 0.0' in text
     assert 'aps_queue_predicted_seconds{prior="embedded"} 0.0' in text
     assert 'route="/v1/restore"' in text
