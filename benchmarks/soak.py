@@ -214,7 +214,7 @@ def undisturbed(soak: Soak) -> dict[int, str]:
     files = {}
     for job_id, seed in soak.jobs.items():
         job = soak.store.get(job_id)
-        result = job and job.artifact("result.png")
+        result = job.artifact("result.png") if job is not None else None
         if result is None:
             raise SystemExit(f"An undisturbed job ended without a result: {job}")
         files[seed] = result.file

@@ -28,7 +28,7 @@ def readyz(request: Request) -> dict[str, object]:
     return {"status": "ready", "priors": sorted(held)}
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(request: Request) -> Response:
     """Prometheus metrics of this process and of the queue."""
     queue = b"".join(generate_latest(registry) for registry in (REGISTRY, request.app.state.queue_metrics))

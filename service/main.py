@@ -68,6 +68,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     services = app.state.services = Services.open(settings)
     check_start(settings, services.keys)
+    services.decoder.start()
     app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))

@@ -1,6 +1,6 @@
 """The OpenAPI document: FastAPI's own description plus what comes from the registry of tasks.
 
-``python -m service.openapi`` prints it; ``docs/openapi.json`` is its frozen copy.
+``python -m service.openapi > docs/openapi.json`` freezes it; a test tells when that has been forgotten.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def _components() -> dict[str, Any]:
 def main() -> None:
     """Prints the document of this version, ready to be frozen."""
     from service.main import create_app
+    from service.settings import Settings
 
-    print(json.dumps(describe(create_app()), indent=1, sort_keys=True))
+    print(json.dumps(describe(create_app(Settings())), indent=1, sort_keys=True))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,15 @@ def get_job(request: Request, response: Response, who: Reader, job_id: str, if_n
     return shown
 
 
-@router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, tags=["jobs"], responses=problems(401, 403, 404, 503))
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=EventSourceResponse,
+    tags=["jobs"],
+    responses={
+        200: {"description": "Events until the job ends; each ``id`` may be sent back as Last-Event-ID.", "content": {"text/event-stream": {}}},
+        **problems(401, 403, 404, 503),
+    },
+)
 async def get_events(request: Request, who: Reader, job_id: str, last_event_id: Annotated[str | None, Header()] = None) -> EventSourceResponse:
     """The job's history and what follows, as server-sent events ``status``, ``progress`` and ``done``."""
     services = services_of(request)
@@ -69,7 +77,12 @@ async def get_events(request: Request, who: Reader, job_id: str, last_event_id: 
     return EventSourceResponse(job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30)
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], responses=problems(401, 403, 404, 503))
+@router.post(
+    "/jobs/{job_id}/cancel",
+    status_code=202,
+    tags=["jobs"],
+    responses={200: {"description": "The job was over already.", "model": JobView}, **problems(401, 403, 404, 503)},
+)
 def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -> JobView:
     """Cancels a waiting job at once, a running one after its current step; 200 when it was over already."""
     services = services_of(request)

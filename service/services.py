@@ -37,7 +37,7 @@ from service.outward import check_url
 from service.problems import Gone, NotFound
 from service.queue import Bell
 from service.settings import Settings
-from service.uploads import Upload, sanitise
+from service.uploads import Decoder, Upload
 from service.views import JobView, view
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class Services:
     outbox: Outbox
     bell: Bell
     keys: KeyStore
+    decoder: Decoder
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
@@ -85,7 +86,7 @@ class Services:
         store, workers = open_store(settings)
         redis, prefix = store.redis, settings.key_prefix
         keys = KeyStore(redis, prefix, settings.keys_file)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts), Outbox(redis, prefix), Bell(settings), keys)
+        return cls(settings, store, workers, ArtifactStore(settings.artifacts), Outbox(redis, prefix), Bell(settings), keys, Decoder(settings))
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
@@ -110,7 +111,7 @@ class Services:
         if webhook is not None:
             check_url(webhook.url, self.settings.webhook_allow_private)
         worker = worker_for(spec.prior, self.settings.priors, self.capable())
-        uploads = {name: sanitise(self._bytes(data, name), name, self.settings) for name, data in submission.pictures.items()}
+        uploads = {name: self.decoder.sanitise(self._bytes(data, name), name) for name, data in submission.pictures.items()}
         spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
         size = uploads["image"].size if "image" in uploads else None
         cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
@@ -171,7 +172,8 @@ class Services:
         return view(job, self.store.queue_position(job))
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections and ends the decoder's processes."""
+        self.decoder.close()
         self.bell.close()
         self.store.redis.close()
 

@@ -76,7 +76,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         responses={
             200: {"description": "The job ended while the client waited.", "model": JobView},
             202: {"description": "The job is stored and will be computed.", "headers": accepted},
-            **openapi.problems(400, 401, 403, 410, 413, 415, 422, 429, 503),
+            **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
         openapi_extra={"requestBody": openapi.request_body(spec)},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -32,6 +33,11 @@ def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str 
     out = io.BytesIO()
     image.save(out, image_format)
     return out.getvalue()
+
+
+def uri(data: bytes) -> str:
+    """A file as it goes into JSON."""
+    return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
 def free_port() -> int:

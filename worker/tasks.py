@@ -109,6 +109,8 @@ class JobRun:
             return self._stopped()
         if result.resumed_from_step is not None:
             self._count_resumed(result.resumed_from_step)
+        for rung in result.memory_rungs:
+            telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = patiently(lambda: self._store(result), settings.storage_seconds)
@@ -191,6 +193,7 @@ class JobRun:
         return {
             "wait_seconds": waited,
             "run_seconds": time.monotonic() - self.started,
+            "memory_rungs": result.memory_rungs,
             **result.metrics(),
         }
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, StringConstraints
@@ -260,16 +260,41 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     spec = spec.resolved()
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    try:
-        result = spec.run(inputs, engine, fingerprint, on_step, state)
-    except torch.OutOfMemoryError as error:
-        raise InsufficientMemory(
-            "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer tokens."
-        ) from error
+    result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
     result.origin.update(engine.origin(inputs))
     if resume is not None and state is None:
         result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
     return result
+
+
+def _run_frugally(spec: TaskSpec, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
+    """Goes on from the last finished step, more frugally, whenever the device runs out of memory."""
+    from aps_core.frugality import free_memory, is_out_of_memory, ladder
+
+    state, rungs, taken, notes = resume, ladder(spec, engine), list[str](), list[str]()
+
+    def remember(progress: Progress) -> bool | None:
+        nonlocal state
+        go_on = on_step(progress) if on_step is not None else None
+        state = progress.state
+        return go_on
+
+    while True:
+        try:
+            result = spec.run(inputs, engine, fingerprint, remember, state)
+            break
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        free_memory()  # outside the handler, which would keep the failed computation alive
+        rung, engine = next(rungs, (None, engine))
+        if rung is None:
+            raise InsufficientMemory(
+                "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer samples or tokens."
+            )
+        taken.append(rung)
+        notes.append(f"The device ran out of memory after step {state.step if state else 0}; what was done: {rung}.")
+    return replace(result, resumed_from_step=resume.step if resume else None, memory_rungs=taken, notes=[*notes, *result.notes])
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:

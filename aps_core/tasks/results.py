@@ -43,6 +43,8 @@ class Result:
     """Wall time: ``sampling``, of it ``prior``; ``total``."""
     fingerprint: str
     resumed_from_step: int | None = None
+    memory_rungs: list[str] = field(default_factory=list)
+    """What was done when the device ran out of memory, see :mod:`aps_core.frugality`; such a run may differ from an undisturbed one."""
     notes: list[str] = field(default_factory=list)
     """What the caller should know: a reduced size, a checkpoint that could not be used."""
     origin: dict[str, Any] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Result:
             "fingerprint": self.fingerprint,
             "seconds": self.seconds,
             "resumed_from_step": self.resumed_from_step,
+            "memory_rungs": self.memory_rungs,
             "notes": self.notes,
         }
 
