@@ -1,4 +1,4 @@
-"""A job as clients see it: the record, with links, and without how it travels."""
+"""What clients see: a job, its record with links and without how it travels; and a problem, when there is one."""
 
 from __future__ import annotations
 
@@ -53,6 +53,26 @@ class JobPage(BaseModel):
 
     jobs: list[JobView]
     next: str | None = Field(description="Link to the next page.")
+
+
+class FieldError(BaseModel):
+    """One field that is wrong."""
+
+    pointer: str = Field(description="JSON pointer into the spec.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str = Field(description="Stable URI of the kind of problem: urn:aps:problem: and the code.")
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable and machine-readable.")
+    retryable: bool = Field(False, description="Whether the same request may succeed later.")
+    errors: list[FieldError] = []
+    request_id: str = ""
 
 
 def view(job: Job, queue_position: int | None) -> JobView:
