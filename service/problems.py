@@ -15,7 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
-from service.views import FieldError, Problem
+from service.views import FieldError
+from service.views import Problem as Problem
 
 MEDIA_TYPE = "application/problem+json"
 
