@@ -6,18 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aps_cli.device import default_device
 from aps_cli.display import Display
-
-if TYPE_CHECKING:
-    from aps_core.tasks import Result
+from aps_core.errors import InvalidSpec
 
 Files = Mapping[str, bytes]
-"""What a job made, under the names the service gives: ``result.png``, ``sample-2.png``, ..., ``result.json``."""
+"""What a job made, under the names the service gives: ``result.png``, ``sample-1.png``, ..., ``result.json``."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,18 @@ class Where:
     device: str | None
     max_pixels: int | None
 
-    def compute(self, spec: dict[str, Any], pictures: Mapping[str, Path | None]) -> Files:
-        """Runs the job and shows how it goes.
+    def compute(self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str) -> Files:
+        """Runs the job and shows how it goes. Pictures are written as ``suffix``.
 
         Raises:
             APSError: the spec or a picture is wrong, or the work failed, here or there.
         """
         given = {name: path for name, path in pictures.items() if path is not None}
-        return self._there(self.server, spec, given) if self.server else self._here(spec, given)
+        if not self.server:
+            return self._here(spec, given, suffix)
+        if suffix.lower() != ".png":
+            raise InvalidSpec(f"A service makes PNG pictures; --output must end in .png, not {suffix!r}.")
+        return self._there(self.server, spec, given)
 
     def _there(self, server: str, spec: dict[str, Any], pictures: Mapping[str, Path]) -> Files:
         from aps_client import Client
@@ -56,7 +58,7 @@ class Where:
                 click.echo(f"Job {job.id} canceled.", err=True)
                 raise
 
-    def _here(self, spec_json: dict[str, Any], paths: Mapping[str, Path]) -> Files:
+    def _here(self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str) -> Files:
         from aps_core import images
         from aps_core.engine import Engine
         from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
@@ -75,10 +77,12 @@ class Where:
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
             click.echo(f"{size}{cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
         with Display() as display:
-            return _files(run(spec, Inputs(**pictures), engine, lambda progress: display.step(_told(progress))))
+            result = run(spec, Inputs(**pictures), engine, lambda progress: display.step(told(progress)))
+        files = {file.name: file.data for file in result.files(suffix)}
+        return {**files, "result.json": json.dumps(result.sidecar(), indent=1).encode()}
 
 
-def _told(progress: Any) -> dict[str, Any]:
+def told(progress: Any) -> dict[str, Any]:
     """A step of any task, in the words of the service's events."""
     from aps_core.tasks import PictureProgress, TextProgress
 
@@ -89,16 +93,3 @@ def _told(progress: Any) -> dict[str, Any]:
         case TextProgress():
             return {**told, "text": progress.text, "reward": progress.reward_curve[-1] if progress.reward_curve else None}
     return told
-
-
-def _files(result: Result) -> Files:
-    from aps_core import images
-    from aps_core.tasks import PictureResult
-
-    sidecar = result.sidecar()
-    files = {"result.json": json.dumps(sidecar, indent=1).encode()}
-    if isinstance(result, PictureResult):
-        text = images.provenance(sidecar)
-        for number, x_CHW in enumerate(result.pictures_BCHW, start=1):
-            files["result.png" if number == 1 else f"sample-{number}.png"] = images.encode_png(x_CHW, text)
-    return files

@@ -35,5 +35,5 @@ def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Pat
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     y = noise.add_noise(spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0], sigma, torch.Generator().manual_seed(seed))
     output = output or photo.with_suffix(".degraded.png")
-    output.write_bytes(images.encode_png(y.clamp(-1, 1), {}))
+    output.write_bytes(images.encode_png(y.clamp(-1, 1)))
     click.echo(output)

@@ -29,7 +29,7 @@ class OneLineErrors(click.Group):
 
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Run the service": ("serve", "worker", "webhooks", "keys", "requeue", "jobs"),
-        "Look and check": ("doctor", "capabilities", "weights", "verify"),
+        "Look and check": ("doctor", "capabilities", "weights", "verify", "replay"),
         "Measure": ("eval", "eval-text", "demo"),
     }
 

@@ -14,6 +14,7 @@ from aps_cli.eval_text import eval_text
 from aps_cli.fields import PICTURE, field_lines
 from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
+from aps_cli.replay import replay
 from aps_cli.verbs import verb
 from aps_cli.weights import weights
 from aps_core import __version__
@@ -108,7 +109,13 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 @click.option("--prior", default="embedded", show_default=True)
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--threads", type=int, help="CPU threads.")
-@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Sampler settings, for instance --set inner_steps=40.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
+)
 def evaluate(
     folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
 ) -> None:
@@ -150,7 +157,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (degrade, doctor, eval_text, jobs, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
+for command in (degrade, doctor, eval_text, jobs, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
     main.add_command(command)
 
 

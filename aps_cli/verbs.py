@@ -11,6 +11,7 @@ import click
 
 from aps_cli.compute import Files, Where
 from aps_cli.fields import PICTURE, Verb, json_of, spec_options
+from aps_client.models import save
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import PictureTaskSpec, TaskSpec
 
@@ -26,10 +27,11 @@ def verb(spec: type[TaskSpec]) -> click.Command:
         output: Path | None, as_json: bool, server: str | None, api_key: str | None, device: str | None, max_pixels: int | None, **options: Any
     ) -> None:
         given = {name: options.pop(name) for name in pictures}
-        files = Where(server, api_key, device, max_pixels).compute({"type": task, **json_of(spec, options)}, given)
         first = next((path for path in given.values() if path is not None), None)
         past = f"{task}d" if task.endswith("e") else f"{task}ed"
-        _write(files, output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png")), as_json)
+        where = output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png"))
+        files = Where(server, api_key, device, max_pixels).compute({"type": task, **json_of(spec, options)}, given, where.suffix)
+        _write(files, where, as_json)
 
     command.__doc__ = f"{spec.summary()}\n\n{_writes(spec)}"
     decorated: Callable[..., Any] = command
@@ -79,12 +81,7 @@ def _common(sized: bool, text: bool) -> list[Decorator]:
 def _write(files: Files, output: Path, as_json: bool) -> None:
     """Writes pictures and sidecar, or prints the answer; notes go to stderr."""
     sidecar: dict[str, Any] = json.loads(files["result.json"])
-    pictures = [data for name, data in files.items() if name.endswith(".png")]
-    paths = [output if number == 1 else output.with_stem(f"{output.stem}-{number}") for number in range(1, len(pictures) + 1)]
-    for path, data in zip(paths, pictures, strict=True):
-        path.write_bytes(data)
-    if paths:
-        output.with_suffix(".json").write_text(json.dumps(sidecar, indent=1) + "\n")
+    paths = save(files, output) if "answer" not in sidecar else []
     if as_json:
         click.echo(json.dumps({"files": [str(path) for path in paths], **sidecar}, indent=1))
         return

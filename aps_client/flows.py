@@ -160,7 +160,7 @@ def result(job: Job, retry: Retry) -> Flow[Result]:
         raise (JobCanceled if job.state is JobState.CANCELED else JobFailed)(job)
     files = {}
     for artifact in job.artifacts:
-        if artifact.name.startswith(("result", "sample", "spread", "mean")):
+        if artifact.role == "result":
             files[artifact.name] = yield from download(job, artifact.name, retry)
     return Result(job, files)
 

@@ -50,7 +50,7 @@ class Result:
 
     @property
     def image(self) -> bytes:
-        """The picture, a PNG; of several samples the first.
+        """The picture, a PNG; of several samples the one that agrees best with the measurement.
 
         Raises:
             KeyError: the task makes no picture.
@@ -59,14 +59,9 @@ class Result:
 
     @property
     def samples(self) -> list[bytes]:
-        """Every posterior sample, a PNG each."""
-        return [data for name, data in self.files.items() if name == "result.png" or name.startswith("sample-")]
-
-    @property
-    def sidecar(self) -> dict[str, Any]:
-        """Settings as they were run, seed, misfit, seconds: everything to understand and repeat the job."""
-        sidecar: dict[str, Any] = json.loads(self.files["result.json"])
-        return sidecar
+        """Every sample, a PNG each."""
+        several = [data for name, data in self.files.items() if name.startswith("sample-")]
+        return several or [self.image]
 
     @property
     def text(self) -> str:
@@ -75,14 +70,26 @@ class Result:
         Raises:
             KeyError: the task makes no text.
         """
-        text: str = self.sidecar["answer"]["text"]
-        return text
+        return self.files["answer.txt"].decode()
+
+    @property
+    def sidecar(self) -> dict[str, Any]:
+        """Settings as they were run, seed, misfit, seconds: everything to understand and repeat the job."""
+        sidecar: dict[str, Any] = json.loads(self.files["result.json"])
+        return sidecar
 
     def save(self, path: str | Path) -> list[Path]:
-        """Writes the picture (``path``), further samples (``path-2``, ...) and the sidecar (``path.json``); returns the paths of the pictures."""
-        path = Path(path)
-        paths = [path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in range(1, len(self.samples) + 1)]
-        for where, data in zip(paths, self.samples, strict=True):
-            where.write_bytes(data)
-        path.with_suffix(".json").write_bytes(self.files["result.json"])
-        return paths
+        """Writes the files; see :func:`save`."""
+        return save(self.files, Path(path))
+
+
+def save(files: Mapping[str, bytes], path: Path) -> list[Path]:
+    """Writes the main file to ``path``, the sidecar beside it as ``.json``, further files as ``path-name``; returns the paths, the sidecar's left out."""
+    path.with_suffix(".json").write_bytes(files["result.json"] + b"\n")
+    paths = []
+    for name, data in files.items():
+        if name != "result.json":
+            main = name.startswith("result.") or name == "answer.txt"
+            paths.append(path if main else path.with_name(f"{path.stem}-{name}"))
+            paths[-1].write_bytes(data)
+    return paths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -14,8 +14,10 @@ class ArtifactView(BaseModel):
     """A file of a job."""
 
     name: str
+    role: Literal["input", "result"]
     media_type: str
     bytes: int
+    sha256: str
     url: str
 
 
@@ -78,14 +80,15 @@ class Problem(BaseModel):
 def view(job: Job, queue_position: int | None) -> JobView:
     """What clients see of ``job``."""
     base = f"/v1/jobs/{job.id}"
-    files = [*job.inputs.values(), *job.artifacts]
     return JobView(
         **job.model_dump(include=set(JobView.model_fields) - {"artifacts"}),
         queue_position=queue_position,
-        artifacts=[_artifact(base, file) for file in files],
+        artifacts=[*(_artifact(base, file, "input") for file in job.inputs.values()), *(_artifact(base, file, "result") for file in job.artifacts)],
         urls={"self": base, "events": f"{base}/events", "cancel": f"{base}/cancel", "previews": f"{base}/previews/{{step}}"},
     )
 
 
-def _artifact(base: str, file: Artifact) -> ArtifactView:
-    return ArtifactView(name=file.name, media_type=file.media_type, bytes=file.bytes, url=f"{base}/artifacts/{file.name}")
+def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> ArtifactView:
+    return ArtifactView(
+        name=file.name, role=role, media_type=file.media_type, bytes=file.bytes, sha256=file.file.partition(".")[0], url=f"{base}/artifacts/{file.name}"
+    )
