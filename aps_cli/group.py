@@ -37,7 +37,7 @@ class OneLineErrors(click.Group):
         """See :meth:`click.Group.main`."""
         extra["standalone_mode"] = False
         try:
-            code = super().main(args, prog_name or "aps", **extra)
+            code = super().main(args, "aps", **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             sys.exit(2)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from aps_client import Client
 
@@ -37,13 +35,10 @@ def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) ->
         for job in found:
             click.echo(job.model_dump_json())
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("id", "task", "state", "step", "created"):
-        table.add_column(title, no_wrap=True)
     for job in found:
         step = f"{job.progress.step}/{job.progress.total}" if job.progress else ""
-        table.add_row(job.id, job.task, job.state, step, f"{job.created_at:%Y-%m-%d %H:%M:%S}Z" if job.created_at else "")
-    Console().print(table)
+        created = f"{job.created_at:%Y-%m-%d %H:%M:%S}Z" if job.created_at else ""
+        click.echo(f"{job.id}  {job.task:<10} {job.state:<10} {step:>8}  {created}")
 
 
 @jobs.command()
