@@ -14,6 +14,7 @@ from aps_cli.eval_text import eval_text
 from aps_cli.fields import PICTURE, field_lines
 from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
+from aps_cli.keys import keys
 from aps_cli.replay import replay
 from aps_cli.verbs import verb
 from aps_cli.weights import weights
@@ -55,6 +56,23 @@ def worker(device: str | None) -> None:
     from aps_cli import processes
 
     processes.worker(device)
+
+
+@main.command()
+def webhooks() -> None:
+    """Run a process that sends webhooks, where the API shall not (APS_SEND_WEBHOOKS=false)."""
+    from aps_cli import processes
+
+    processes.webhooks()
+
+
+@main.command()
+@click.argument("jobs", nargs=-1)
+def requeue(jobs: tuple[str, ...]) -> None:
+    """Give JOBS that were given up another life; without JOBS, list them."""
+    from aps_cli import requeue as command
+
+    command.requeue(jobs) if jobs else command.show_dead()
 
 
 @main.command()
@@ -157,7 +175,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (degrade, doctor, eval_text, jobs, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
+for command in (degrade, doctor, eval_text, jobs, keys, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
     main.add_command(command)
 
 

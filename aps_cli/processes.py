@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +16,7 @@ import click
 from aps_cli.device import default_device
 from service import launch
 from service.settings import Settings
+from service.webhooks import send_webhooks
 
 
 def settings_for(device: str | None, **changes: object) -> Settings:
@@ -30,7 +34,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
     else:
         command = launch.api_command(host, port)
-        os.execv(command[0], command)
+        os.execve(command[0], command, Settings().model_copy(update={"host": host}).environment())
 
 
 def worker(device: str | None) -> None:
@@ -38,6 +42,14 @@ def worker(device: str | None) -> None:
     settings = settings_for(device)
     command = launch.worker_command(settings)
     os.execve(command[0], command, settings.environment())
+
+
+def webhooks() -> None:
+    """Sends webhooks until it is interrupted or terminated."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(send_webhooks(Settings()))
 
 
 def demo(photo: Path, out: Path, once: bool, port: int) -> None:

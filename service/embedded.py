@@ -11,6 +11,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
+from service.lifeline import lifeline
 from service.settings import Settings
 
 START_SECONDS = 30
@@ -98,7 +100,7 @@ def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Po
     }
     command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
     # its own session: Ctrl-C in the terminal must not stop it before the workers have finished
-    return subprocess.Popen(command, pass_fds=[lock], start_new_session=True, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(command, pass_fds=[lock], start_new_session=True, stdin=subprocess.DEVNULL, preexec_fn=lifeline(signal.SIGTERM))
 
 
 def _wait(url: str, server: subprocess.Popen[bytes] | None, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -32,6 +33,17 @@ async def job_events(redis: Redis, services: Services, job_id: str, after: str) 
             data = await run_in_threadpool(_with_links, services, job_id, event)
             yield ServerSentEvent(data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS)
             if event.type == "done":
+                return
+
+
+async def until_over(redis: Redis, services: Services, job_id: str, seconds: float) -> None:
+    """Returns when the job has ended, or after so many seconds."""
+    key, after, deadline = f"{services.settings.key_prefix}job:{job_id}:events", "0-0", time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        answer: Any = await redis.xread({key: after}, count=200, block=max(1, min(BLOCK_MILLISECONDS, round(left * 1000))))
+        for raw_id, fields in answer[0][1] if answer else ():
+            after = raw_id
+            if fields[b"type"] == b"done":
                 return
 
 

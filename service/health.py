@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
+from service.openapi import problems
 from service.problems import NoWorker
-from service.routes import problems, services_of
-from service.services import Services
+from service.services import Services, services_of
 
 router = APIRouter(tags=["service"])
 

@@ -18,6 +18,7 @@ import httpx
 
 from aps_core.errors import APSError
 from service.embedded import running_server
+from service.lifeline import lifeline
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,15 @@ def process(name: str, command: list[str], settings: Settings, log_file: Path | 
     """Runs a child with these settings in its environment; asks it to stop in the end, then insists."""
     output = log_file.open("ab") if log_file else None
     # a session of its own: Ctrl-C reaches the launcher alone, which stops the children in order
-    child = subprocess.Popen(command, env={**settings.environment(), **environment}, start_new_session=True, stdout=output, stderr=output)
+    # and killed when the launcher is: jobs survive that, and nobody would be left to stop it
+    child = subprocess.Popen(
+        command,
+        env={**settings.environment(), **environment},
+        start_new_session=True,
+        stdout=output,
+        stderr=output,
+        preexec_fn=lifeline(signal.SIGKILL),
+    )
     if output:
         output.close()
     try:
@@ -104,6 +113,7 @@ def running_service(
     Raises:
         LaunchFailed, ServerUnavailable: it does not come up.
     """
+    settings = settings.model_copy(update={"host": host})
     with ExitStack() as stack:
         if embedded:
             settings = settings.model_copy(update={"redis_url": stack.enter_context(running_server(settings))})

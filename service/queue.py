@@ -22,7 +22,6 @@ class Bell:
             task_ignore_result=True,
             task_serializer="json",
             task_send_sent_event=False,
-            task_default_priority=6,
             broker_transport_options=settings.broker_transport_options,
         )
 

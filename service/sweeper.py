@@ -42,6 +42,8 @@ class Sweeper:
         for job in self.store.expired():
             log.warning("Job %s: its worker went silent; it is queued again", job.id)
             self.bell.ring(job)
+        for job in self.store.overdue():
+            log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
             for job in self.store.unclaimed(prior, self.settings.ring_seconds):
                 log.info("Job %s: still unclaimed; ringing again", job.id)

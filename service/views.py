@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.jobs import Artifact, Job, JobError, JobState, Phase, Progress
+from service.jobs import Artifact, Job, JobError, JobState, Phase, Priority, Progress
 
 
 class ArtifactView(BaseModel):
@@ -30,12 +30,14 @@ class JobView(BaseModel):
     state: JobState
     phase: Phase | None = Field(description="What an unfinished job is doing.")
     version: int = Field(description="Grows with every change.")
+    priority: Priority
     queue_position: int | None = Field(description="Jobs that come first, while this one waits.")
     estimated_seconds: float | None = Field(description="Predicted computing time.")
     progress: Progress | None
     attempt: int
     resumed_from_step: int | None = Field(description="Step from which the last attempt continued an interrupted one.")
     cancel_requested: bool
+    deadline: datetime | None = Field(description="When the result is of no more use, and the job fails.")
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
@@ -47,6 +49,8 @@ class JobView(BaseModel):
     artifacts: list[ArtifactView]
     metrics: dict[str, Any]
     request_id: str
+    traceparent: str
+    cancel_after_seconds: int | None = Field(description="Time after which the client has no use for the result.")
     urls: dict[str, str]
 
 
@@ -92,3 +96,8 @@ def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> Ar
     return ArtifactView(
         name=file.name, role=role, media_type=file.media_type, bytes=file.bytes, sha256=file.file.partition(".")[0], url=f"{base}/artifacts/{file.name}"
     )
+
+
+def retry_after(job: Job) -> str:
+    """Seconds until asking again makes sense: about a step's time."""
+    return str(max(1, round(job.progress.seconds if job.progress else 1)))

@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 5
 
+_parent = os.getpid()
+"""The parent, as this module is loaded before the fork."""
+
 draining = multiprocessing.RawValue(ctypes.c_bool, False)
 """Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set it."""
 
@@ -120,6 +123,8 @@ def refuse_what_does_not_fit(**_: Any) -> None:
 def start(**_: Any) -> None:
     """In a fresh child: loads every prior and registers."""
     global _worker
+    if os.getppid() != _parent:
+        os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
     worker = Worker()
     try:
         for prior, capacity in capacities(settings).items():

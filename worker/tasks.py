@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from aps_core import images
 from aps_core.errors import APSError, SamplingCancelled
 from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
-from service.jobs import Artifact, Claim, Job, JobError, Phase
+from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
 from worker import telemetry
@@ -26,24 +26,25 @@ log = logging.getLogger(__name__)
 POISONED_DEVICE = 70
 """Exit status of a child whose CUDA context is beyond repair; the parent starts another."""
 
-Stop = Literal["cancel", "lost", "drain", "deadline"]
+Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
 
-DEADLINE = JobError(code="deadline_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing.")
+TIME_LIMIT = JobError(code="time_limit_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing.")
 INTERNAL = JobError(code="internal_error", title="Internal error", detail="The worker met an error it does not know. It has been logged with the job's id.")
 
 
 @app.task(name=RUN_JOB)  # type: ignore[untyped-decorator]
 def run_job(job_id: str) -> None:
-    """Runs the job, unless somebody else has it or it is over: then the message was a duplicate."""
+    """Runs the job that comes first, which may be another than the one rung for: the store keeps the order, not the messages.
+
+    A message that came twice finds nothing to do, or takes the next job a little early.
+    """
     worker = this_worker()
-    if draining.value:
-        return  # the job stays queued and is rung for again
-    claim = worker.store.claim(job_id, worker.name)
-    if isinstance(claim, str):
-        log.info("Job %s not taken: %s", job_id, claim)
-        return
-    job = worker.store.get(job_id)
-    if job is not None:
+    rung = worker.store.get(job_id)
+    if rung is None or draining.value:
+        return  # a waiting job stays queued and is rung for again
+    claim = worker.store.take(rung.prior, worker.name)
+    job = worker.store.get(claim.job_id) if claim else None
+    if claim and job:
         JobRun(worker, claim, job).run()
 
 
@@ -122,7 +123,7 @@ class JobRun:
         if control != "run":
             self.stop = control
         elif progress.step < progress.total and self.stop is None:
-            self.stop = "drain" if draining.value else "deadline" if time.monotonic() - self.started > settings.max_job_seconds else None
+            self.stop = "drain" if draining.value else "time limit" if time.monotonic() - self.started > settings.max_job_seconds else None
         return self.stop is None
 
     def _keep_alive(self) -> None:
@@ -144,8 +145,8 @@ class JobRun:
                 partial = [self.preview.model_copy(update={"name": "partial.jpg"})] if self.preview else []
                 store.canceled(self.claim, partial)
                 return "canceled"
-            case "deadline":
-                store.fail(self.claim, DEADLINE)
+            case "deadline" | "time limit":
+                store.fail(self.claim, DEADLINE_EXCEEDED if self.stop == "deadline" else TIME_LIMIT)
                 return "failed"
             case "drain":
                 if store.release(self.claim):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +28,14 @@ class JobState(StrEnum):
     def terminal(self) -> bool:
         """True when nothing about the job can change any more."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+class Priority(StrEnum):
+    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits for ever."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
 
 
 class Phase(StrEnum):
@@ -81,6 +89,13 @@ class Artifact(_Frozen):
     bytes: int
 
 
+class Webhook(_Frozen):
+    """Whom to tell about a job."""
+
+    url: str
+    events: list[Literal["job.started", "job.progress", "job.completed"]] = ["job.completed"]
+
+
 class Job(_Frozen):
     """The whole record. What a job computes is ``spec``; everything else is how it travels."""
 
@@ -93,7 +108,18 @@ class Job(_Frozen):
     """Width and height of the upload, in pixels."""
     output_size: tuple[int, int]
     estimated_seconds: float | None = None
+    tenant: str = ""
+    """Whose job it is; empty where everybody may do everything."""
+    max_running: int | None = None
+    """How many jobs of the tenant may run at a time."""
+    priority: Priority = Priority.NORMAL
     request_id: str = ""
+    traceparent: str = ""
+    """Where the request stands in its caller's trace (W3C)."""
+    cancel_after_seconds: int | None = None
+    """Time after which the client has no use for the result, counted from ``created_at``."""
+
+    webhook: Webhook | None = None
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None
@@ -104,6 +130,8 @@ class Job(_Frozen):
     finished_at: datetime | None = None
     expires_at: datetime | None = None
     """When the artifacts of a finished job go."""
+    deadline: datetime | None = None
+    """When the result is of no more use."""
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
@@ -130,7 +158,7 @@ class Job(_Frozen):
         return cls.model_validate({name: json.loads(value) if name in _JSON else value for name, value in text.items()})
 
 
-_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics"})
+_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics", "webhook"})
 """Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
 
 

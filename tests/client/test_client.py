@@ -161,6 +161,25 @@ def test_a_task_the_service_does_not_have(stack: Stack):
         client.submit("nonesuch")
 
 
+def test_an_answer_that_got_lost_makes_no_second_job(through: Client, client: Client, proxy: Proxy, photo: Path):
+    before = {job.id for job in client.jobs()}
+    proxy.refuse, proxy.cut_answers = 1, 1
+    job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
+    assert proxy.connections == 3  # refused, cut after the service had the job, answered
+    assert {one.id for one in client.jobs()} - before == {job.id}
+    assert client.wait(job, timeout=60).state is JobState.SUCCEEDED
+
+
+def test_the_callers_own_key_holds_over_processes(client: Client, stack: Stack, photo: Path):
+    spec = {"operator": {"type": "denoise"}, "idempotency_key": 'order "7"', **QUICK}
+    first = client.submit("restore", {"image": photo}, **spec)
+    with Client(stack.url) as another:
+        assert another.submit("restore", {"image": photo}, **spec).id == first.id
+        with pytest.raises(aps_client.InvalidRequest) as other:
+            another.submit("restore", {"image": photo}, **{**spec, "seed": 1})
+    assert other.value.code == "idempotency_key_reused"
+
+
 def test_events_go_on_where_the_connection_broke(through: Client, proxy: Proxy, photo: Path):
     spec = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
