@@ -2,13 +2,17 @@
 
 import base64
 import json
+import queue
+import threading
 import time
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from stack import Stack, png
 from standardwebhooks import Webhook
 
-from aps_client import WebhookRejected, verify_webhook
+from aps_client import Client, WebhookEvent, WebhookRejected, verify_webhook
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 OTHER = "whsec_" + base64.b64encode(b"another secret of enough bytes..").decode()
@@ -60,3 +64,29 @@ def test_what_cannot_be_a_message_of_ours():
         verify_webhook(BODY, {}, SECRET)
     with pytest.raises(WebhookRejected, match="whsec_"):
         verify_webhook(BODY, signed(), "whsec_not base64!")
+
+
+def test_the_services_own_messages_are_believed(stack: Stack):
+    heard: queue.Queue[WebhookEvent] = queue.Queue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            heard.put(verify_webhook(body, dict(self.headers.items()), secrets))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with Client(stack.url) as client, ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as receiver:
+        secrets = client.webhook_secrets()
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{receiver.server_port}/"
+        spec = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
+        job = client.submit("restore", {"image": png()}, webhook=where, priority="high", **spec)
+        event = heard.get(timeout=60)
+        receiver.shutdown()
+        assert (event.type, event.data.id, event.data.state.value, event.data.priority.value) == ("job.completed", job.id, "succeeded", "high")
+        picture = client.download(event.data, "result.png")  # the message's links are enough
+        assert picture.startswith(b"\x89PNG")
