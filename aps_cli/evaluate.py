@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from aps_cli.device import default_device
 from aps_cli.fields import parse_value
-from aps_cli.restore import default_device
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from aps_cli.restore import default_device
+from aps_cli.device import default_device
 from service import launch
 from service.devices import gpus
 from service.settings import Settings

@@ -20,7 +20,7 @@ import click
 import torch
 from torch import Tensor
 
-from aps_cli.restore import default_device
+from aps_cli.device import default_device
 from aps_core import images, installed, noise
 from aps_core.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import APSError

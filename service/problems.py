@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -18,6 +18,8 @@ from aps_core import errors
 from service.egress import EgressFailed, UrlRefused
 from service.headers import InvalidHeader, RangeNotSatisfiable
 from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+from service.views import FieldError
+from service.views import Problem as Problem
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -136,26 +138,6 @@ STATUS: dict[type[errors.APSError], int] = {
     QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else is a 500."""
-
-
-class FieldError(BaseModel):
-    """One field that is wrong."""
-
-    pointer: str = Field(description="JSON pointer into the spec.")
-    detail: str
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details."""
-
-    type: str = Field(description="Stable URI of the kind of problem: urn:aps:problem: and the code.")
-    title: str
-    status: int
-    detail: str
-    code: str = Field(description="Stable and machine-readable.")
-    retryable: bool = Field(False, description="Whether the same request may succeed later.")
-    errors: list[FieldError] = []
-    request_id: str = ""
 
 
 def install(app: FastAPI) -> None:

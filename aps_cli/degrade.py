@@ -1,0 +1,39 @@
+"""``aps degrade``: a clean picture in, a measurement of it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aps_cli.fields import PICTURE, Verb, operator_from, operator_options
+
+
+@click.command(cls=Verb)
+@click.argument("photo", type=PICTURE)
+@operator_options
+@click.option("--sigma", default=0.05, show_default=True, type=click.FloatRange(0, 1), help="Noise standard deviation on the [-1, 1] scale.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
+@click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
+def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Path | None, **options: Any) -> None:
+    """Degrade a clean PHOTO with an operator and noise, to try a restoration on.
+
+    y = A(x) + sigma * noise, written as an 8-bit picture.
+    """
+    import torch
+
+    from aps_core import images, noise
+    from aps_core.operators import OperatorSpec
+
+    chosen = operator_from(options)
+    spec = OperatorSpec.named(chosen["type"]).model_validate(chosen)
+    x = images.to_tensor(images.open_image(photo.read_bytes()))
+    mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
+    factor = getattr(spec, "factor", 1)
+    x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
+    y = noise.add_noise(spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0], sigma, torch.Generator().manual_seed(seed))
+    output = output or photo.with_suffix(".degraded.png")
+    output.write_bytes(images.encode_png(y.clamp(-1, 1)))
+    click.echo(output)
