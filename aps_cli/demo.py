@@ -10,7 +10,7 @@ import click
 import torch
 from PIL import Image, ImageDraw
 
-from aps_cli.restore import restore_remote
+from aps_cli.restore import compute_remote
 from aps_core import images, noise
 from aps_core.metrics import psnr
 from aps_core.operators.super_resolution import SuperResolution
@@ -34,7 +34,9 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     measurement, truth = make_measurement(photo, out)
     click.echo(f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // 4}x{SIDE // 4} with noise sigma {SIGMA}; restoring through {url}/v1/restore")
-    restore_remote(url, {"operator": {"type": "super_resolution", "factor": 4}, "sigma": SIGMA}, measurement, None, out / "restored.png")
+    compute_remote(
+        url, {"type": "restore", "operator": {"type": "super_resolution", "factor": 4}, "sigma": SIGMA}, {"image": measurement}, out / "restored.png"
+    )
     restored = images.to_tensor(images.open_image((out / "restored.png").read_bytes()))
     sidecar = json.loads((out / "restored.json").read_text())
     panels = {"original": images.to_pil(truth), "measurement": Image.open(measurement), "restored": images.to_pil(restored)}

@@ -38,6 +38,24 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
     return add
 
 
+def task_options(spec: type[BaseModel], *left_out: str) -> Callable[[Command], Command]:
+    """Adds an option for every plain field of a task but those ``left_out``; :func:`fields_from` takes them out again."""
+
+    def add(command: Command) -> Command:
+        for name, field in reversed(spec.model_fields.items()):
+            if name not in ("type", "sampler", *left_out):
+                default = "" if field.default is None else f" [default: {field.default}]"
+                command = click.option(f"--{name.replace('_', '-')}", f"field__{name}", metavar="VALUE", help=f"{field.description}{default}")(command)
+        return command
+
+    return add
+
+
+def fields_from(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes a task's options out of ``options`` as the JSON of its fields."""
+    return _taken(options, "field__")
+
+
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
     """Takes the operator's options out of ``options`` as the JSON of an operator spec.
 

@@ -13,11 +13,13 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from aps_cli.edit import edit
 from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
 from aps_cli.generate import generate
 from aps_cli.guide import guide
 from aps_cli.replay import replay
+from aps_cli.stylize import stylize
 from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
@@ -77,9 +79,9 @@ def restore(photo: Path, output: Path | None, server: str | None, mask: Path | N
     }
     output = output or photo.with_suffix(".restored.png")
     if server:
-        commands.restore_remote(server, spec, photo, mask, output)
+        commands.compute_remote(server, spec, {"image": photo, "mask": mask}, output)
     else:
-        commands.restore_here(spec, photo, mask, output, device, max_pixels)
+        commands.compute_here(spec, {"image": photo, "mask": mask}, output, device, max_pixels)
 
 
 @main.command()
@@ -217,7 +219,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (generate, guide, eval_text, weights, replay):
+for command in (edit, stylize, generate, guide, eval_text, weights, replay):
     main.add_command(command)
 
 

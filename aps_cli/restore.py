@@ -16,7 +16,7 @@ from aps_core import images, noise
 from aps_core.errors import APSError, InvalidSpec
 from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
 from aps_core.operators import OperatorSpec
-from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from aps_core.tasks import Inputs, PictureResult, run, validate_spec
 
 
 def default_device(device: str | None) -> str:
@@ -34,25 +34,30 @@ def default_device(device: str | None) -> str:
     return device
 
 
-def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, output: Path, device: str | None, max_pixels: int | None) -> None:
-    """Validates, loads the engine, samples, writes the picture(s) and the sidecar."""
+def compute_here(spec_json: dict[str, Any], pictures: dict[str, Path | None], output: Path, device: str | None, max_pixels: int | None) -> None:
+    """Validates, loads the engine, samples, writes the picture(s) and the sidecar. ``pictures``: files by their name in the task."""
     from aps_core.engine import ImageEngine
 
-    spec = RestoreSpec.model_validate(spec_json)
-    picture = images.open_image(photo.read_bytes())
-    inputs = Inputs(picture, images.open_image(mask.read_bytes()) if mask else None)
-    size = (picture.width, picture.height)
-    spec.check(size, (inputs.mask.width, inputs.mask.height) if inputs.mask else None, picture.has_alpha)
+    spec = validate_spec(spec_json)
+    inputs = Inputs(**{name: images.open_image(path.read_bytes()) for name, path in pictures.items() if path is not None})
+    spec.check_inputs(inputs)
+    size = (inputs.image.width, inputs.image.height) if inputs.image else None
     where = default_device(device)
     engine = ImageEngine.load(spec.prior, where)
     limit = max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)
     cost = check_size(spec, size, limit, engine.seconds_per_token())
-    width, height = spec.output_size(size)
-    click.echo(f"{photo.name}: {width}x{height} pixels, {cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
+    width, height = cost.output or (0, 0)
+    click.echo(f"{output.name}: {width}x{height} pixels, {cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
     with steps_bar() as advance:
-        result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, f"misfit {p.info.misfit:.4f} (noise {p.noise_floor:.4f})"))
+        result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, _step_text(p.info.misfit, p.noise_floor, spec.type)))
     assert isinstance(result, PictureResult)
     write_pictures(result, output)
+
+
+def _step_text(misfit: float, noise_floor: float, task: str) -> str:
+    if task == "stylize":
+        return f"style distance {misfit:.4f}"
+    return f"misfit {misfit:.4f}" + (f" (noise {noise_floor:.4f})" if noise_floor else "")
 
 
 def write_pictures(result: PictureResult, output: Path) -> None:
@@ -66,7 +71,7 @@ def write_pictures(result: PictureResult, output: Path) -> None:
         click.echo(note, err=True)
 
 
-def restore_remote(server: str, spec: dict[str, Any], photo: Path, mask: Path | None, output: Path) -> None:
+def compute_remote(server: str, spec: dict[str, Any], pictures: dict[str, Path | None], output: Path) -> None:
     """The same through a running service: submit, follow the events, download.
 
     Raises:
@@ -74,10 +79,10 @@ def restore_remote(server: str, spec: dict[str, Any], photo: Path, mask: Path | 
     """
     import httpx
 
-    files = {"image": photo.read_bytes(), **({"mask": mask.read_bytes()} if mask else {})}
+    files = {name: path.read_bytes() for name, path in pictures.items() if path is not None}
     try:
         with httpx.Client(base_url=server, timeout=60) as http:
-            answer = http.post("/v1/restore", files=files, data={"spec": json.dumps({k: v for k, v in spec.items() if k != "type"})})
+            answer = http.post(f"/v1/{spec['type']}", files=files, data={"spec": json.dumps({k: v for k, v in spec.items() if k != "type"})})
             job = _json(answer)
             with steps_bar() as advance, http.stream("GET", job["urls"]["events"], timeout=None) as events:
                 for line in events.iter_lines():
