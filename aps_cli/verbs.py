@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from aps_cli.compute import Files, Where
-from aps_cli.fields import PICTURE, Verb, json_of, spec_options
+from aps_cli.fields import PICTURE, Verb, json_of, prompt_is_argument, spec_options
 from aps_client.models import save
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
@@ -51,13 +51,14 @@ def _writes(spec: type[TaskSpec]) -> str:
 
 
 def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
-    """What is given without a flag: the picture, or the prompt of a task without one."""
+    """What is given without a flag: the picture a task needs, and the prompt where it is about that; other pictures are options."""
+    needed = spec.model_fields["prompt"].is_required()
+    prompt: list[Decorator] = [click.argument("prompt", required=needed, default=None if needed else "")] if prompt_is_argument(spec) else []
     if not pictures:
-        needed = spec.model_fields["prompt"].is_required()
-        return [click.argument("prompt", required=needed, default=None if needed else "")]
+        return prompt
     helps = {"mask": "Mask picture of the same size, white = known.", "image": "Picture whose content is kept."}
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]
-    return [click.argument(pictures[0], metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()), type=PICTURE), *rest]
+    return [click.argument(pictures[0], metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()), type=PICTURE), *prompt, *rest]
 
 
 def _common(sized: bool, text: bool) -> list[Decorator]:

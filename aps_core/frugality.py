@@ -80,7 +80,8 @@ class FrugalTokenizer:
     def __init__(self, tokenizer: Tokenizer, recompute: bool) -> None:
         self.tokenizer = tokenizer
         self.codebook_KD, self.stride = tokenizer.codebook_KD, tokenizer.stride
-        self.features, self.encode, self.quantize = tokenizer.features, tokenizer.encode, tokenizer.quantize
+        self.features, self.feature_maps = tokenizer.features, tokenizer.feature_maps
+        self.encode, self.quantize = tokenizer.encode, tokenizer.quantize
         self._recomputing = getattr(tokenizer, "recomputing", nullcontext) if recompute else nullcontext
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:

@@ -60,8 +60,8 @@ class TaskSpec(Spec, family=True):
         for name, needed in self.pictures.items():
             if needed and name not in given:
                 raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
-        image, mask = ((picture.width, picture.height) if picture is not None else None for picture in (inputs.image, inputs.mask))
-        self.check(image, mask, inputs.image is not None and inputs.image.has_alpha)
+        sizes = {name: (picture.width, picture.height) for name, picture in given.items()}
+        self.check(sizes.get("image"), sizes.get("mask"), inputs.image is not None and inputs.image.has_alpha)
 
     @abstractmethod
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:

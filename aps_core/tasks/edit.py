@@ -8,15 +8,16 @@ result takes the known pixels from the upload itself.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.images import Picture
-from aps_core.operators import OperatorSpec
+from aps_core.operators.inpainting import Inpainting
 from aps_core.seam import filled, joined
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-_SIDE = {"ge": 0, "le": 4096}
+Margin = Annotated[int, Field(ge=0, le=4096)]
 
 
 class EditSpec(PictureTaskSpec):
@@ -39,10 +40,10 @@ class EditSpec(PictureTaskSpec):
 
     type: Literal["edit"] = "edit"
     prompt: Prompt = Field(description="Text describing the picture with its new part.")
-    left: int = Field(0, **_SIDE, description="Pixels to add on the left.")
-    top: int = Field(0, **_SIDE, description="Pixels to add above.")
-    right: int = Field(0, **_SIDE, description="Pixels to add on the right.")
-    bottom: int = Field(0, **_SIDE, description="Pixels to add below.")
+    left: Margin = Field(0, description="Pixels to add on the left.")
+    top: Margin = Field(0, description="Pixels to add above.")
+    right: Margin = Field(0, description="Pixels to add on the right.")
+    bottom: Margin = Field(0, description="Pixels to add below.")
     feather: int = Field(
         8, ge=0, le=256, description="Width in pixels of the band inside the new part that is matched to its surroundings; 0 leaves a hard seam."
     )
@@ -82,10 +83,10 @@ class EditSpec(PictureTaskSpec):
         source = _mask_source(inputs)
         if source is None:
             return
-        lowest, highest = images.mask_band(source).getextrema()
-        if highest < 128:
+        known = np.asarray(images.mask_band(source)) >= 128
+        if not known.any():
             raise InvalidSpec("The mask covers the whole picture, so nothing is left to go by; white (opaque) marks what to keep. Or use the task 'generate'.")
-        if lowest >= 128 and not self._grows:
+        if known.all() and not self._grows:
             raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")
 
     @property
@@ -104,14 +105,14 @@ class EditSpec(PictureTaskSpec):
         y_CHW, seen_HW = _reduced(truth_CHW, known_HW, height, width)
         z_L = known_tokens(engine, y_CHW, seen_HW)
         feather = round(self.feather * width / known_HW.shape[1])
-        operator = OperatorSpec.named("inpainting")().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
+        operator = Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
         objective = engine.measurement_objective(operator, y_CHW, 0.0, self.sampler)
         steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least a token a step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
         result = job.sample(spec, objective, (height, width), z_L.expand(self.num_samples, -1), lambda x: joined(x, y_CHW, seen_HW, feather))
         if (height, width) == known_HW.shape:
             return replace(result, spec=self)
-        enlarged_BCHW = torch.stack([images.resize(x, tuple(known_HW.shape)) for x in result.pictures_BCHW])
+        enlarged_BCHW = torch.stack([images.resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW])
         pictures_BCHW = joined(enlarged_BCHW, truth_CHW, known_HW, self.feather).clamp(-1, 1)
         return replace(result, spec=self, pictures_BCHW=pictures_BCHW, notes=[f"The new part was drawn at {width}x{height} pixels and enlarged."])
 

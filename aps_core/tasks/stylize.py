@@ -37,13 +37,11 @@ SMALLEST = 16
 
 
 class StylizeSpec(PictureTaskSpec):
-    """Make a picture after a prompt in the style of a reference picture; an optional content picture gives its layout."""
+    """Make a picture after a prompt in the style of a reference picture; a content picture may give the layout."""
 
     type: Literal["stylize"] = "stylize"
     prompt: Prompt = Field(description="Text describing what the picture shows.")
-    gram_weight: float = Field(
-        1.0, ge=0, le=10, description="Weight of the style as Gram statistics of the prior's own image encoder; needs no further weights."
-    )
+    gram_weight: float = Field(1.0, ge=0, le=10, description="Weight of the style as Gram statistics of the prior's own image encoder.")
     csd_weight: float = Field(0.0, ge=0, le=10, description="Weight of the style as CSD vector (the paper's), whose weights must be installed.")
     content_strength: float = Field(0.5, ge=0, lt=1, description="How much the content picture's layout counts against the style; 0 leaves it out.")
     width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the content picture's, else the prior's native size.")
