@@ -32,15 +32,20 @@ def run(
     """Runs :func:`aps_core.evaluation.evaluate` and prints its summary."""
     from aps_core import evaluation
     from aps_core.engine import ImageEngine
+    from aps_core.samplers.methods import METHODS
 
-    for kind, given, known in (("task", tasks, evaluation.TASKS), ("method", methods, evaluation.METHODS), ("protocol", protocols, evaluation.PROTOCOLS)):
+    for kind, given, known in (("task", tasks, evaluation.TASKS), ("method", methods, METHODS), ("protocol", protocols, evaluation.PROTOCOLS)):
         for name in given:
             if name not in known:
                 raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
     explicit: dict[str, Any] = {}
+    overrides: dict[str, dict[str, Any]] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
-        explicit[name] = parse_value(value)
+        method, dot, field = name.rpartition(".")
+        if dot and method not in METHODS:
+            raise InvalidSpec(f"--set {name}: there is no method '{method}'; known: {', '.join(METHODS)}.")
+        (overrides.setdefault(method, {}) if dot else explicit)[field] = parse_value(value)
     config = APSConfig.model_validate(explicit)
     engine = ImageEngine.load(prior, default_device(device), threads)
     rows = evaluation.evaluate(
@@ -49,14 +54,16 @@ def run(
         folder,
         out,
         tasks=tasks or tuple(evaluation.TASKS),
-        methods=methods or tuple(evaluation.METHODS),
+        methods=methods or tuple(METHODS),
         protocols=protocols,
         sigma=sigma,
         seed=seed,
         samples=samples,
         limit=limit,
+        overrides=overrides,
         report=lambda row: click.echo(
-            f"{row.protocol:9} {row.task:14} {row.image:12} {row.method:13} {row.psnr:6.2f} dB  SSIM {row.ssim:.3f}  {row.seconds:6.1f} s"
+            f"{row.protocol:9} {row.task:14} {row.image:12} {row.method:13} {row.psnr:6.2f} dB  SSIM {row.ssim:.3f}"
+            f"  {row.seconds:6.1f} s  {row.decodes:5} decodes"
         ),
     )
     click.echo("\n" + evaluation.summary(rows))

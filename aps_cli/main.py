@@ -17,6 +17,7 @@ from aps_cli.eval_text import eval_text
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
 from aps_cli.generate import generate
 from aps_cli.guide import guide
+from aps_cli.replay import replay
 from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
@@ -168,7 +169,13 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 @click.option("--prior", default="embedded", show_default=True)
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--threads", type=int, help="CPU threads.")
-@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Sampler settings, for instance --set inner_steps=40.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
+)
 def evaluate(
     folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
 ) -> None:
@@ -210,7 +217,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (generate, guide, eval_text, weights):
+for command in (generate, guide, eval_text, weights, replay):
     main.add_command(command)
 
 

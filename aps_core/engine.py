@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -60,16 +61,18 @@ class Engine(ABC):
 
     def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
         """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type, threads, versions."""
-        parts = (
-            spec_digest(spec),
-            self.spec.identity(),
-            inputs.digest(),
-            self.device.type,
-            str(torch.get_num_threads()),
-            torch.__version__,
-            aps_core.__version__,
-        )
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return hashlib.sha256(f"{spec_digest(spec)}\n{json.dumps(self.origin(inputs), sort_keys=True)}".encode()).hexdigest()
+
+    def origin(self, inputs: Inputs) -> dict[str, Any]:
+        """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device type, threads, versions."""
+        return {
+            "inputs": inputs.digests(),
+            "weights": self.spec.identity(),
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "aps": aps_core.__version__,
+        }
 
     @abstractmethod
     def seconds_per_token(self) -> float:

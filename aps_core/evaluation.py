@@ -8,24 +8,25 @@ is compared, so the sampler sees four times as many measured pixels.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
 from aps_core import images, noise
-from aps_core.aps import sample_aps
-from aps_core.baselines import sample_prior
 from aps_core.config import APSConfig
+from aps_core.contact_sheet import contact_sheet
 from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.metrics import gradient_energy, psnr, ssim
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.samplers.methods import METHODS
+from aps_core.types import StepInfo
 
 TASKS: dict[str, dict[str, object]] = {
     "sr4": {"type": "super_resolution", "factor": 4},
@@ -35,16 +36,6 @@ TASKS: dict[str, dict[str, object]] = {
     "motion_blur": {"type": "motion_blur", "kernel_size": 15},
 }
 """The benchmark's operators, in strengths for 128 pixels (the paper's hold at 512)."""
-
-METHODS: dict[str, dict[str, object]] = {
-    "prior_only": {},
-    "aps_i": {"remasking": "prior", "anchor_temperature": 0.0},
-    "aps_ii": {"remasking": "posterior", "anchor_temperature": 0.0},
-    "random_order": {"remasking": "random"},
-    "aps": {},
-}
-"""Samplers compared, as changes to the settings given: the unguided prior (ignores the measurement), the paper's two
-orders (by the prior's and by the optimised posterior's confidence), chance as a control, and the settings as given."""
 
 PROTOCOLS = {"native": 1, "upsampled": 2}
 
@@ -64,6 +55,8 @@ class Row:
     misfit: float
     noise_floor: float
     seconds: float
+    decodes: int
+    """Pictures decoded on the way: the samplers' budget. 0 where nothing was sampled."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +74,13 @@ class Case:
     height: int
     width: int
 
-    def score(self, method: str, x_BCHW: Tensor, misfit: float, seconds: float) -> Row:
+    def score(self, method: str, x_BCHW: Tensor, misfit: float, seconds: float, decodes: int) -> Row:
         """Metrics against the truth at the truth's own size."""
         truth = self.truth_CHW[None]
         x = F.interpolate(x_BCHW, truth.shape[-2:], mode="bicubic", antialias=True) if x_BCHW.shape[-2:] != truth.shape[-2:] else x_BCHW
         detail = float(gradient_energy(x) / gradient_energy(truth))
-        return Row(
-            self.protocol, self.task, self.image, method, float(psnr(x, truth)), float(ssim(x, truth)), detail, misfit, self.objective.noise_floor, seconds
-        )
+        quality = float(psnr(x, truth)), float(ssim(x, truth)), detail
+        return Row(self.protocol, self.task, self.image, method, *quality, misfit, self.objective.noise_floor, seconds, decodes)
 
 
 def photographs(folder: Path, size: int) -> list[tuple[str, Tensor]]:
@@ -136,16 +128,30 @@ def input_baseline(case: Case) -> Tensor:
     return torch.where(mask > 0, y, filled).clamp(-1, 1)
 
 
-def run_method(engine: ImageEngine, config: APSConfig, case: Case, method: str, seed: int, batch: int = 1) -> Tensor:
-    """Samples (batch, 3, H, W) of one method on one case."""
-    grid = engine.grid(case.height, case.width)
-    generator = torch.Generator(engine.device).manual_seed(seed)
-    if method == "prior_only":
-        sample = sample_prior(engine.prior, case.objective, config, grid=grid, generator=generator, batch=batch)
-    else:
-        chosen = APSConfig(**{**config.model_dump(), **METHODS[method]})
-        sample = sample_aps(engine.prior, case.objective, chosen, grid=grid, generator=generator, batch=batch)
-    return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1)
+def run_method(
+    engine: ImageEngine, config: APSConfig, case: Case, method: str, seed: int, batch: int = 1, overrides: Mapping[str, Any] | None = None
+) -> tuple[Tensor, int]:
+    """Samples (batch, 3, H, W) of one method on one case, and the decodes each of them took.
+
+    ``overrides`` are fields of the method's own settings.
+    """
+    chosen = METHODS[method]
+    decodes = 1  # the last one, of the final tokens
+
+    def count(info: StepInfo) -> None:
+        nonlocal decodes
+        decodes += len(info.loss_curve)
+
+    sample = chosen.sampler(
+        engine.prior,
+        case.objective,
+        chosen.configured(config, overrides or {}),
+        grid=engine.grid(case.height, case.width),
+        generator=torch.Generator(engine.device).manual_seed(seed),
+        batch=batch,
+        on_step=count,
+    )
+    return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1), decodes
 
 
 def evaluate(
@@ -161,15 +167,17 @@ def evaluate(
     seed: int = 0,
     samples: int = 1,
     limit: int | None = None,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
     report: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Runs the benchmark and writes ``per_image.csv``, ``summary.md`` and ``contact_sheet.png`` into ``out``.
 
-    ``samples`` > 1 adds the mean of that many APS samples. Rows already in the CSV are not run again, so an
+    ``samples`` > 1 adds the mean of that many APS samples. ``overrides`` are settings by method, for tuning. Rows already in the CSV are not run again, so an
     interrupted evaluation continues.
     """
     import time
 
+    overrides = overrides or {}
     out.mkdir(parents=True, exist_ok=True)
     table = out / "per_image.csv"
     rows = read_rows(table)
@@ -177,9 +185,9 @@ def evaluate(
     pictures = out / "pictures"
     pictures.mkdir(exist_ok=True)
 
-    def record(case: Case, method: str, x: Tensor, seconds: float) -> None:
+    def record(case: Case, method: str, x: Tensor, seconds: float, decodes: int) -> None:
         misfit = float(case.objective(F.interpolate(x, (case.height, case.width), mode="bicubic") if x.shape[-2:] != (case.height, case.width) else x)[1])
-        row = case.score(method, x, misfit, seconds)
+        row = case.score(method, x, misfit, seconds, decodes)
         rows.append(row)
         with table.open("a", newline="") as file:
             writer = csv.DictWriter(file, [f.name for f in fields(Row)])
@@ -196,7 +204,7 @@ def evaluate(
                 case = make_case(engine, config, protocol, task, name, truth, sigma, seed + number)
                 todo = ["ceiling", "input", *methods, *([f"aps_mean{samples}"] if samples > 1 else [])]
                 for method in (m for m in todo if (protocol, task, name, m) not in done):
-                    started = time.perf_counter()
+                    started, decodes = time.perf_counter(), 0
                     if method == "ceiling":
                         x = round_trip(engine, truth)
                     elif method == "input":
@@ -204,12 +212,13 @@ def evaluate(
                         images.to_pil(case.y_CHW.clamp(-1, 1)).save(pictures / f"{protocol}-{task}-{name}-measurement.png")
                         images.to_pil(truth).save(pictures / f"{protocol}-{task}-{name}-truth.png")
                     elif method.startswith("aps_mean"):
-                        x = run_method(engine, config, case, "aps", seed + 1, samples).mean(0, keepdim=True)
+                        drawn, decodes = run_method(engine, config, case, "aps", seed + 1, samples, overrides.get("aps"))
+                        x, decodes = drawn.mean(0, keepdim=True), decodes * samples
                     else:
-                        x = run_method(engine, config, case, method, seed)
-                    record(case, method, x, time.perf_counter() - started)
+                        x, decodes = run_method(engine, config, case, method, seed, overrides=overrides.get(method))
+                    record(case, method, x, time.perf_counter() - started, decodes)
     (out / "summary.md").write_text(summary(rows))
-    contact_sheet(out, rows)
+    contact_sheet(out, [(r.protocol, r.task, r.image) for r in rows], list(dict.fromkeys(r.method for r in rows)))
     return rows
 
 
@@ -223,11 +232,19 @@ def round_trip(engine: ImageEngine, truth_CHW: Tensor) -> Tensor:
 
 
 def read_rows(table: Path) -> list[Row]:
-    """Rows of an earlier, perhaps interrupted, evaluation."""
+    """Rows of an earlier, perhaps interrupted, evaluation.
+
+    Raises:
+        InvalidSpec: the table has other columns than this version writes.
+    """
     if not table.exists():
         return []
+    columns = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Row)}
     with table.open(newline="") as file:
-        return [Row(*(line[f.name] if f.type == "str" else float(line[f.name]) for f in fields(Row))) for line in csv.DictReader(file)]  # type: ignore[arg-type]
+        reader = csv.DictReader(file)
+        if list(reader.fieldnames or []) != list(columns):
+            raise InvalidSpec(f"{table} was written by another version (its columns differ); choose another output folder or remove it.")
+        return [Row(**{name: read(line[name]) for name, read in columns.items()}) for line in reader]
 
 
 def summary(rows: list[Row]) -> str:
@@ -260,24 +277,3 @@ def mean(values: Iterable[float]) -> float:
     """Arithmetic mean."""
     listed = list(values)
     return sum(listed) / len(listed)
-
-
-def contact_sheet(out: Path, rows: list[Row], photos_a_task: int = 3, cell: int = 192) -> None:
-    """A picture of rows (task, photograph) and columns (truth, measurement, methods)."""
-    from PIL import ImageDraw
-
-    columns = ["truth", "measurement", *dict.fromkeys(r.method for r in rows)]
-    cases: list[tuple[str, str, str]] = []
-    for protocol, task in dict.fromkeys((r.protocol, r.task) for r in rows):
-        names = list(dict.fromkeys(r.image for r in rows if (r.protocol, r.task) == (protocol, task)))
-        cases += [(protocol, task, name) for name in names[:photos_a_task]]
-    sheet = Image.new("RGB", (len(columns) * (cell + 4), 24 + len(cases) * (cell + 4)), "white")
-    draw = ImageDraw.Draw(sheet)
-    for i, column in enumerate(columns):
-        draw.text((i * (cell + 4) + 4, 6), column, fill="black")
-    for j, (protocol, task, name) in enumerate(cases):
-        for i, column in enumerate(columns):
-            path = out / "pictures" / f"{protocol}-{task}-{name}-{column}.png"
-            if path.exists():
-                sheet.paste(Image.open(path).resize((cell, cell), Image.Resampling.NEAREST), (i * (cell + 4), 24 + j * (cell + 4)))
-    sheet.save(out / "contact_sheet.png")

@@ -94,6 +94,8 @@ class Objective(Protocol):
 
     noise_floor: float
     """Expected misfit of the truth: below it only noise is left to fit. 0 when unknown."""
+    temperature: float
+    """Loss per nat: ``exp(-loss / temperature)`` is the likelihood up to a constant. 0 when unknown."""
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, misfit), both (B,): the loss is what Adam sees, the misfit is in the measurement's own units."""
@@ -126,7 +128,7 @@ class StepInfo:
     confidence_BL: Tensor
     """Score by which anchors were chosen."""
     loss_curve: list[float]
-    """Loss at every inner iteration, mean over the batch."""
+    """Loss at every inner iteration, mean over the batch: one value for each decoder evaluation."""
     misfit: float
     """Data misfit at the last inner iteration, mean over the batch."""
     seconds: float

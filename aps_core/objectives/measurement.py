@@ -35,6 +35,8 @@ class MeasurementObjective:
         self.norm = norm
         # Expected misfit of the truth: mean absolute, or mean square, of Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
+        # Gaussian noise for L2; for L1 Laplace noise of the same mean absolute value.
+        self.temperature = self.noise_floor if norm == "l1" else 2 * sigma**2
         self.perceptual = perceptual if perceptual_weight else None
         self.perceptual_weight = perceptual_weight
         if self.perceptual is not None:

@@ -112,7 +112,7 @@ class StyleObjective:
 
     def __init__(self, descriptor: StyleDescriptor, reference_CHW: Tensor) -> None:
         self.descriptor = descriptor
-        self.noise_floor = 0.0
+        self.noise_floor = self.temperature = 0.0
         with torch.no_grad():
             self.target_E = descriptor(reference_CHW[None])[0][0]  # constant: computed once
 

@@ -11,7 +11,9 @@ from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 from aps_core.priors import ImagePriorSpec
-from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, ProgressHook, Size, TaskSpec
+from aps_core.provenance import TRAINED
+from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
+from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
@@ -57,8 +59,8 @@ class GenerateSpec(TaskSpec):
 
     def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
         """MaskGIT's sampling as MMaDA does it."""
-        from aps_core.baselines import sample_prior
         from aps_core.engine import ImageEngine
+        from aps_core.samplers import sample_prior
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         started = time.perf_counter()
@@ -93,6 +95,7 @@ class GenerateSpec(TaskSpec):
             seconds={**timing, "total": time.perf_counter() - started},
             fingerprint=fingerprint,
             resumed_from_step=resume.step if resume else None,
+            source_type=TRAINED,
         )
 
     def _prior(self) -> ImagePriorSpec:

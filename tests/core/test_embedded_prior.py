@@ -48,7 +48,7 @@ CEILING = 24.8
 def restored(engine, photos, task, method, name="coffee", **settings):
     config = APSConfig(**settings).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, name, photos[name], 0.05, 0)
-    x = evaluation.run_method(engine, config, case, method, 0)
+    x, _ = evaluation.run_method(engine, config, case, method, 0)
     return float(psnr(x, photos[name][None])), float(psnr(evaluation.input_baseline(case), photos[name][None]))
 
 
@@ -71,7 +71,7 @@ def spec(**changes):
 
 @pytest.fixture(scope="module")
 def inputs():
-    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)), {})))
+    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)))))
 
 
 def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, inputs):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from aps_core.baselines import sample_prior
 from aps_core.config import APSConfig
 from aps_core.priors.mmada import Layout, load_mmada
+from aps_core.samplers import sample_prior
 from aps_core.schedule import masked_counts
 from aps_core.types import MASK
 

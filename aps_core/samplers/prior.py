@@ -1,0 +1,90 @@
+"""The prior alone: MaskGIT's confidence sampling as MMaDA does it (``t2i_generate``)."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Generator, Tensor
+
+from aps_core.aps import Sample
+from aps_core.config import APSConfig
+from aps_core.samplers.run import finish, report, start
+from aps_core.schedule import mask_fraction
+from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo
+
+
+@torch.no_grad()
+def sample_prior(
+    prior: Prior,
+    objective: Objective | None,
+    config: APSConfig,
+    *,
+    grid: Grid,
+    generator: Generator,
+    batch: int = 1,
+    condition: str = "",
+    on_step: StepHook | None = None,
+    resume: SamplerState | None = None,
+    z_BL: Tensor | None = None,
+    temperature: float = 1.0,
+) -> Sample:
+    """Unguided generation with ``config.steps`` and ``config.guidance_scale``; ``objective`` only reports the misfit.
+
+    ``z_BL`` may hold decided tokens, which are kept. ``temperature`` scales the Gumbel noise on the
+    confidences; 0 also takes the likeliest code of every token instead of drawing it, which makes the run
+    deterministic.
+
+    Raises:
+        SamplingCancelled: ``on_step`` returned False.
+    """
+    first_BL, first = start(grid, generator, batch, resume)
+    z_BL = first_BL if z_BL is None or resume is not None else z_BL
+    for step in range(first, config.steps):
+        started = time.perf_counter()
+        fraction = mask_fraction(step / config.steps)
+        logits_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)
+        prior_seconds = time.perf_counter() - started
+        z_next_BL, x_BL, kappa_BL = unmask(logits_BLK, z_BL, step, config.steps, temperature, generator)
+        if on_step is not None:
+            x_hat_BCHW = prior.tokenizer.decode(prior.tokenizer.codebook_KD[x_BL], grid)  # for the hook alone
+            misfit = float(objective(x_hat_BCHW)[1].mean()) if objective is not None else 0.0
+            state = SamplerState(step + 1, z_next_BL, generator.get_state())
+            anchors_BL = (z_BL == MASK) & (z_next_BL != MASK)
+            seconds = time.perf_counter() - started
+            report(on_step, StepInfo(state, config.steps, x_hat_BCHW, anchors_BL, kappa_BL, [], misfit, seconds, prior_seconds))
+        z_BL = z_next_BL
+    return finish(prior, objective, z_BL, grid)
+
+
+def unmask(logits_BLK: Tensor, z_BL: Tensor, step: int, steps: int, temperature: float, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """One reverse step: draws every masked token, keeps the most confident and masks the rest again.
+
+    Returns the next state, all tokens as drawn, and their confidences, each (B, L).
+    """
+    masked_BL = z_BL == MASK
+    p_BLK = logits_BLK.softmax(-1)
+    if temperature == 0:
+        drawn_BL = p_BLK.argmax(-1)
+    else:
+        drawn_BL = torch.multinomial(p_BLK.flatten(0, 1), 1, generator=generator).view_as(z_BL)
+    x_BL = torch.where(masked_BL, drawn_BL, z_BL)
+    p_BL = p_BLK.gather(-1, x_BL[..., None])[..., 0].masked_fill(~masked_BL, torch.finfo(p_BLK.dtype).max)
+    kappa_BL = p_BL.clamp(min=1e-20).log()
+    tau = _temperature(step, steps, temperature)
+    if tau:
+        uniform = torch.rand(kappa_BL.shape, generator=generator, device=kappa_BL.device).clamp(1e-20, 1 - 1e-7)
+        kappa_BL = kappa_BL - tau * torch.log(-torch.log(uniform))
+    if step + 1 == steps:
+        return x_BL, x_BL, kappa_BL
+    left = int(torch.tensor(z_BL.shape[1] * mask_fraction((step + 1) / steps)).floor())
+    left_B1 = masked_BL.sum(1, keepdim=True).sub(1).clamp(max=left).clamp(min=1)
+    threshold_B1 = kappa_BL.sort(dim=1).values.gather(1, left_B1)
+    return torch.where(kappa_BL < threshold_B1, MASK, x_BL), x_BL, kappa_BL
+
+
+def _temperature(step: int, steps: int, temperature: float) -> float:
+    """MMaDA updates the temperature cumulatively: tau <- tau * (1 - u) before every use, u = (s + 1) / T."""
+    for s in range(step + 1):
+        temperature *= 1 - (s + 1) / steps
+    return temperature

@@ -1,0 +1,240 @@
+"""The samplers APS is compared with, each by the step that defines it, on a world that can be enumerated."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from aps_core.aps import sample_aps
+from aps_core.config import APSConfig
+from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
+from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
+from aps_core.samplers.g2d2 import reconsidered, variational_fit
+from aps_core.samplers.methods import METHODS
+from aps_core.samplers.sgdd import denoise, hamming_log_odds, metropolis_hastings
+from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
+from aps_core.types import MASK
+
+SAMPLERS = {
+    "prior": (sample_prior, APSConfig(steps=4)),
+    "aps": (sample_aps, APSConfig(steps=4, inner_steps=5, perceptual_weight=0.0)),
+    "g2d2": (sample_g2d2, G2D2Config(steps=4, inner_steps=5)),
+    "sgdd": (sample_sgdd, SGDDConfig(steps=4, denoise_steps=3, mh_steps=5)),
+    "svdd": (sample_svdd, SVDDConfig(steps=4, candidates=5, temperature=1.0)),
+}
+
+
+@pytest.fixture
+def world():
+    return ToyWorld()
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def draw(world, name, seed=0, **options):
+    sampler, config = SAMPLERS[name]
+    return sampler(world.prior, world.objective, config, grid=GRID, generator=generator(seed), **{"batch": 3, **options})
+
+
+@pytest.fixture(params=SAMPLERS)
+def name(request):
+    return request.param
+
+
+# -- what all share -------------------------------------------------------------------------------
+
+
+def test_resuming_after_any_step_gives_the_same_tokens(world, name):
+    states = []
+    whole = draw(world, name, batch=50, on_step=lambda info: states.append(info.state))
+    assert [state.step for state in states] == [1, 2, 3, 4]
+    assert torch.equal(states[-1].z_BL, whole.z_BL)
+    assert ((whole.z_BL >= 0) & (whole.z_BL < CODES)).all()
+    for state in states:
+        frozen = replace(state, z_BL=state.z_BL.clone(), generator_state=state.generator_state.clone())
+        assert torch.equal(draw(world, name, batch=50, seed=99, resume=frozen).z_BL, whole.z_BL)
+
+
+def test_the_seed_decides_everything(world, name):
+    torch.manual_seed(1)
+    first = draw(world, name, batch=50)
+    torch.manual_seed(2)
+    assert torch.equal(first.z_BL, draw(world, name, batch=50).z_BL)
+    assert not torch.equal(first.z_BL, draw(world, name, batch=50, seed=1).z_BL)
+    torch.testing.assert_close(first.misfit_B, world.objective(first.x_BCHW)[1])
+
+
+def test_every_decode_leaves_a_loss(world, name):
+    decode, calls, reported = world.prior.tokenizer.decode, [], []
+    world.prior.tokenizer.decode = lambda *arguments: calls.append(1) or decode(*arguments)
+    draw(world, name)
+    count = len(calls)
+    draw(world, name, on_step=lambda info: reported.append(len(info.loss_curve)))
+    assert count == sum(reported) + 1
+    assert reported == ([0] * 4 if name == "prior" else [6] * 4 if name == "sgdd" else [5] * 4)
+
+
+def test_the_hook_can_cancel(world, name):
+    with pytest.raises(SamplingCancelled, match="step 2 of 4"):
+        draw(world, name, on_step=lambda info: info.state.step < 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_compared_do_the_same_work(world, method):
+    config, lengths = APSConfig(steps=4, inner_steps=6, perceptual_weight=0.0), []
+    settings = METHODS[method].configured(config, {})
+    METHODS[method].sampler(world.prior, world.objective, settings, grid=GRID, generator=generator(), on_step=lambda info: lengths.append(len(info.loss_curve)))
+    assert lengths == ([0] * 4 if method == "prior_only" else [6] * 4)
+
+
+def test_settings_of_one_method_can_be_changed_alone():
+    settings = METHODS["g2d2"].configured(APSConfig(steps=7), {"learning_rate": 3.0})
+    assert settings == G2D2Config(steps=7, inner_steps=100, learning_rate=3.0, guidance_scale=3.5)
+    with pytest.raises(ValidationError, match="momentum"):
+        METHODS["g2d2"].configured(APSConfig(), {"momentum": 1})
+
+
+# -- the prior alone ------------------------------------------------------------------------------
+
+
+def test_unguided_generation_keeps_what_is_decided(world):
+    z_BL = torch.tensor([[2, MASK, MASK, 1]])
+    sample = sample_prior(world.prior, None, APSConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL)
+    assert sample.z_BL[0, [0, 3]].tolist() == [2, 1]
+    assert sample.misfit_B.tolist() == [0.0]
+
+
+# -- SVDD -----------------------------------------------------------------------------------------
+
+
+def test_one_candidate_is_the_prior_sampler(world):
+    config = SVDDConfig(steps=4, candidates=1)
+    alone = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200)
+    unguided = sample_prior(world.prior, world.objective, APSConfig(steps=4, guidance_scale=0.0), grid=GRID, generator=generator(), batch=200)
+    assert torch.equal(alone.z_BL, unguided.z_BL)
+
+
+def test_more_candidates_fit_better_and_the_best_is_kept(world):
+    misfit = {}
+    for candidates in (1, 4, 32):
+        config = SVDDConfig(steps=4, candidates=candidates)
+        misfit[candidates] = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=500).misfit_B.mean()
+    assert misfit[32] < misfit[4] < misfit[1]
+    best, config = [], SVDDConfig(steps=1, candidates=16)
+    chosen = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), on_step=lambda info: best.append(min(info.loss_curve)))
+    assert world.objective(chosen.x_BCHW)[0].item() == pytest.approx(best[0])
+
+
+def test_drawing_by_likelihood_approaches_the_posterior_where_one_step_decides_all(world):
+    """With T = 1 SVDD is importance resampling from the product of the prior's marginals, exact as M grows."""
+    config = SVDDConfig(steps=1, candidates=200, temperature=1.0)
+    z_BL = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=2000).z_BL
+    marginals_LK = world.prior.logits(torch.full((1, LENGTH), MASK), grid=GRID, mask_fraction=1.0, condition="", guidance_scale=0.0)[0]
+    product_S = torch.einsum("slk,lk->s", world.prior.one_hot_SLK, marginals_LK)
+    world.posterior_S = (product_S + world.log_likelihood(world.prior.states_SL)).softmax(0)
+    assert world.total_variation(z_BL) < 0.1
+
+
+# -- SGDD -----------------------------------------------------------------------------------------
+
+
+def test_metropolis_hastings_has_the_exact_stationary_distribution():
+    world = ToyWorld(sigma=1.5)  # chains mix slowly where the measurement is sharp
+    x_L, log_odds = world.prior.states_SL[37], -0.7
+    chain = metropolis_hastings(x_L.repeat(6000, 1), world.prior.tokenizer, world.objective, GRID, log_odds, 120, generator())
+    distance_S = (world.prior.states_SL != x_L).sum(1)
+    world.posterior_S = (world.log_likelihood(world.prior.states_SL) + log_odds * distance_S).softmax(0)
+    assert world.total_variation(chain.z_BL) < 0.07
+    world.posterior_S = world.log_likelihood(world.prior.states_SL).softmax(0)
+    assert world.total_variation(chain.z_BL) > 0.12  # the coupling matters
+
+
+def test_of_an_objective_without_temperature_only_improvements_are_accepted(world):
+    world.objective.temperature = 0.0
+    x_BL = world.prior.states_SL[::5]
+    chain = metropolis_hastings(x_BL, world.prior.tokenizer, world.objective, GRID, 0.0, 60, generator())
+    before, after = (world.objective(world.decode(z))[0] for z in (x_BL, chain.z_BL))
+    assert (after <= before).all()
+    assert after.mean() < before.mean()
+
+
+def test_denoising_one_token_at_a_time_draws_from_the_prior(world):
+    config = SGDDConfig(denoise_steps=500)
+    z_BL = denoise(world.prior, torch.full((8000, LENGTH), MASK), config, GRID, "", generator())
+    world.posterior_S = world.prior.p_S
+    assert world.total_variation(z_BL) < 0.08
+    kept = torch.tensor([[0, MASK, 3, MASK]]).repeat(50, 1)
+    assert (denoise(world.prior, kept, config, GRID, "", generator())[:, [0, 2]] == torch.tensor([0, 3])).all()
+
+
+def test_the_coupling_tightens_with_the_noise_level():
+    odds = [hamming_log_odds(level, 10.0, 256) for level in (1.0, 0.5, 0.1, 0.01)]
+    assert odds == sorted(odds, reverse=True)
+    assert odds[0] == pytest.approx(torch.tensor(255.0).log().item(), rel=1e-4)  # uniform over codes
+    assert odds[-1] < -2
+
+
+# -- G2D2 -----------------------------------------------------------------------------------------
+
+
+class Indifferent:
+    """An objective without a preference, differentiable all the same."""
+
+    noise_floor = temperature = 0.0
+
+    def __call__(self, x_BCHW):
+        loss_B = 0 * x_BCHW.flatten(1).sum(1)
+        return loss_B, loss_B.detach()
+
+
+def test_without_a_likelihood_the_distribution_stays_at_the_prior(world):
+    z_BL = torch.tensor([[MASK] * LENGTH, [1, MASK, 0, MASK]])
+    logits = world.prior.logits(z_BL, grid=GRID, mask_fraction=0.5, condition="", guidance_scale=0.0)
+    log_p = reconsidered(logits, z_BL, 0.5)
+    config = G2D2Config(inner_steps=20, learning_rate=0.1, kl_weight=1.0)
+    stayed = variational_fit(log_p, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator())
+    torch.testing.assert_close(stayed.log_q_BLK.exp(), log_p.exp(), atol=1e-3, rtol=0)
+    away = torch.zeros_like(log_p).log_softmax(-1)
+    config = G2D2Config(inner_steps=300, learning_rate=0.1, kl_weight=1.0)
+    drawn_back = variational_fit(away, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator())
+    torch.testing.assert_close(drawn_back.log_q_BLK[0].exp(), log_p[0].exp(), atol=0.02, rtol=0)
+
+
+def test_decided_tokens_are_a_mixture(world):
+    z_BL = torch.tensor([[2, MASK, MASK, MASK]])
+    log_p = reconsidered(torch.zeros(1, LENGTH, CODES), z_BL, 0.4)
+    torch.testing.assert_close(log_p[0, 0].exp(), torch.tensor([0.1, 0.1, 0.7, 0.1]))
+    torch.testing.assert_close(log_p[0, 1:].exp(), torch.full((LENGTH - 1, CODES), 0.25))
+
+
+def test_star_shaped_noising_can_undo_decisions(world):
+    """A token decided wrongly in an early step is another one later; the mask counts follow the schedule."""
+    states = []
+    config = G2D2Config(steps=6, inner_steps=20, learning_rate=1.0)
+    sample_g2d2(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200, on_step=lambda info: states.append(info.state.z_BL))
+    changed = [((a != MASK) & (b != MASK) & (a != b)).any() for a, b in pairwise(states)]
+    remasked = [((a != MASK) & (b == MASK)).any() for a, b in pairwise(states)]
+    assert any(changed)
+    assert any(remasked)
+    assert all(((z == MASK).sum(1) == (z[0] == MASK).sum()).all() for z in states)
+
+
+def test_guidance_lowers_the_misfit(world):
+    config = G2D2Config(steps=6, inner_steps=30, learning_rate=1.0)
+    guided = sample_g2d2(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=300)
+    unguided = sample_g2d2(world.prior, Indifferent(), config, grid=GRID, generator=generator(), batch=300)
+    assert guided.misfit_B.mean() < 0.5 * world.objective(unguided.x_BCHW)[1].mean()
+
+
+def test_foreign_states_and_divergence_are_refused(world):
+    states = []
+    draw(world, "svdd", on_step=lambda info: states.append(info.state))
+    with pytest.raises(InvalidSpec, match="another sampler"):
+        draw(world, "g2d2", resume=states[0])
+    world.objective.y_BCHW = world.objective.y_BCHW * float("nan")
+    with pytest.raises(SamplingDiverged, match="learning rate"):
+        draw(world, "g2d2")
