@@ -3,8 +3,9 @@
     python -m benchmarks.tune_samplers --corpus CORPUS
 
 First every setting of a sampler's grid on two cases (one photograph reduced fourfold, one with 70 % of its pixels
-missing), then the two best on two more, of other photographs. What is best has the largest mean PSNR over the four. All settings take the same number of decodes. Samplers take turns, so that a run that is
-stopped has spent the same on all; one that is started again continues. Runs are written to
+missing), then the two best on two more, of other photographs. What is best has the largest mean PSNR over the four.
+All settings take the same number of decodes. Samplers take turns, so that a run that is stopped has spent the same on
+all; one that is started again continues. Runs are written to
 ``benchmarks/results/sampler-tuning.csv``, the choice to ``sampler-tuning.md``.
 """
 
@@ -23,6 +24,7 @@ from typing import Any
 from aps_core import evaluation
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
+from aps_core.evaluation.rows import Cost, score
 from training import corpus
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -87,10 +89,10 @@ def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, 
     config = APSConfig().with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
-    drawn, decodes = evaluation.run_method(engine, config, case, method, 0, overrides=json.loads(settings))
+    x, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0)
     seconds = time.process_time() - started
-    row = case.score(method, drawn, float(case.objective(drawn)[1]), seconds, decodes)
-    return Run(method, settings, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.misfit / row.noise_floor, 3), decodes, round(seconds, 1))
+    row = score(case, method, x, Cost(seconds, decodes), None)
+    return Run(method, settings, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), decodes, round(seconds, 1))
 
 
 def table(runs: list[Run]) -> str:

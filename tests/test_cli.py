@@ -117,7 +117,7 @@ def test_eval_writes_tables_and_continues(tmp_path):
     first = aps(*command)
     assert first.exit_code == 0, first.output
     table = (tmp_path / "out" / "per_image.csv").read_text()
-    assert [line.split(",")[3] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
+    assert [line.split(",")[4] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "out" / "contact_sheet.png").stat().st_size > 10_000
     assert aps(*command).exit_code == 0

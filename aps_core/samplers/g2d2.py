@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
-from aps_core.aps import Sample
+from aps_core.aps import Sample, gumbel_perturbed
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.samplers.run import finish, report, start
 from aps_core.schedule import mask_fraction, masked_counts
@@ -128,8 +128,7 @@ def variational_fit(
     radam = torch.optim.RAdam([phi_BLK], lr=config.learning_rate * 10 ** (above * config.learning_rate_decades))
     curve: list[float] = []
     for _ in range(config.inner_steps):
-        exponential_BLK = torch.empty_like(log_p_BLK).exponential_(generator=generator)  # minus its logarithm is Gumbel noise
-        relaxed_BLK = torch.softmax((phi_BLK - exponential_BLK.log()) / config.gumbel_temperature, dim=-1)
+        relaxed_BLK = torch.softmax(gumbel_perturbed(phi_BLK, 1.0, generator) / config.gumbel_temperature, dim=-1)
         x_hat_BCHW = tokenizer.decode(relaxed_BLK @ tokenizer.codebook_KD, grid)  # not quantised
         loss_B, misfit_B = objective(x_hat_BCHW)
         log_q_BLK = torch.log_softmax(phi_BLK, dim=-1)
@@ -139,8 +138,6 @@ def variational_fit(
         radam.zero_grad()
         loss.backward()
         radam.step()
-        with torch.no_grad():
-            phi_BLK -= phi_BLK.logsumexp(-1, keepdim=True)
     if not torch.isfinite(loss):
         raise SamplingDiverged(f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate ({config.learning_rate}).")
     return VariationalFit(

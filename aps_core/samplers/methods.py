@@ -50,7 +50,7 @@ def _g2d2(config: APSConfig) -> G2D2Config:
 
 
 def _sgdd(config: APSConfig) -> SGDDConfig:
-    return SGDDConfig(steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
+    return SGDDConfig(steps=config.steps, denoise_steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
 
 
 def _svdd(config: APSConfig) -> SVDDConfig:
