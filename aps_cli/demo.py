@@ -25,7 +25,7 @@ def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
     y = SuperResolution(factor=4).bind((3, SIDE, SIDE))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(0))
     path = out / "measurement.png"
-    path.write_bytes(images.encode_png(y.clamp(-1, 1), {}))
+    path.write_bytes(images.encode_png(y.clamp(-1, 1)))
     return path, truth
 
 

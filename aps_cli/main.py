@@ -18,6 +18,7 @@ from aps_cli.evaluate import evaluate
 from aps_cli.fields import config_from, field_lines, operator_from, spec_options
 from aps_cli.generate import generate
 from aps_cli.guide import guide
+from aps_cli.replay import replay
 from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
@@ -186,7 +187,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (evaluate, generate, guide, eval_text, weights):
+for command in (evaluate, generate, guide, eval_text, replay, weights):
     main.add_command(command)
 
 

@@ -57,12 +57,11 @@ def restore_here(spec_json: dict[str, Any], photo: Path, mask: Path | None, outp
 
 def write_pictures(result: PictureResult, output: Path) -> None:
     """Writes the samples beside ``output`` and the sidecar; prints the paths, and the notes on stderr."""
-    sidecar = result.sidecar()
-    for i, x in enumerate(result.pictures_BCHW):
-        path = output if i == 0 else output.with_stem(f"{output.stem}-{i + 1}")
-        path.write_bytes(images.encode_png(x, images.provenance(sidecar)))
+    for file in result.files(output.suffix):
+        path = output if file.name.startswith("result.") else output.with_name(f"{output.stem}-{file.name}")
+        path.write_bytes(file.data)
         click.echo(path)
-    output.with_suffix(".json").write_text(json.dumps(sidecar, indent=1) + "\n")
+    output.with_suffix(".json").write_text(json.dumps(result.sidecar(), indent=1) + "\n")
     for note in result.notes:
         click.echo(note, err=True)
 
@@ -105,7 +104,7 @@ def degrade(photo: Path, operator: dict[str, Any], sigma: float, seed: int, mask
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
-    output.write_bytes(images.encode_png(noise.add_noise(y, sigma, torch.Generator().manual_seed(seed)).clamp(-1, 1), {}))
+    output.write_bytes(images.encode_png(noise.add_noise(y, sigma, torch.Generator().manual_seed(seed)).clamp(-1, 1)))
     click.echo(output)
 
 

@@ -30,8 +30,7 @@ from aps_core.metrics import psnr
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.priors import PriorSpec
 from aps_core.samplers import sample_prior
-from aps_core.tasks import Inputs, RestoreSpec, run
-from aps_core.tasks.base import PictureResult
+from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.guide import GuideSpec, TextResult
 
 ROUND_TRIP_DB = 20.0
@@ -119,7 +118,7 @@ def super_resolution(engine: ImageEngine, options: Options) -> str:
     y = SuperResolution(factor=4).bind((3, *truth.shape[1:]))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(SEED)).clamp(-1, 1)
     spec = RestoreSpec(prior=engine.spec.type, operator={"type": "super_resolution", "factor": 4}, sigma=SIGMA, seed=SEED, sampler=options.settings)
-    result = run(spec, Inputs(images.open_image(images.encode_png(y, {}))), engine)
+    result = run(spec, Inputs(images.open_image(images.encode_png(y))), engine)
     assert isinstance(result, PictureResult)
     _save(options, "super-resolution.png", result.pictures_BCHW[0])
     _finite(result.pictures_BCHW)
@@ -204,7 +203,7 @@ def _photo(engine: ImageEngine, options: Options) -> Tensor:
 def _save(options: Options, name: str, picture_CHW: Tensor) -> None:
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / name).write_bytes(images.encode_png(picture_CHW.clamp(-1, 1).cpu(), {}))
+        (options.out / name).write_bytes(images.encode_png(picture_CHW.clamp(-1, 1).cpu()))
 
 
 def command(prior: str, device: str | None, weights_dir: Path | None, options: Options, threads: int | None, as_json: bool) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -44,8 +45,7 @@ class Engine(ABC):
         spec = PriorSpec.named(prior)(type=prior)
         if device == "cpu":
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
-        torch.use_deterministic_algorithms(True)
+        be_deterministic()
         where = torch.device(device)
         engine: Engine
         match spec:
@@ -61,16 +61,18 @@ class Engine(ABC):
 
     def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
         """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type, threads, versions."""
-        parts = (
-            spec_digest(spec),
-            self.spec.identity(),
-            inputs.digest(),
-            self.device.type,
-            str(torch.get_num_threads()),
-            torch.__version__,
-            aps_core.__version__,
-        )
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return hashlib.sha256(f"{spec_digest(spec)}\n{json.dumps(self.origin(inputs), sort_keys=True)}".encode()).hexdigest()
+
+    def origin(self, inputs: Inputs) -> dict[str, Any]:
+        """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device type, threads, versions."""
+        return {
+            "inputs": inputs.digests(),
+            "weights": self.spec.identity(),
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "aps": aps_core.__version__,
+        }
 
     @abstractmethod
     def seconds_per_token(self) -> float:
@@ -142,3 +144,10 @@ class TextEngine(Engine):
 
         seconds()  # warms caches
         return seconds() / (config.steps * config.max_new_tokens)
+
+
+def be_deterministic() -> None:
+    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # lets deterministic CUDA matmuls work
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import struct
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import ExifTags, Image, PngImagePlugin
+from PIL import ExifTags, Image
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import ImageRejected, ImageTooLarge
@@ -45,8 +43,6 @@ _UPRIGHT = {
 MAX_PIXELS = 64_000_000
 """Largest upload that is read, in pixels; a phone's camera makes 12 to 50 million."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
-IPTC_AI_SOURCE = "http://cv.iptc.org/newscodes/digitalsourcetype/compositeWithTrainedAlgorithmicMedia"
-"""IPTC digital source type of a picture edited by a trained model."""
 
 
 @dataclass(frozen=True)
@@ -164,16 +160,8 @@ def encode_jpeg(x_CHW: Tensor, quality: int = 80) -> bytes:
     return buffer.getvalue()
 
 
-def encode_png(x_CHW: Tensor, text: Mapping[str, str]) -> bytes:
-    """PNG bytes of (3, H, W) in [-1, 1] with ``text`` as text chunks."""
-    info = PngImagePlugin.PngInfo()
-    for key, value in text.items():
-        info.add_itxt(key, value)
+def encode_png(x_CHW: Tensor) -> bytes:
+    """PNG bytes of (3, H, W) in [-1, 1]; a result goes through :func:`aps_core.provenance.encode` instead."""
     buffer = io.BytesIO()
-    to_pil(x_CHW).save(buffer, "PNG", pnginfo=info, compress_level=3)
+    to_pil(x_CHW).save(buffer, "PNG", compress_level=3)
     return buffer.getvalue()
-
-
-def provenance(sidecar: Mapping[str, Any]) -> dict[str, str]:
-    """Text chunks that say how a picture came to be."""
-    return {"Software": "aps", "Comment": str(sidecar["notice"]), "DigitalSourceType": IPTC_AI_SOURCE, "aps": json.dumps(sidecar["spec"])}

@@ -10,6 +10,7 @@ Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary, N mas
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -91,18 +92,19 @@ def quantized_expectation(prior_NV: Tensor, ids_BL: Tensor, masked_BL: Tensor, r
     Decided tokens are read as they are, so only the N masked rows carry gradients, and Adam starts
     afresh in every reverse step.
     """
-    curve: list[float] = []
     if len(prior_NV) == 0:  # the model may reveal everything early
-        return prior_NV, curve
+        return prior_NV, []
+    rewards: list[Tensor] = []  # stays on the device until the end
     phi_NV = prior_NV.clone().requires_grad_()
     adam = torch.optim.Adam([phi_NV], lr=config.learning_rate, fused=True)
     with torch.enable_grad():
         for _ in range(config.inner_steps):  # line 7
             reward_B = reward(ids_BL, masked_BL, phi_NV)  # lines 8-13
-            curve.append(float(reward_B.detach().mean()))
+            rewards.append(reward_B.detach().mean())
             adam.zero_grad()
             (-reward_B.sum()).backward()
             adam.step()  # line 14
-    if not torch.isfinite(reward_B).all():
+    curve: list[float] = torch.stack(rewards).tolist()
+    if not math.isfinite(curve[-1]):
         raise SamplingDiverged(f"The reward became {curve[-1]}; lower the learning rate ({config.learning_rate}).")
     return phi_NV.detach(), curve

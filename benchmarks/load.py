@@ -15,16 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models
-from transformers import LlamaForCausalLM, PreTrainedModel, Qwen2ForCausalLM
+from transformers import LlamaForCausalLM, PretrainedConfig, PreTrainedModel, Qwen2ForCausalLM
 
 from aps_core.priors.dream import DreamConfig, load_dream
 from aps_core.priors.llada import published_key
 from aps_core.priors.mmada import MMaDAConfig, load_mmada
-from aps_core.tokenizers.magvit2 import load_magvit
+from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
 from aps_core.weights import locate_tensors, safetensors_header
 
@@ -84,7 +85,7 @@ def write_sharded(folder: Path, shapes: dict[str, tuple[int, ...]], config: dict
     """A transformers checkpoint folder in bfloat16, sharded as large ones are published, with a tokenizer of a few words."""
     folder.mkdir(parents=True)
     keys = list(shapes)
-    where = {}
+    where: dict[str, str] = {}
     for number in range(SHARDS):
         name = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
         part = keys[number * len(keys) // SHARDS : (number + 1) * len(keys) // SHARDS]
@@ -95,7 +96,7 @@ def write_sharded(folder: Path, shapes: dict[str, tuple[int, ...]], config: dict
     Tokenizer(models.WordLevel({word: i for i, word in enumerate(["?", "a", "photograph"])}, unk_token="?")).save(str(folder / "tokenizer.json"))
 
 
-def meta_shapes(network: type[PreTrainedModel], config: object) -> dict[str, tuple[int, ...]]:
+def meta_shapes(network: type[PreTrainedModel], config: PretrainedConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         return {key: tuple(value.shape) for key, value in network(config).state_dict().items()}
 
@@ -121,15 +122,15 @@ def write_all(root: Path, width: int | None, layers: int) -> None:
     write_sharded(root / "dream-7b-instruct", meta_shapes(Qwen2ForCausalLM, dream.qwen2()), dream.model_dump())
 
 
-class PublishedCodes:
-    """Stands for the image tokenizer, of which loading looks at the codebook's size alone."""
+def image_tokenizer() -> MagvitTokenizer:
+    """The published one without data: loading looks at the codebook's size alone."""
+    with torch.device("meta"):
+        return MagvitTokenizer(Magvit2(MagvitConfig()))
 
-    codebook_KD = torch.empty(8192, 13, device="meta")
 
-
-LOADERS = {
+LOADERS: dict[str, Callable[[Path], torch.nn.Module]] = {
     "magvitv2": lambda folder: load_magvit(folder, "cpu", torch.bfloat16).net,
-    "mmada-8b-base": lambda folder: load_mmada(folder, PublishedCodes(), torch.device("cpu"), torch.bfloat16).model,
+    "mmada-8b-base": lambda folder: load_mmada(folder, image_tokenizer(), torch.device("cpu"), torch.bfloat16).model,
     "dream-7b-instruct": lambda folder: load_dream(folder, torch.device("cpu"), torch.bfloat16).model,
 }
 

@@ -28,16 +28,11 @@ from aps_core.evaluation.rows import Cost, score
 from training import corpus
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
-    "aps": [{}, {"learning_rate": 1.5}, {"learning_rate": 6.0}, {"steps": 30, "inner_steps": 10}],
-    "single_optimisation": [{}, {"learning_rate": 1.0}, {"learning_rate": 0.3}, {"learning_rate": 0.1}],
-    "g2d2": [{}, {"kl_weight": 0.01}, {"learning_rate": 1.0, "kl_weight": 0.01}, {"steps": 30, "inner_steps": 10}],
-    "sgdd": [
-        {"denoise_steps": 16},
-        {"denoise_steps": 16, "alpha": 1.0},
-        {"denoise_steps": 16, "steps": 5, "mh_steps": 59},
-        {"denoise_steps": 16, "steps": 50, "mh_steps": 5},
-    ],
-    "svdd": [{}, {"temperature": 1.0}, {"steps": 5, "candidates": 60}, {"steps": 30, "candidates": 10}],
+    "aps": [{}, {"learning_rate": 6.0}, {"steps": 30, "inner_steps": 10}],
+    "single_optimisation": [{}, {"learning_rate": 1.0}, {"learning_rate": 0.3}],
+    "g2d2": [{}, {"learning_rate": 1.0, "kl_weight": 0.01}, {"steps": 30, "inner_steps": 10}],
+    "sgdd": [{"denoise_steps": 16}, {"denoise_steps": 16, "alpha": 1.0}, {"denoise_steps": 16, "steps": 50, "mh_steps": 5}],
+    "svdd": [{}, {"steps": 5, "candidates": 60}, {"steps": 30, "candidates": 10}],
 }
 """Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from APS's."""
 
@@ -118,19 +113,9 @@ def main() -> None:
     log = args.out / "sampler-tuning.csv"
     runs: list[Run] = []
     if log.exists():
+        types = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Run)}
         with log.open(newline="") as file:
-            runs = [
-                Run(
-                    r["method"],
-                    r["settings"],
-                    int(r["photo"]),
-                    r["task"],
-                    *(float(v) for v in list(r.values())[4:7]),
-                    int(r["decodes"]),
-                    float(r["cpu_seconds"]),
-                )
-                for r in csv.DictReader(file)
-            ]
+            runs = [Run(**{name: types[name](value) for name, value in line.items()}) for line in csv.DictReader(file)]
     engine = ImageEngine.load("embedded", "cpu", args.threads)
     photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:4]]
     while following := next(todo(runs), None):

@@ -12,7 +12,7 @@ def main(photo: Path, output: Path, steps: int = 15) -> None:
     engine = Engine.load("embedded")
     spec = RestoreSpec(operator={"type": "gaussian_blur", "sigma": 1.5}, working_size=128, sampler={"steps": steps})
     result = run(spec, Inputs(images.open_image(photo.read_bytes())), engine, on_step=lambda p: print(f"step {p.step}/{p.total}: misfit {p.info.misfit:.4f}"))
-    output.write_bytes(images.encode_png(result.pictures_BCHW[0], images.provenance(result.sidecar())))
+    output.write_bytes(result.files()[0].data)
 
 
 if __name__ == "__main__":

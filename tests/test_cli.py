@@ -29,7 +29,7 @@ def photo(tmp_path):
     """A photograph of 61x93 pixels: odd in both directions."""
     path = tmp_path / "photo.png"
     x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
-    path.write_bytes(images.encode_png(x, {}))
+    path.write_bytes(images.encode_png(x))
     return path
 
 
@@ -71,7 +71,7 @@ def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
     mask = tmp_path / "mask.png"
     known = torch.ones(3, 61, 93)
     known[:, 20:40, 30:60] = -1
-    mask.write_bytes(images.encode_png(known, {}))
+    mask.write_bytes(images.encode_png(known))
     assert "needs a mask" in aps("restore", photo, "--operator", "inpainting", *QUICK).output
     done = aps("restore", photo, "--operator", "inpainting", "--mask", mask, *QUICK)
     assert done.exit_code == 0, done.output

@@ -20,7 +20,7 @@ def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
     out = tmp_path / "drawn.png"
     done = aps("generate", "a red flower", *size, "--num-samples", 2, "-o", out)
     assert done.exit_code == 0, done.output
-    first, second = (images.open_image(path.read_bytes()) for path in (out, tmp_path / "drawn-2.png"))
+    first, second = (images.open_image(path.read_bytes()) for path in (out, tmp_path / "drawn-sample-2.png"))
     assert (first.width, first.height) == (second.width, second.height) == (72, 40)
     assert first.digest() != second.digest()
     sidecar = json.loads(out.with_suffix(".json").read_text())

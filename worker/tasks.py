@@ -155,14 +155,9 @@ class JobRun:
 
     def _store(self, result: PictureResult) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
-        # the job's id and dates stay out of the picture: the same seed gives the same file
-        text = images.provenance(sidecar)
         put, job_id = self.worker.artifacts.put, self.job.id
         stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
-        for number, picture_CHW in enumerate(result.pictures_BCHW, start=1):
-            name = "result.png" if number == 1 else f"sample-{number}.png"
-            stored.append(put(job_id, name, images.encode_png(picture_CHW, text=text), "image/png"))
-        return stored
+        return stored + [put(job_id, *file) for file in result.files()]
 
     def _metrics(self, result: PictureResult) -> dict[str, Any]:
         waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0

@@ -73,16 +73,17 @@ class MMaDAPrior:
         return windowed_logits(z_BL, grid, layout.native_grid, layout.codebook_size, lambda z: self._guided(z, condition, guidance_scale))
 
     def _guided(self, z_BL: Tensor, condition: str, guidance_scale: float) -> Tensor:
-        conditional = self._forward(z_BL, condition)
-        if not condition or guidance_scale == 0:
-            return conditional
-        return (1 + guidance_scale) * conditional - guidance_scale * self._forward(z_BL, "")
-
-    def _forward(self, z_BL: Tensor, condition: str) -> Tensor:
-        hidden_BSD = self.model.model(input_ids=self.sequence(z_BL, condition), use_cache=False).last_hidden_state
-        image_BLD = hidden_BSD[:, -(z_BL.shape[1] + 1) : -1]
-        logits_BLK: Tensor = (image_BLD @ self.head_KD.T).float()
+        """``(1 + g) cond - g uncond``, combined before the head, which is linear: one head product, and half the logits."""
+        hidden_BLD = self._hidden(z_BL, condition)
+        if condition and guidance_scale != 0:  # two calls: their texts, so their lengths, differ
+            hidden_BLD = (1 + guidance_scale) * hidden_BLD.float() - guidance_scale * self._hidden(z_BL, "").float()
+        logits_BLK: Tensor = (hidden_BLD.to(self.head_KD.dtype) @ self.head_KD.T).float()
         return logits_BLK
+
+    def _hidden(self, z_BL: Tensor, condition: str) -> Tensor:
+        """Final hidden states (B, L, D) of the image tokens. No mask is passed, so attention takes the flash kernel."""
+        hidden_BSD = self.model.model(input_ids=self.sequence(z_BL, condition), use_cache=False).last_hidden_state
+        return hidden_BSD[:, -(z_BL.shape[1] + 1) : -1]  # type: ignore[no-any-return]
 
     def sequence(self, z_BL: Tensor, condition: str) -> Tensor:
         """Token ids (B, S): text block, soi, image, eoi. The published left padding is left out: it is

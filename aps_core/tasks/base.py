@@ -7,7 +7,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import Field
@@ -18,6 +18,7 @@ from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.images import Picture
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
+from aps_core.tasks.results import Result
 from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
@@ -128,12 +129,9 @@ class Inputs:
             raise InvalidSpec("This task works on a picture; send one as 'image'.")
         return self.image
 
-    def digest(self) -> str:
-        """SHA-256 over all pixels."""
-        sha = hashlib.sha256()
-        for picture in (self.image, self.mask):
-            sha.update(picture.digest().encode() if picture is not None else b"-")
-        return sha.hexdigest()
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each picture's pixels, by its name."""
+        return {name: picture.digest() for name, picture in vars(self).items() if picture is not None}
 
 
 @dataclass(frozen=True)
@@ -177,60 +175,6 @@ ProgressHook = Callable[[Any], bool | None]
 """Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a task returns."""
-
-    spec: TaskSpec
-    """The spec as it was run: settings filled in, sigma a number."""
-    seconds: dict[str, float]
-    """Wall time: ``sampling``, of it ``prior``; ``total``."""
-    fingerprint: str
-    resumed_from_step: int | None = None
-    notes: list[str] = field(default_factory=list)
-    """What the caller should know: a reduced size, a checkpoint that could not be used."""
-
-    def sidecar(self) -> dict[str, Any]:
-        """Everything needed to understand and repeat the job, as JSON."""
-        return {
-            "spec": self.spec.model_dump(mode="json"),
-            "seconds": self.seconds,
-            "resumed_from_step": self.resumed_from_step,
-            "notes": self.notes,
-            "fingerprint": self.fingerprint,
-            "torch": torch.__version__,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureResult(Result):
-    """Posterior samples of a picture."""
-
-    pictures_BCHW: Tensor
-    """Posterior samples in [-1, 1]."""
-    codes_BL: Tensor
-    misfit_B: list[float] = field(default_factory=list)
-    """Data misfit of each sample, in the measurement's own units; empty where nothing was measured."""
-    noise_floor: float = 0.0
-    """Misfit expected of the truth."""
-    inner_steps: list[int] = field(default_factory=list)
-    """Inner iterations used in each reverse step of this run."""
-    drawn: dict[str, Tensor] = field(default_factory=dict)
-    """What the operator drew at random (mask, kernel)."""
-
-    def sidecar(self) -> dict[str, Any]:
-        """See :meth:`Result.sidecar`."""
-        height, width = self.pictures_BCHW.shape[-2:]
-        return {
-            "notice": "Made by a generative model: a plausible sample that agrees with the measurement, not evidence of what was there.",
-            **super().sidecar(),
-            "size": {"width": width, "height": height},
-            "misfit": self.misfit_B,
-            "noise_floor": self.noise_floor,
-            "inner_steps": self.inner_steps,
-        }
-
-
 def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
@@ -250,6 +194,7 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
         raise InsufficientMemory(
             "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer tokens."
         ) from error
+    result.origin.update(engine.origin(inputs))
     if resume is not None and state is None:
         result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
     return result

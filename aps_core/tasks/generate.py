@@ -11,7 +11,9 @@ from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 from aps_core.priors import ImagePriorSpec
-from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, ProgressHook, Size, TaskSpec
+from aps_core.provenance import TRAINED
+from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
+from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class GenerateSpec(TaskSpec):
             seconds={**timing, "total": time.perf_counter() - started},
             fingerprint=fingerprint,
             resumed_from_step=resume.step if resume else None,
+            source_type=TRAINED,
         )
 
     def _prior(self) -> ImagePriorSpec:

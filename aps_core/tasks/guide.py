@@ -14,7 +14,8 @@ from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
 from aps_core.rewards import RewardSpec
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, Result, Size, TaskSpec
+from aps_core.tasks.base import Inputs, Progress, ProgressHook, Size, TaskSpec
+from aps_core.tasks.results import File, Result
 from aps_core.text_config import TextConfig
 from aps_core.types import SamplerState
 
@@ -172,6 +173,11 @@ class TextResult(Result):
             "unguided": asdict(self.unguided) if self.unguided else None,
             "reward_curve": self.reward_curve,
         }
+
+    def files(self, suffix: str = ".png") -> list[File]:
+        """The answer as plain text, and the unguided one."""
+        answers = {"answer.txt": self.answer, "unguided.txt": self.unguided}
+        return [File(name, answer.text.encode(), "text/plain; charset=utf-8") for name, answer in answers.items() if answer]
 
 
 def partial_text(prior: MaskedLM, ids: list[int]) -> str:

@@ -12,7 +12,8 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureProgress, PictureResult, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.base import Inputs, PictureProgress, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
@@ -82,11 +83,13 @@ class RestoreSpec(PictureTaskSpec):
         generator = torch.Generator(engine.device).manual_seed(self.seed)
         timing = {"prior": 0.0, "sampling": 0.0}
         inner_steps: list[int] = []
+        misfit_curve: list[float] = []
 
         def hook(info: StepInfo) -> bool | None:
             timing["prior"] += info.prior_seconds
             timing["sampling"] += info.seconds
             inner_steps.append(len(info.loss_curve))
+            misfit_curve.append(info.misfit)
             if on_step is None:
                 return None
             picture_BCHW = info.x_hat_BCHW[..., :height, :width]
@@ -112,6 +115,7 @@ class RestoreSpec(PictureTaskSpec):
             misfit_B=sample.misfit_B.tolist(),
             noise_floor=objective.noise_floor,
             seconds={**timing, "total": time.perf_counter() - started},
+            misfit_curve=misfit_curve,
             inner_steps=inner_steps,
             fingerprint=fingerprint,
             resumed_from_step=resume.step if resume else None,

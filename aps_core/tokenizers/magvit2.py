@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from aps_core.errors import WeightsInvalid
+from aps_core.tokenizers.execution import ExecutionPlan
+from aps_core.tokenizers.frozen import Conv2d, GroupNorm
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import Grid
@@ -21,16 +23,26 @@ class MagvitTokenizer:
     The network computes in its weights' dtype; codes, pictures and gradients outside it are float32.
     """
 
-    def __init__(self, net: Magvit2) -> None:
+    def __init__(self, net: Magvit2, plan: ExecutionPlan | None = None) -> None:
         self.net = net.eval().requires_grad_(False)
         self.dtype, device = next((p.dtype, p.device) for p in net.parameters())
+        self.plan = plan or ExecutionPlan.default(device, self.dtype)
+        self.layout = torch.channels_last if self.plan.channels_last else torch.contiguous_format
+        net.to(memory_format=self.layout)  # type: ignore[call-overload]
+        for layer in net.modules() if self.plan.lean else ():
+            if isinstance(layer, Conv2d):
+                layer.freeze()
+            elif isinstance(layer, GroupNorm):
+                layer.freeze(fused=self.plan.compile == "norms")
+        net.decoder.recompute = self.plan.recompute
+        self.decoder = torch.compile(net.decoder, dynamic=False) if self.plan.compile == "decoder" else net.decoder
         self.quantizer = LookupFreeQuantizer(net.config.codebook_dim, device)
         self.codebook_KD = self.quantizer.codebook_KD
         self.stride = net.config.stride
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Pre-quantisation latents (B, D, h, w), differentiable."""
-        return self.net.encoder(x_BCHW.to(self.dtype)).float()  # type: ignore[no-any-return]
+        return self.net.encoder(x_BCHW.to(self.dtype, memory_format=self.layout)).float()  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
@@ -43,12 +55,11 @@ class MagvitTokenizer:
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
-        batch, _, dims = e_BLD.shape
-        z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
-        return self.net.decoder(z_BDhw).float()  # type: ignore[no-any-return]
+        z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).unflatten(2, grid).contiguous(memory_format=self.layout)
+        return self.decoder(z_BDhw).float()  # type: ignore[no-any-return]
 
 
-def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype) -> MagvitTokenizer:
+def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:
     """Loads a tokenizer folder, as published or embedded: ``config.json`` and one safetensors file.
 
     Raises:
@@ -65,4 +76,4 @@ def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype) ->
     # The published file also stores the quantizer's constant tables, which we derive instead.
     shapes = {k: v.shape for k, v in net.state_dict().items()}
     net.load_state_dict(read_tensors(folder, shapes, ignore=("quantize.",), device=device, dtype=dtype), assign=True)
-    return MagvitTokenizer(net)
+    return MagvitTokenizer(net, plan)

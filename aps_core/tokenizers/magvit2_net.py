@@ -13,6 +13,12 @@ from __future__ import annotations
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from aps_core.tokenizers.frozen import Conv2d, GroupNorm
+
+SMALL_ATTENTION = 2048
+"""Tokens up to which a table of all scores (8 MB in bfloat16) is cheap."""
 
 
 class LevelConfig(BaseModel):
@@ -42,8 +48,8 @@ class MagvitConfig(BaseModel):
         return int(self.patch * 2 ** (len(self.encoder.ch_mult) - 1))
 
 
-def _norm(channels: int) -> nn.GroupNorm:
-    return nn.GroupNorm(32, channels, eps=1e-6)
+def _norm_silu(channels: int) -> GroupNorm:
+    return GroupNorm(32, channels, eps=1e-6, silu=True)
 
 
 class ResBlock(nn.Module):
@@ -51,16 +57,16 @@ class ResBlock(nn.Module):
 
     def __init__(self, c_in: int, c_out: int) -> None:
         super().__init__()
-        self.norm1 = _norm(c_in)
-        self.conv1 = nn.Conv2d(c_in, c_out, 3, padding=1)
-        self.norm2 = _norm(c_out)
-        self.conv2 = nn.Conv2d(c_out, c_out, 3, padding=1)
+        self.norm1 = _norm_silu(c_in)
+        self.conv1 = Conv2d(c_in, c_out, 3, padding=1)
+        self.norm2 = _norm_silu(c_out)
+        self.conv2 = Conv2d(c_out, c_out, 3, padding=1)
         if c_in != c_out:
-            self.nin_shortcut = nn.Conv2d(c_in, c_out, 1)
+            self.nin_shortcut = Conv2d(c_in, c_out, 1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        h = self.conv1(F.silu(self.norm1(x_BCHW)))
-        h = self.conv2(F.silu(self.norm2(h)))
+        h = self.conv1(self.norm1(x_BCHW))
+        h = self.conv2(self.norm2(h))
         skip = self.nin_shortcut(x_BCHW) if hasattr(self, "nin_shortcut") else x_BCHW
         return h + skip  # type: ignore[no-any-return]
 
@@ -70,18 +76,26 @@ class AttnBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = _norm(channels)
-        self.q = nn.Conv2d(channels, channels, 1)
-        self.k = nn.Conv2d(channels, channels, 1)
-        self.v = nn.Conv2d(channels, channels, 1)
-        self.proj_out = nn.Conv2d(channels, channels, 1)
+        self.norm = GroupNorm(32, channels, eps=1e-6, silu=False)
+        self.q = Conv2d(channels, channels, 1)
+        self.k = Conv2d(channels, channels, 1)
+        self.v = Conv2d(channels, channels, 1)
+        self.proj_out = Conv2d(channels, channels, 1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         h = self.norm(x_BCHW)
         # Contiguous, or the CPU falls back to an attention three times slower.
-        q, k, v = (conv(h).flatten(2).transpose(1, 2).contiguous()[:, None] for conv in (self.q, self.k, self.v))
-        out = F.scaled_dot_product_attention(q, k, v)[:, 0].transpose(1, 2)
-        return x_BCHW + self.proj_out(out.reshape_as(x_BCHW))  # type: ignore[no-any-return]
+        q, k, v = (conv(h).flatten(2).transpose(1, 2).contiguous() for conv in (self.q, self.k, self.v))
+        return x_BCHW + self.proj_out(_attention(q, k, v).transpose(1, 2).reshape_as(x_BCHW))  # type: ignore[no-any-return]
+
+
+def _attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
+    """Softmax attention. On a CPU the flash kernel's backward pass costs more than keeping a small table of scores."""
+    if q_BLC.device.type == "cpu" and q_BLC.shape[1] <= SMALL_ATTENTION:
+        scores_BLL = q_BLC * q_BLC.shape[-1] ** -0.5 @ k_BLC.transpose(1, 2)
+        out_BLC: Tensor = scores_BLL.softmax(-1) @ v_BLC
+        return out_BLC
+    return F.scaled_dot_product_attention(q_BLC[:, None], k_BLC[:, None], v_BLC[:, None])[:, 0]
 
 
 class Downsample(nn.Module):
@@ -89,7 +103,7 @@ class Downsample(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(channels, channels, 3, stride=2)
+        self.conv = Conv2d(channels, channels, 3, stride=2)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         return self.conv(F.pad(x_BCHW, (0, 1, 0, 1)))  # type: ignore[no-any-return]
@@ -100,7 +114,7 @@ class Upsample(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv = Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         return self.conv(F.interpolate(x_BCHW, scale_factor=2.0, mode="nearest"))  # type: ignore[no-any-return]
@@ -128,7 +142,7 @@ class Encoder(nn.Module):
         self.patch = config.patch
         mults, blocks = config.encoder.ch_mult, config.encoder.num_res_blocks
         c = config.ch
-        self.conv_in = nn.Conv2d(3 * config.patch**2, c, 3, padding=1)
+        self.conv_in = Conv2d(3 * config.patch**2, c, 3, padding=1)
         self.down = nn.ModuleList()
         for i, (mult, num) in enumerate(zip(mults, blocks, strict=True)):
             level = _level(c, config.ch * mult, num)
@@ -137,9 +151,9 @@ class Encoder(nn.Module):
                 level.downsample = Downsample(c)
             self.down.append(level)
         self.mid = _mid(c)
-        self.norm_out = _norm(c)
-        self.conv_out = nn.Conv2d(c, config.z_channels, 3, padding=1)
-        self.quant_conv = nn.Conv2d(config.z_channels, config.codebook_dim, 1)
+        self.norm_out = _norm_silu(c)
+        self.conv_out = Conv2d(c, config.z_channels, 3, padding=1)
+        self.quant_conv = Conv2d(config.z_channels, config.codebook_dim, 1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         h = self.conv_in(F.pixel_unshuffle(x_BCHW, self.patch))
@@ -149,19 +163,22 @@ class Encoder(nn.Module):
             if hasattr(level, "downsample"):
                 h = level.downsample(h)  # type: ignore[operator]
         h = self.mid.block_2(self.mid.attn_1(self.mid.block_1(h)))  # type: ignore[operator]
-        return self.quant_conv(self.conv_out(F.silu(self.norm_out(h))))  # type: ignore[no-any-return]
+        return self.quant_conv(self.conv_out(self.norm_out(h)))  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
     """Codes or continuous embeddings to an image: (B, D, h, w) -> (B, 3, H, W), linear output."""
+
+    recompute = False
+    """Keep only the inputs of residual blocks for the backward pass."""
 
     def __init__(self, config: MagvitConfig) -> None:
         super().__init__()
         self.patch = config.patch
         mults, blocks = config.decoder.ch_mult, config.decoder.num_res_blocks
         c = config.ch * mults[-1]
-        self.post_quant_conv = nn.Conv2d(config.codebook_dim, config.z_channels, 1)
-        self.conv_in = nn.Conv2d(config.z_channels, c, 3, padding=1)
+        self.post_quant_conv = Conv2d(config.codebook_dim, config.z_channels, 1)
+        self.conv_in = Conv2d(config.z_channels, c, 3, padding=1)
         self.mid = _mid(c)
         levels: list[nn.Module] = []
         for i in reversed(range(len(mults))):
@@ -171,18 +188,18 @@ class Decoder(nn.Module):
                 level.upsample = Upsample(c)
             levels.insert(0, level)
         self.up = nn.ModuleList(levels)
-        self.norm_out = _norm(c)
-        self.conv_out = nn.Conv2d(c, 3 * config.patch**2, 3, padding=1)
+        self.norm_out = _norm_silu(c)
+        self.conv_out = Conv2d(c, 3 * config.patch**2, 3, padding=1)
 
     def forward(self, z_BDhw: Tensor) -> Tensor:
         h = self.conv_in(self.post_quant_conv(z_BDhw))
         h = self.mid.block_2(self.mid.attn_1(self.mid.block_1(h)))  # type: ignore[operator]
         for level in reversed(self.up):
             for block in level.block:  # type: ignore[union-attr]
-                h = block(h)
+                h = checkpoint(block, h, use_reentrant=False) if self.recompute and h.requires_grad else block(h)
             if hasattr(level, "upsample"):
                 h = level.upsample(h)  # type: ignore[operator]
-        return F.pixel_shuffle(self.conv_out(F.silu(self.norm_out(h))), self.patch)
+        return F.pixel_shuffle(self.conv_out(self.norm_out(h)), self.patch)
 
 
 class Magvit2(nn.Module):

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aps_core.aps import anchored_remasking, sample_aps, token_score
+from aps_core.anchors import token_score
+from aps_core.aps import anchored_remasking, sample_aps
 from aps_core.config import APSConfig
 from aps_core.errors import SamplingCancelled, SamplingDiverged
 from aps_core.schedule import mask_fraction, masked_counts

@@ -71,7 +71,7 @@ def spec(**changes):
 
 @pytest.fixture(scope="module")
 def inputs():
-    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)), {})))
+    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)))))
 
 
 def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, inputs):

@@ -166,14 +166,6 @@ def test_digest_follows_pixels_only():
     assert one.digest() != images.open_image(encoded(gradient("L"))).digest()
 
 
-def test_provenance_travels_in_the_png():
-    sidecar = {"notice": "not evidence", "spec": {"type": "restore"}}
-    image = Image.open(io.BytesIO(images.encode_png(torch.zeros(3, 4, 4), images.provenance(sidecar))))
-    assert image.text["Comment"] == "not evidence"
-    assert image.text["DigitalSourceType"].endswith("compositeWithTrainedAlgorithmicMedia")
-    assert '"restore"' in image.text["aps"]
-
-
 def test_resize_is_antialiased():
     stripes = torch.ones(3, 64, 64)
     stripes[..., ::2] = -1

@@ -1,0 +1,40 @@
+"""Which tokens to trust: the scores that order the anchors, and the noise that makes several samples differ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+
+def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
+    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
+
+    Algorithm 1 itself is deterministic; this is what makes several samples differ.
+    """
+    if temperature == 0:
+        return logits_NK
+    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
+    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+
+
+def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
+    """Trust in token ``x`` under softmax(logits), one value a row, larger is better.
+
+    ``confidence`` is the paper's ``kappa = <softmax, x>`` as log-odds: the same order, but probabilities
+    saturate at 1 in float32 after a long optimisation and would leave the order to chance.
+    """
+    if kind == "entropy":
+        log_p_NK = torch.log_softmax(logits_NK, dim=-1)
+        return (log_p_NK.exp() * log_p_NK).sum(-1)
+    chosen_N = logits_NK.gather(-1, x_N[:, None])[:, 0]
+    others_NK = logits_NK.scatter(-1, x_N[:, None], -torch.inf)
+    rival_N = others_NK.logsumexp(-1) if kind == "confidence" else others_NK.amax(-1)
+    return chosen_N - rival_N
+
+
+def standardised(kappa_BL: Tensor, masked_BL: Tensor) -> Tensor:
+    """Scores shifted and scaled to mean 0 and deviation 1 over each sample's masked tokens; -inf stays where decided."""
+    count_B1 = masked_BL.sum(1, keepdim=True).clamp(min=1)
+    centred_BL = kappa_BL - kappa_BL.masked_fill(~masked_BL, 0).sum(1, keepdim=True) / count_B1
+    variance_B1 = centred_BL.masked_fill(~masked_BL, 0).square().sum(1, keepdim=True) / count_B1
+    return centred_BL / variance_B1.sqrt().clamp(min=1e-12)

@@ -1,0 +1,57 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aps_cli.main import main
+
+PHOTO = Path(__file__).parent.parent / "examples" / "photos" / "coffee.png"
+QUICK = ("--steps", "2", "--inner-steps", "2", "--working-size", "32")
+
+
+def aps(*arguments: object):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "out.png"
+    done = aps("restore", PHOTO, "--operator", "gaussian_blur", "--num-samples", "2", *QUICK, "-o", out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def test_replay_gives_the_same_bytes(made, tmp_path):
+    done = aps("replay", made.with_suffix(".json"), PHOTO, "-o", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "bit for bit" in done.output
+    assert (tmp_path / "result.png").read_bytes() == made.read_bytes()
+    for name in ("sample-2.png", "mean.png", "spread.npy"):
+        assert (tmp_path / name).read_bytes() == made.with_name(f"out-{name}").read_bytes()
+
+
+def test_what_differs_is_named(made, tmp_path):
+    record = json.loads(made.with_suffix(".json").read_text())
+    record["samples_sha256"][0] = "0" * 64
+    record["origin"]["torch"] = "1.0"
+    (tmp_path / "other.json").write_text(json.dumps(record))
+    done = aps("replay", tmp_path / "other.json", PHOTO, "-o", tmp_path)
+    assert done.exit_code == 1
+    assert "torch 1.0 there" in done.output
+
+
+def test_the_inputs_must_be_the_same(made, tmp_path):
+    other = tmp_path / "other.png"
+    shutil.copy(PHOTO.with_name("rocket.png"), other)
+    done = aps("replay", made.with_suffix(".json"), other)
+    assert done.exit_code == 2
+    assert "The job's image is not among the pictures given" in done.output
+
+
+def test_only_sidecars_are_replayed(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    done = aps("replay", tmp_path / "x.json")
+    assert done.exit_code == 2
+    assert "lacks origin, spec" in done.output
