@@ -54,6 +54,7 @@ SAMPLERS: dict[str, Draw] = {
     "APS, one step": _aps(steps=1, inner_steps=30 * LENGTH),
     "G2D2": _sampler(sample_g2d2, G2D2Config(steps=LENGTH, inner_steps=30, learning_rate=0.3, kl_weight=0.1, kl_decades=0.0)),
     "SGDD": _sampler(sample_sgdd, SGDDConfig(steps=30, denoise_steps=LENGTH, mh_steps=30)),
+    "SGDD, tight coupling": _sampler(sample_sgdd, SGDDConfig(steps=60, denoise_steps=LENGTH, mh_steps=60, alpha=1.0)),
     "SVDD, best of 30": _sampler(sample_svdd, SVDDConfig(steps=LENGTH, candidates=30)),
     "SVDD, drawn by likelihood": _sampler(sample_svdd, SVDDConfig(steps=LENGTH, candidates=30, temperature=1.0)),
 }
@@ -61,7 +62,7 @@ SAMPLERS: dict[str, Draw] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--worlds", type=int, default=5)
     parser.add_argument("--sigmas", type=float, nargs="+", default=[0.1, 0.5, 2.0])
     args = parser.parse_args()

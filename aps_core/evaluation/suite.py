@@ -24,11 +24,10 @@ from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import evaluate
 from aps_core.lpips import LPIPS, load_lpips
 from aps_core.manifest import CHECKPOINTS
-from aps_core.tasks import TaskSpec
 from aps_core.text_config import TextConfig
 
 PAPER_PRIOR = ("mmada-8b-base", "magvitv2")
-METRICS_OF_STYLE = "ImageReward, CLIP ViT-L/14 (CLIP-T) and DINO ViT-S/16"
+STYLE_WEIGHTS = ("csd-vit-l", "clip-vit-l-14", "dino-vitb8")
 
 
 @dataclass(frozen=True)
@@ -108,10 +107,10 @@ def needs() -> dict[str, str]:
 
 
 def _style() -> str:
-    missing = [name for name in ("csd-vit-l", *PAPER_PRIOR) if installed.check(name).state != "present"]
+    missing = [name for name in (*STYLE_WEIGHTS, *PAPER_PRIOR) if installed.check(name).state != "present"]
     why = [f"the weights {', '.join(missing)}"] if missing else []
-    why += [] if "stylize" in TaskSpec.family else ["a stylization task"]
-    return report.style() + f"\n\nNot reproduced here: needs {', '.join([*why, f'and the judges {METRICS_OF_STYLE}'])}, and the StyleAligned benchmark."
+    why += ["ImageReward", "the StyleAligned pictures and prompts"]
+    return report.style() + f"\n\nNot reproduced here: needs {', '.join(why)}."
 
 
 def _questions(questions: Questions | None, out: Path) -> str:
