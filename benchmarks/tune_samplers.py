@@ -101,7 +101,8 @@ def table(runs: list[Run]) -> str:
                 psnr, misfit, seconds = (mean(getattr(r, name) for r in mine) for name in ("psnr", "misfit_over_floor", "cpu_seconds"))
                 named = f"**{settings}**" if settings == best else settings
                 lines.append(f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} | {mine[0].decodes} | {seconds:.1f} |")
-    return "\n".join(lines)
+    chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, SCREEN + FINAL) or ranked(runs, method, SCREEN))}
+    return "\n".join([*lines, "", f"Chosen, as `tuned` of the prior: `{ {method: settings for method, settings in chosen.items() if settings} }`"])
 
 
 def main() -> None:

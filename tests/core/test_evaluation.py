@@ -73,7 +73,7 @@ def photos():
 def write(folder, name, side=40, value=0.0):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(images.encode_png(torch.full((3, side, side + 6), value), {}))
+    images.to_pil(torch.full((3, side, side + 6), value)).save(path)
 
 
 def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, tmp_path):
