@@ -170,7 +170,7 @@ def test_the_algorithm_page_names_every_line():
     assert cited == set(range(4, 25)) - {22}  # 1-3 say what goes in, 22 ends the loop
     source = (ROOT / "aps_core/aps.py").read_text().splitlines()
     for row in algorithm().splitlines()[2:]:
-        code, number = re.findall(r"\| `(.*)` \| (\d+) \|$", row)[0]
+        code, number = re.findall(r"\| `(.*)` \(line (\d+)\) \|$", row)[0]
         assert code.replace("\\|", "|") in source[int(number) - 1]
 
 
