@@ -65,31 +65,18 @@ class Where:
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
-        pictures = {name: images.open_image(path.read_bytes()) for name, path in paths.items()}
-        sizes = {name: (picture.width, picture.height) for name, picture in pictures.items()}
-        spec.check(sizes.get("image"), sizes.get("mask"), "image" in pictures and pictures["image"].has_alpha)
+        inputs = Inputs(**{name: images.open_image(path.read_bytes()) for name, path in paths.items()})
+        spec.check_inputs(inputs)
         spec = spec.resolved()
+        image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
         where = default_device(self.device)
         engine = Engine.load(spec.prior, where)
-        if sizes:
+        if paths:
             limit = self.max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)
-            cost = check_size(spec, sizes.get("image"), limit, engine.seconds_per_token())
+            cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
             click.echo(f"{size}{cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
         with Display() as display:
-            result = run(spec, Inputs(**pictures), engine, lambda progress: display.step(told(progress)))
+            result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
         files = {file.name: file.data for file in result.files(suffix)}
         return {**files, "result.json": json.dumps(result.sidecar(), indent=1).encode()}
-
-
-def told(progress: Any) -> dict[str, Any]:
-    """A step of any task, in the words of the service's events."""
-    from aps_core.tasks import PictureProgress, TextProgress
-
-    told = {"step": progress.step, "total": progress.total}
-    match progress:
-        case PictureProgress():
-            return {**told, "misfit": progress.info.misfit, "noise_floor": progress.noise_floor}
-        case TextProgress():
-            return {**told, "text": progress.text, "reward": progress.reward_curve[-1] if progress.reward_curve else None}
-    return told

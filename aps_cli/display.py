@@ -33,11 +33,13 @@ class Display:
         self._bar.update(self._task, description=name)
 
     def step(self, told: dict[str, Any]) -> None:
-        """Shows a finished step: ``step``, ``total`` and, where there are any, ``misfit``, ``noise_floor``, ``reward``, ``text``."""
+        """Shows a finished step: ``step``, ``total`` and, where there are any, ``misfit``, ``noise_floor``, ``reward_curve``, ``text``."""
         if told.get("misfit") is not None and told.get("noise_floor"):
             note = f"misfit {told['misfit']:.4f} (noise {told['noise_floor']:.4f})"
+        elif told.get("misfit") is not None:
+            note = f"distance {told['misfit']:.4f}"
         else:
-            note = f"reward {told['reward']:.3f}" if told.get("reward") is not None else "sampling"
+            note = f"reward {told['reward_curve'][-1]:.3f}" if told.get("reward_curve") else "sampling"
         self._bar.update(self._task, completed=told["step"], total=told["total"], description=note)
         if told.get("text"):
             self._live.update(Group(Text(told["text"]), self._bar))

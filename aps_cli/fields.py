@@ -15,7 +15,6 @@ from pydantic_core import PydanticUndefined
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import Spec
-from aps_core.tasks import PictureTaskSpec
 
 Command = Callable[..., Any]
 PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -56,6 +55,11 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif options.get(name) is not None:
             given[name] = options[name] if _is_text(field) else parse_value(options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
+
+
+def prompt_is_argument(spec: type[BaseModel]) -> bool:
+    """Whether a task is about its prompt: it takes no picture, or cannot do without a prompt."""
+    return not getattr(spec, "pictures", {}) or spec.model_fields["prompt"].is_required()
 
 
 def operator_options(command: Command) -> Command:
@@ -138,8 +142,7 @@ def parse_value(text: Any) -> Any:
 
 def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields that are options: not the type, nor a prompt that is the command's argument."""
-    with_picture = issubclass(spec, PictureTaskSpec)
-    return {name: field for name, field in spec.model_fields.items() if name != "type" and (with_picture or name != "prompt")}
+    return {name: field for name, field in spec.model_fields.items() if name != "type" and not (name == "prompt" and prompt_is_argument(spec))}
 
 
 def _settings(field: FieldInfo) -> type[BaseModel] | None:

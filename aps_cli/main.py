@@ -52,7 +52,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 @main.command()
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 def worker(device: str | None) -> None:
-    """Run one worker process: one device, the prior resident."""
+    """Run workers with the prior resident: one on each GPU (CUDA_VISIBLE_DEVICES chooses), or one on the CPU."""
     from aps_cli import processes
 
     processes.worker(device)

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from aps_cli.compute import told
 from aps_cli.display import Display
 from aps_core import images
 from aps_core.errors import InvalidSpec
@@ -35,7 +34,7 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
     inputs = _matched(origin["inputs"], pictures)
     engine = Engine.load(spec.prior, origin["device"], origin["threads"])
     with Display() as display:
-        result = run(spec, inputs, engine, lambda progress: display.step(told(progress)))
+        result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
     out.mkdir(parents=True, exist_ok=True)
     for file in result.files():
         (out / file.name).write_bytes(file.data)

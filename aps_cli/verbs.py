@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from aps_cli.compute import Files, Where
-from aps_cli.fields import PICTURE, Verb, json_of, spec_options
+from aps_cli.fields import PICTURE, Verb, json_of, prompt_is_argument, spec_options
 from aps_client.models import save
 from aps_core.priors import PriorSpec, TextPriorSpec
-from aps_core.tasks import PictureTaskSpec, TaskSpec
+from aps_core.tasks import TaskSpec
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -21,7 +21,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def verb(spec: type[TaskSpec]) -> click.Command:
     """The command of a task."""
     task = str(spec.model_fields["type"].default)
-    pictures = _pictures(spec)
+    pictures = sorted(spec.pictures, key=lambda name: not spec.pictures[name])  # what is needed comes first
 
     def command(
         output: Path | None, as_json: bool, server: str | None, api_key: str | None, device: str | None, max_pixels: int | None, **options: Any
@@ -40,11 +40,6 @@ def verb(spec: type[TaskSpec]) -> click.Command:
     return click.command(task, cls=Verb)(decorated)
 
 
-def _pictures(spec: type[TaskSpec]) -> tuple[str, ...]:
-    """The pictures a task takes; the first is needed."""
-    return ("image", "mask") if issubclass(spec, PictureTaskSpec) else ()
-
-
 def _makes_text(spec: type[TaskSpec]) -> bool:
     return issubclass(PriorSpec.named(spec.model_fields["prior"].default), TextPriorSpec)
 
@@ -55,14 +50,15 @@ def _writes(spec: type[TaskSpec]) -> str:
     return "Writes the picture, with its settings in a JSON file beside it, and prints its path."
 
 
-def _arguments(spec: type[TaskSpec], pictures: tuple[str, ...]) -> list[Decorator]:
-    """What is given without a flag: the picture, or the prompt of a task without one."""
+def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
+    """What is given without a flag: the picture a task needs, and the prompt where it is about that; other pictures are options."""
+    needed = spec.model_fields["prompt"].is_required()
+    prompt: list[Decorator] = [click.argument("prompt", required=needed, default=None if needed else "")] if prompt_is_argument(spec) else []
     if not pictures:
-        needed = spec.model_fields["prompt"].is_required()
-        return [click.argument("prompt", required=needed, default=None if needed else "")]
-    helps = {"mask": "Mask picture, white = known (inpainting with --mask-source upload)."}
+        return prompt
+    helps = {"mask": "Mask picture of the same size, white = known.", "image": "Picture whose content is kept."}
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]
-    return [click.argument(pictures[0], metavar="PHOTO", type=PICTURE), *rest]
+    return [click.argument(pictures[0], metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()), type=PICTURE), *prompt, *rest]
 
 
 def _common(sized: bool, text: bool) -> list[Decorator]:

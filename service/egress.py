@@ -94,7 +94,7 @@ def destination(url: str, allowed: Sequence[Network] = ()) -> Destination:
     Raises:
         UrlRefused: it may not be spoken to. The message does not tell whether a name exists.
     """
-    scheme, host, port, target = _parts(url)
+    scheme, host, port, target = parse_url(url)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -185,8 +185,12 @@ def _left(deadline: float, timeout: float | None) -> float:
     return left if timeout is None else min(left, timeout)
 
 
-def _parts(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port, path and query of a URL nobody can read in two ways."""
+def parse_url(url: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port, path and query of a URL nobody can read in two ways.
+
+    Raises:
+        UrlRefused: it is malformed, or neither http nor https.
+    """
     if len(url) > LONGEST_URL or not url.isascii() or re.search(r"[\s\\\x00-\x20\x7f]", url):
         raise UrlRefused(f"A URL has at most {LONGEST_URL} ASCII characters, without spaces and backslashes; encode others.")
     try:
@@ -196,7 +200,7 @@ def _parts(url: str) -> tuple[str, str, int, str]:
         raise UrlRefused(f"This is not a URL: {error}") from error
     scheme = parsed.scheme.lower()
     if scheme not in _PORTS:
-        raise UrlRefused("Only https URLs are fetched.")
+        raise UrlRefused("Only https URLs are spoken to.")
     if "@" in parsed.netloc:
         raise UrlRefused("A URL must not hold a user name or password.")
     if port == 0 or not (_literal(host) if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2] or host) else _NAME.fullmatch(host)):

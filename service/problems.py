@@ -17,7 +17,7 @@ from starlette.responses import Response
 from aps_core import errors
 from service.egress import EgressFailed, UrlRefused
 from service.headers import InvalidHeader, RangeNotSatisfiable
-from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
 from service.views import FieldError
 from service.views import Problem as Problem
 
@@ -133,6 +133,7 @@ STATUS: dict[type[errors.APSError], int] = {
     Misdirected: 403,
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
+    StorageUnavailable: 503,
     QuotaExceeded: 429,
     QueueFull: 503,
 }

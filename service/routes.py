@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aps_core.capabilities import describe
 from service.access import Reader, Writer
-from service.availability import SERVED, describe_priors
+from service.availability import describe_priors
 from service.events import job_events
 from service.headers import matches
 from service.openapi import headers, problems
@@ -60,7 +60,15 @@ def get_job(request: Request, response: Response, who: Reader, job_id: str, if_n
     return shown
 
 
-@router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, tags=["jobs"], responses=problems(401, 403, 404, 503))
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=EventSourceResponse,
+    tags=["jobs"],
+    responses={
+        200: {"description": "Events until the job ends; each ``id`` may be sent back as Last-Event-ID.", "content": {"text/event-stream": {}}},
+        **problems(401, 403, 404, 503),
+    },
+)
 async def get_events(request: Request, who: Reader, job_id: str, last_event_id: Annotated[str | None, Header()] = None) -> EventSourceResponse:
     """The job's history and what follows, as server-sent events ``status``, ``progress`` and ``done``."""
     services = services_of(request)
@@ -69,7 +77,12 @@ async def get_events(request: Request, who: Reader, job_id: str, last_event_id: 
     return EventSourceResponse(job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30)
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202, tags=["jobs"], responses=problems(401, 403, 404, 503))
+@router.post(
+    "/jobs/{job_id}/cancel",
+    status_code=202,
+    tags=["jobs"],
+    responses={200: {"description": "The job was over already.", "model": JobView}, **problems(401, 403, 404, 503)},
+)
 def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -> JobView:
     """Cancels a waiting job at once, a running one after its current step; 200 when it was over already."""
     services = services_of(request)
@@ -86,7 +99,7 @@ def delete_job(request: Request, who: Writer, job_id: str) -> None:
     services.job(job_id, who.name)
     if services.store.delete(job_id) == "running":
         raise JobActive(f"Job '{job_id}' is running; cancel it first.")
-    services.artifacts.delete(job_id)
+    services.discard_files(job_id)
 
 
 @router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
@@ -96,7 +109,6 @@ def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
-    described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
-    live = services.workers.live()
+    live = services.capable()
     described["priors"] = describe_priors(described["priors"], settings.priors, live)
     return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}

@@ -42,8 +42,8 @@ class JobView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None = Field(description="When the artifacts of a finished job go.")
-    image_size: tuple[int, int] = Field(description="Width and height of the upload.")
-    output_size: tuple[int, int] = Field(description="Width and height of the result.")
+    image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
+    output_size: tuple[int, int] | None = Field(description="Width and height of the result; null for text.")
     spec: dict[str, Any]
     error: JobError | None
     artifacts: list[ArtifactView]

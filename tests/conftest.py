@@ -13,8 +13,9 @@ from redis import Redis
 from stack import Stack, free_port
 
 from service.embedded import running_server
-from service.launch import api_command, process, wait_ready
+from service.launch import api_command, wait_ready
 from service.settings import Settings
+from service.supervisor import process
 
 
 @pytest.fixture(scope="session")

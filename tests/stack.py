@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -19,8 +20,9 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from service.launch import process, worker_command
+from service.launch import worker_command
 from service.settings import Settings
+from service.supervisor import process
 
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:
@@ -31,6 +33,11 @@ def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str 
     out = io.BytesIO()
     image.save(out, image_format)
     return out.getvalue()
+
+
+def uri(data: bytes) -> str:
+    """A file as it goes into JSON."""
+    return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
 def free_port() -> int:

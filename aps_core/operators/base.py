@@ -65,3 +65,7 @@ class Bound:
 
     def state(self) -> dict[str, Tensor]:
         return self.drawn
+
+    def cropped(self, height: int, width: int) -> Bound:
+        """A after cropping away what the token grid adds on the right and below."""
+        return Bound(lambda x_BCHW: self.function(x_BCHW[..., :height, :width]), self.weight, self.drawn)

@@ -77,6 +77,13 @@ class ImagePriorSpec(PriorSpec):
     stride: ClassVar[int]
     """Pixels per token along one axis."""
 
+    def check_prompt(self, prompt: str) -> None:
+        """Checks a prompt against the length the prior reads, where its tokenizer is on this machine; needs no torch.
+
+        Raises:
+            InvalidSpec: the prompt is too long.
+        """
+
     @property
     def native_tokens(self) -> int:
         """See :attr:`PriorSpec.native_tokens`."""

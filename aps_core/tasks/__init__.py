@@ -11,11 +11,14 @@ from aps_core.tasks.results import PictureResult, Result
 
 discover(sys.modules[__name__], "aps.tasks")
 
+from aps_core.tasks.edit import EditSpec  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.generate import GenerateSpec  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.guide import GuideSpec, TextProgress, TextResult  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.restore import RestoreSpec  # noqa: E402 - registered by the discovery above
+from aps_core.tasks.stylize import StylizeSpec  # noqa: E402 - registered by the discovery above
 
 __all__ = [
+    "EditSpec",
     "GenerateSpec",
     "GuideSpec",
     "Inputs",
@@ -26,6 +29,7 @@ __all__ = [
     "ProgressHook",
     "RestoreSpec",
     "Result",
+    "StylizeSpec",
     "TaskSpec",
     "TextProgress",
     "TextResult",

@@ -41,7 +41,7 @@ class GenerateSpec(TaskSpec):
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
-        self._prior()
+        self._prior().check_prompt(self.prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'generate' takes no picture; leave 'image' and 'mask' out.")
 

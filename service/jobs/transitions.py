@@ -2,11 +2,11 @@
 
 Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
 ``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
-``queued:PRIOR`` waiting jobs in the order they are served, ``leases`` running jobs by lease expiry,
+``queued:PRIOR`` waiting jobs in the order they are served and ``waiting:PRIOR`` by age, ``leases`` running jobs by lease expiry,
 ``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
 each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs, ``idempotency:TENANT:HASH`` what a client's key was used for.
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -33,6 +33,7 @@ local head_start = {high = 3600, normal = 0, low = -3600}
 local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
 local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
 local function queue() return prefix .. 'queued:' .. get('prior') end
+local function waiting() return prefix .. 'waiting:' .. get('prior') end
 local function tenant() return get('tenant') or '' end
 local function index() return prefix .. 'jobs:' .. tenant() end
 local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
@@ -63,8 +64,33 @@ local function backlog(sign)
   return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
 end
 
+-- how many unfinished jobs there are by state, prior and class
+local function tally(change)
+  local state = get('state')
+  if state == 'queued' or state == 'running' then
+    redis.call('HINCRBY', prefix .. 'tally', state .. ' ' .. get('prior') .. ' ' .. (get('priority') or 'normal'), change)
+  end
+end
+
+local function become(state)
+  tally(-1)
+  set('state', state)
+  tally(1)
+end
+
+local function enqueue()
+  redis.call('ZADD', queue(), rank(), id)
+  redis.call('ZADD', waiting(), get('created_at'), id)
+end
+
+local function dequeue()
+  redis.call('ZREM', queue(), id)
+  redis.call('ZREM', waiting(), id)
+end
+
 local function move(state, phase)
-  set('state', state, 'phase', phase)
+  become(state)
+  set('phase', phase)
   count(state)
   emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
 end
@@ -78,20 +104,21 @@ end
 
 local function requeue()
   let_go()
-  redis.call('ZADD', queue(), rank(), id)
+  enqueue()
   set('rung_at', text(now), 'rings', 0)
   move('queued', 'preempted')
 end
 
 local function finish(state, ttl)
   let_go()
-  redis.call('ZREM', queue(), id)
+  dequeue()
   redis.call('ZREM', deadlines, id)
   if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
   redis.call('HDEL', job, 'phase')
   count(state)
   backlog(-1)
-  set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
+  become(state)
+  set('finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
   emit('done', cjson.encode({state = state}))
   notify('job.completed')
   -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
@@ -116,7 +143,7 @@ local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) /
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
 set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
-redis.call('ZADD', queue(), rank(), id)
+enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
   redis.call('ZADD', deadlines, get('deadline'), id)
@@ -160,9 +187,10 @@ if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of
   set('rung_at', text(now), 'rings', 0)
   return 'quota'
 end
+if state == 'running' then set('stopped_by', 'lost') end
 redis.call('HINCRBY', job, 'attempt', 1)
 redis.call('HINCRBY', job, 'stale_attempts', 1)
-redis.call('ZREM', queue(), id)
+dequeue()
 extend(lease)
 redis.call('HSETNX', job, 'started_at', text(now))
 set('owner', owner)
@@ -215,6 +243,7 @@ RELEASE = """
 -- ARGV: id, fence ; a drained worker hands its job back, which does not count against the job
 if not holds(ARGV[2]) then return 0 end
 redis.call('HINCRBY', job, 'stale_attempts', -math.min(1, tonumber(get('stale_attempts'))))
+set('stopped_by', 'drained')
 requeue()
 return 1
 """
@@ -224,6 +253,7 @@ EXPIRE = """
 local expiry = redis.call('ZSCORE', leases, id)
 if not expiry or tonumber(expiry) > now then return 0 end
 if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end
+set('stopped_by', 'lost')
 requeue()
 return 1
 """
@@ -275,7 +305,9 @@ if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
 count('deleted')
-for _, key in ipairs({queue(), index(), deadlines, dead}) do redis.call('ZREM', key, id) end
+tally(-1)
+dequeue()
+for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
 redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """
@@ -289,6 +321,11 @@ if now - tonumber(get('rung_at')) < pause then return 0 end
 set('rung_at', text(now))
 redis.call('HINCRBY', job, 'rings', 1)
 return 1
+"""
+
+LEAD = """
+-- ARGV: duty, milliseconds ; true for one caller in that time
+return redis.call('SET', prefix .. 'leader:' .. id, '1', 'NX', 'PX', ARGV[2]) and 1 or 0
 """
 
 SCRIPTS = {

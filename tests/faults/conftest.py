@@ -26,6 +26,8 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
             heartbeat_seconds=0.3,
             sweep_seconds=0.2,
             ring_seconds=1,
+            storage_seconds=4,
+            deaf_seconds=20,
         )
         yield Cluster(settings, server, folder / "worker.log", exits)
 

@@ -13,8 +13,9 @@ from redis import Redis
 from stack import free_port
 
 from service.jobs import WorkerInfo, WorkerRegistry
-from service.launch import api_command, process
+from service.launch import api_command
 from service.settings import Settings
+from service.supervisor import process
 
 
 @contextmanager
