@@ -25,7 +25,7 @@ from service.jobs.model import Artifact
 
 _FILE = re.compile(r"[0-9a-f]{64}\.[a-z]{1,5}")
 _JOB = re.compile(r"[0-9a-f-]{36}")
-_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "application/json": "json"}
+_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "application/json": "json", "application/octet-stream": "bin"}
 
 
 class StorageUnavailable(APSError):
