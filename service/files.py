@@ -21,7 +21,7 @@ Range = Annotated[str | None, Header(alias="range", description="bytes=FIRST-LAS
 IfRange = Annotated[str | None, Header(description="Entity tag the range is meant for; the whole file when it is another.")]
 
 _WHOLE = headers(ETag="The content's SHA-256.", Repr_Digest="The content's SHA-256 (RFC 9530).", Accept_Ranges="bytes")
-_FILE: dict[str, Any] = {"image/png": {}, "image/jpeg": {}, "application/json": {}}
+_FILE: dict[str, Any] = {"image/png": {}, "image/jpeg": {}, "application/json": {}, "application/octet-stream": {}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "headers": _WHOLE, "content": _FILE},
     206: {"description": "The part asked for.", "headers": headers(Content_Range="Which part of the file this is."), "content": _FILE},

@@ -6,7 +6,8 @@ import { humanise, t } from "./strings.js";
 /** Shows the pictures of a job that succeeded in ``viewer``, and everything about them. */
 export function showResult(job, viewer) {
   const artifact = (name) => job.artifacts.find((candidate) => candidate.name === name);
-  const pictures = job.artifacts.filter(({ name }) => name === "result.png" || name.startsWith("sample-"));
+  const best = artifact("result.png");
+  const pictures = job.artifacts.filter(({ name }) => name.startsWith("sample-")); // of several, each one; the best is among them
   const choose = (picture) => {
     viewer.result(picture.url);
     link("download", picture, job);
@@ -14,7 +15,7 @@ export function showResult(job, viewer) {
   };
   byId("draws").replaceChildren(...pictures.map((picture, index) => draw(picture, index, choose)));
   byId("draws").hidden = pictures.length < 2;
-  choose(artifact("result.png"));
+  choose(pictures.find(({ sha256 }) => sha256 === best.sha256) ?? best);
   link("sidecar", artifact("result.json"), job);
   showFacts(job);
   if (job.expires_at && new Date(job.expires_at) < new Date()) byId("job-text").textContent = t.expired;
