@@ -23,6 +23,14 @@ class Tasks(ABC, Generic[R]):
         """Restores a degraded picture. ``operator`` says what happened to it: a name, or a mapping with ``type`` and its fields."""
         return self.run("restore", {"image": image, "mask": mask}, operator={"type": operator} if isinstance(operator, str) else operator, **spec)
 
+    def edit(self, image: Source, prompt: str, *, mask: Source | None = None, **spec: Any) -> R:
+        """Draws the masked part (black, or transparent) of a picture anew, or extends it: ``left``, ``top``, ``right``, ``bottom``."""
+        return self.run("edit", {"image": image, "mask": mask}, prompt=prompt, **spec)
+
+    def stylize(self, style: Source, prompt: str, *, image: Source | None = None, **spec: Any) -> R:
+        """Makes a picture after a prompt in the style of another; ``image`` gives the layout."""
+        return self.run("stylize", {"style": style, "image": image}, prompt=prompt, **spec)
+
     def generate(self, prompt: str = "", **spec: Any) -> R:
         """Draws a picture by the prior's own sampling."""
         return self.run("generate", prompt=prompt, **spec)

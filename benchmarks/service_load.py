@@ -201,7 +201,7 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
             found["floor"] = asyncio.run(hammer(bare, requests * 2, lambda http, _: http.post("/floor", json=QUICK)))
             found["submit_small_idle"] = asyncio.run(hammer(url, requests, submitting(lambda _: small, QUICK)))
         large = [jpeg(720, 200_000, seed) for seed in range(16)]
-        found["submit_200kB_jpeg"] = asyncio.run(hammer(url, requests, submitting(lambda number: large[number % 16], QUICK)))
+        found["submit_200kB_jpeg"] = asyncio.run(hammer(url, requests, submitting(lambda number: large[number % 16], {**QUICK, "working_size": 256})))
         found["ratio_to_floor"] = round(found["submit_small_idle"]["per_second"] / found["floor"]["per_second"], 3)
         found["api_memory_mb"] = memory_mb(api.pid)
         store.redis.close()

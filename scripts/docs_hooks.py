@@ -27,6 +27,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return re.sub(r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Docstrings name things as ``:class:`` and the like; here the name is enough."""
+    return re.sub(r":(?:class|meth|mod|func|data):<code>~?", "<code>", html)
+
+
 def operators() -> str:
     """Every operator: picture, summary, fields."""
     return "\n\n".join(_operator(name) for name in sorted(OperatorSpec.family) if OperatorSpec.named(name).__module__.startswith("aps_core"))
@@ -113,8 +118,8 @@ def algorithm() -> str:
         start = next(number for number, line in enumerate(lines) if line.startswith(f"def {function}("))
         place = next(number for number, line in enumerate(lines[start:], start) if words in line)
         code = lines[place].partition("  # ")[0].strip().replace("|", "\\|")
-        rows.append(f"| {numbers} | {paper} | `{code}` | {place + 1} |")
-    return "\n".join(["| Algorithm 1 | says | `aps_core/aps.py` | line |", "|---|---|---|---|", *rows])
+        rows.append(f"| {numbers} | {paper} | `{code}` (line {place + 1}) |")
+    return "\n".join(["| line | Algorithm 1 | `aps_core/aps.py` |", "|---|---|---|", *rows])
 
 
 def model_card() -> str:

@@ -59,7 +59,7 @@ class Place:
         code = block.code.replace(SHOWN_AS, self.url)
         command = [sys.executable, "-c", code] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", code]
         extra = {"APS_SERVER": self.url} if block.language == "python" else {}
-        done = subprocess.run(command, cwd=self.folder, env={**self.environment, **extra}, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(command, cwd=self.folder, env={**self.environment, **extra}, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
@@ -88,13 +88,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "PYTHONPATH": f"{ROOT}:{programs}",
         "XDG_STATE_HOME": str(home),
     }
-    settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1)
+    settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1, priors=["embedded", "embedded_text"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
         with running_service(settings, embedded=True, port=free_port(), log_file=home / "service.log") as (url, _):
             yield Place(folder, url, {**environment, "OMP_NUM_THREADS": "1"})
 
 
+@pytest.mark.timeout(1200)  # a page is many processes
 @pytest.mark.parametrize("page", [page for page in PAGES if any(not block.reason for block in blocks(page))], ids=name)
 def test_every_block_runs(place: Place, page: Path):
     for block in blocks(page):
@@ -170,7 +171,7 @@ def test_the_algorithm_page_names_every_line():
     assert cited == set(range(4, 25)) - {22}  # 1-3 say what goes in, 22 ends the loop
     source = (ROOT / "aps_core/aps.py").read_text().splitlines()
     for row in algorithm().splitlines()[2:]:
-        code, number = re.findall(r"\| `(.*)` \| (\d+) \|$", row)[0]
+        code, number = re.findall(r"\| `(.*)` \(line (\d+)\) \|$", row)[0]
         assert code.replace("\\|", "|") in source[int(number) - 1]
 
 

@@ -16,7 +16,6 @@ from aps_core import images
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
 from service import logs
-from service.headers import trace_id
 from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
@@ -52,7 +51,7 @@ def run_job(job_id: str) -> None:
     if claim and job:
         worker.busy = True
         try:
-            with logs.about(job_id=job.id, request_id=job.request_id, trace=trace_id(job.traceparent)):
+            with logs.about(job_id=job.id, request_id=job.request_id, trace=job.trace_id):
                 JobRun(worker, claim, job).run()
         finally:
             worker.heard_at, worker.busy = time.monotonic(), False

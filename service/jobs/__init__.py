@@ -3,9 +3,10 @@
 from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
 from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
+from service.jobs.load import Load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, Webhook, new_job_id
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-from service.jobs.store import DEADLINE_EXCEEDED, Claim, Control, JobStore, Load, Page, Refusal, event_from
+from service.jobs.store import DEADLINE_EXCEEDED, Claim, Control, JobStore, Page, Refusal, event_from
 from service.jobs.workers import WorkerInfo, WorkerRegistry
 
 __all__ = [

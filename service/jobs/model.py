@@ -151,6 +151,11 @@ class Job(_Frozen):
         return next((file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None)
 
     @property
+    def trace_id(self) -> str:
+        """The trace's id out of ``traceparent``; empty without one."""
+        return self.traceparent[3:35]
+
+    @property
     def expired(self) -> bool:
         """True when the artifacts have been, or may be, removed."""
         return self.expires_at is not None and self.expires_at < datetime.now(UTC)

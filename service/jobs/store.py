@@ -19,6 +19,7 @@ from redis import Redis
 
 from service.jobs import transitions
 from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
+from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
 Control = Literal["run", "cancel", "deadline", "lost"]
@@ -68,20 +69,6 @@ class Page:
 
     jobs: list[Job]
     cursor: str | None
-
-
-@dataclass(frozen=True)
-class Load:
-    """Unfinished work."""
-
-    jobs: dict[tuple[str, ...], int]
-    """Number of jobs by state (queued or running), prior and class."""
-    backlog_seconds: dict[str, float]
-    """Predicted seconds of a prior's queued and running jobs."""
-    oldest_seconds: dict[str, float]
-    """How long the prior's oldest waiting job has waited; 0 when none waits."""
-    dead: int
-    """Given-up jobs that are kept."""
 
 
 class JobStore:
@@ -152,19 +139,8 @@ class JobStore:
         return self.redis.zcard(f"{self.prefix}queued:{prior}")
 
     def load(self, priors: Sequence[str]) -> Load:
-        """How much there is to do; one round trip."""
-        with self.redis.pipeline(transaction=False) as pipe:
-            pipe.time()
-            pipe.hgetall(f"{self.prefix}tally")
-            pipe.zcard(f"{self.prefix}dead")
-            for prior in priors:
-                pipe.get(f"{self.prefix}backlog:{prior}")
-                pipe.zrange(f"{self.prefix}waiting:{prior}", 0, 0, withscores=True)
-            (seconds, micros), tally, dead, *rest = pipe.execute()
-        oldest = {prior: seconds + micros / 1e6 - found[0][1] if found else 0.0 for prior, found in zip(priors, rest[1::2], strict=True)}
-        backlog = {prior: int(raw or 0) / 1000 for prior, raw in zip(priors, rest[0::2], strict=True)}
-        jobs = {tuple(name.decode().split(" ")): int(number) for name, number in tally.items()}
-        return Load(jobs, backlog, oldest, dead)
+        """How much there is to do."""
+        return read_load(self.redis, self.prefix, priors)
 
     def cancel(self, job_id: str) -> str:
         """Cancels a waiting job at once and asks a running one to stop; returns the state before, or 'missing'."""

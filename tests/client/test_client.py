@@ -78,6 +78,17 @@ def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path:
     assert result.image in result.samples
 
 
+def test_every_other_task_has_its_method(client: Client, photo: Path):
+    mask = io.BytesIO()
+    drawn = Image.new("L", (64, 64), 255)
+    drawn.paste(0, (16, 16, 48, 48))
+    drawn.save(mask, "PNG")
+    quick = {"sampler": {"steps": 2, "inner_steps": 1}}
+    assert size(client.edit(photo, "a flower", mask=mask.getvalue(), **quick).image) == (64, 64)
+    assert size(client.stylize(photo, "a castle", width=48, height=32, **quick).image) == (48, 32)
+    assert size(client.generate("a flower", width=32, height=32, **quick).image) == (32, 32)
+
+
 def test_previews_come_step_by_step(client: Client, photo: Path):
     job = client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
     previews = list(client.previews(job))

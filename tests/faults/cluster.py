@@ -26,6 +26,8 @@ from service.sweeper import Sweeper
 
 STEPS = 10
 LEASE = 3.0
+PATIENCE = 240
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
 
 Victim = Literal["child", "parent", "group"]
 
@@ -89,7 +91,7 @@ class Cluster:
         self.workers.append(worker)
         while not {worker.name for worker in self.registry.live()} - before:
             assert worker.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() - started < 180, self.log.read_text()[-3000:]
+            assert time.monotonic() - started < PATIENCE, self.log.read_text()[-3000:]
             time.sleep(0.05)
         self.load_seconds = time.monotonic() - started
         return worker
@@ -147,7 +149,7 @@ class Cluster:
         assert found is not None
         return found
 
-    def wait(self, job: Job, seconds: float = 60) -> Job:
+    def wait(self, job: Job, seconds: float = PATIENCE) -> Job:
         """The record when the job is over."""
         deadline = time.monotonic() + seconds
         while not (now := self.job(job)).state.terminal:
@@ -155,7 +157,7 @@ class Cluster:
             time.sleep(0.02)
         return now
 
-    def wait_for_step(self, job: Job, step: int, seconds: float = 60) -> float:
+    def wait_for_step(self, job: Job, step: int, seconds: float = PATIENCE) -> float:
         """Returns the moment this step, or a later one, is known to be finished."""
         deadline = time.monotonic() + seconds
         while (now := self.job(job)).progress is None or now.progress.step < step:

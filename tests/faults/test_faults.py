@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import LEASE, STEPS, Cluster, Victim
+from cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
 from service.jobs import Job, JobState
+
+pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
 KILLS = st.lists(st.tuples(st.sampled_from(["child", "child", "parent", "group"]), st.integers(1, STEPS - 2)), min_size=1, max_size=2, unique_by=lambda k: k[1])
@@ -174,7 +176,7 @@ def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(cluster: Cluster
 
 
 def wait_for_phase(cluster: Cluster, job: Job, phase: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while cluster.job(job).phase != phase:
         assert time.monotonic() < deadline, cluster.job(job)
         time.sleep(0.01)

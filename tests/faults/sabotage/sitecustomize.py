@@ -24,7 +24,7 @@ def sabotage(**_):
 
     def failing(self, z_BDhw):
         nonlocal calls
-        calls += z_BDhw.requires_grad and z_BDhw.shape[-1] == 8  # the jobs' size, not the canary's
+        calls += z_BDhw.requires_grad and z_BDhw.shape[-1] == 16  # the jobs' size, not the canary's
         if calls == 20 and not flag.exists():
             flag.touch()
             raise kind(WORDS[how])
