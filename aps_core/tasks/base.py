@@ -1,4 +1,4 @@
-"""What every task shares: its spec, its inputs, its progress, its result, and how it is run."""
+"""What every task shares: its spec, its inputs, and how it is run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import builtins
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
@@ -15,18 +15,17 @@ from pydantic import Field, StringConstraints
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
 from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.images import Picture, encode_jpeg
+from aps_core.images import Picture
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
+from aps_core.tasks.progress import Progress, ProgressHook
 from aps_core.tasks.results import Result
-from aps_core.types import SamplerState, StepInfo
+from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from aps_core.engine import Engine
-    from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
 
@@ -171,81 +170,6 @@ class Inputs:
         return {name: picture.digest() for name, picture in vars(self).items() if picture is not None}
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a job's hook sees after each reverse step."""
-
-    state: SamplerState
-    total: int
-    """Reverse steps of the whole run."""
-    seconds: float
-    """Wall time of this step."""
-    prior_seconds: float
-    """Of it, the prior's forward."""
-    fingerprint: str
-
-    @property
-    def step(self) -> int:
-        """Finished reverse steps."""
-        return self.state.step
-
-    @property
-    def inner_steps(self) -> int:
-        """Inner iterations of this step."""
-        raise NotImplementedError
-
-    def event(self) -> dict[str, Any]:
-        """What a client hears of this step, as JSON."""
-        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
-
-    def preview(self) -> bytes | None:
-        """The current estimate as a small JPEG; None where there is no picture."""
-        return None
-
-    def checkpoint(self) -> bytes:
-        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
-        from safetensors.torch import save
-
-        tensors = {"z": self.state.z_BL.cpu().contiguous(), "generator": self.state.generator_state.cpu(), "step": torch.tensor(self.step)}
-        return save(tensors, metadata={"fingerprint": self.fingerprint})
-
-
-@dataclass(frozen=True)
-class PictureProgress(Progress):
-    """Progress of a picture."""
-
-    info: StepInfo
-    picture_BCHW: Tensor
-    """Current estimate, cropped to the picture, unclamped."""
-    grid: Grid
-    noise_floor: float
-
-    @property
-    def inner_steps(self) -> int:
-        """See :attr:`Progress.inner_steps`."""
-        return len(self.info.loss_curve)
-
-    def event(self) -> dict[str, Any]:
-        """See :meth:`Progress.event`."""
-        info = self.info
-        return {
-            **super().event(),
-            "misfit": info.misfit,
-            "noise_floor": self.noise_floor,
-            "grid": self.grid,
-            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
-            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
-        }
-
-    def preview(self) -> bytes:
-        """See :meth:`Progress.preview`."""
-        return encode_jpeg(self.picture_BCHW[0], quality=80)
-
-
-ProgressHook = Callable[[Any], bool | None]
-"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
-
-
 def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
@@ -256,8 +180,8 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     """
     if spec.prior != engine.spec.type:
         raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec.check_inputs(inputs)
     spec = spec.resolved()
+    spec.check_inputs(inputs)
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
