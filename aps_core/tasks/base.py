@@ -1,4 +1,4 @@
-"""What every task shares: its spec, its inputs, and how it is run."""
+"""What every task shares: its spec, its inputs, its progress."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import builtins
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
-from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.images import Picture
+from aps_core.errors import InvalidSpec
+from aps_core.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
-from aps_core.tasks.progress import Progress, ProgressHook
 from aps_core.tasks.results import Result
-from aps_core.types import SamplerState
+from aps_core.types import SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from aps_core.engine import Engine
+    from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
 
@@ -170,55 +171,79 @@ class Inputs:
         return {name: picture.digest() for name, picture in vars(self).items() if picture is not None}
 
 
-def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
-    """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
+@dataclass(frozen=True)
+class Progress:
+    """What a job's hook sees after each reverse step."""
 
-    A checkpoint of another job, prior or library version is not used; the result says so in ``notes``.
+    state: SamplerState
+    total: int
+    """Reverse steps of the whole run."""
+    seconds: float
+    """Wall time of this step."""
+    prior_seconds: float
+    """Of it, the prior's forward."""
+    fingerprint: str
 
-    Raises:
-        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` returned False.
-    """
-    if spec.prior != engine.spec.type:
-        raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec = spec.resolved()
-    spec.check_inputs(inputs)
-    fingerprint = engine.fingerprint(spec, inputs)
-    state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
-    result.origin.update(engine.origin(inputs))
-    if resume is not None and state is None:
-        result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
-    return result
+    @property
+    def step(self) -> int:
+        """Finished reverse steps."""
+        return self.state.step
+
+    @property
+    def inner_steps(self) -> int:
+        """Inner iterations of this step."""
+        raise NotImplementedError
+
+    def event(self) -> dict[str, Any]:
+        """What a client hears of this step, as JSON."""
+        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
+
+    def preview(self) -> bytes | None:
+        """The current estimate as a small JPEG; None where there is no picture."""
+        return None
+
+    def checkpoint(self) -> bytes:
+        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
+        from safetensors.torch import save
+
+        tensors = {"z": self.state.z_BL.cpu().contiguous(), "generator": self.state.generator_state.cpu(), "step": torch.tensor(self.step)}
+        return save(tensors, metadata={"fingerprint": self.fingerprint})
 
 
-def _run_frugally(spec: TaskSpec, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
-    """Goes on from the last finished step, more frugally, whenever the device runs out of memory."""
-    from aps_core.frugality import free_memory, is_out_of_memory, ladder
+@dataclass(frozen=True)
+class PictureProgress(Progress):
+    """Progress of a picture."""
 
-    state, rungs, taken, notes = resume, ladder(spec, engine), list[str](), list[str]()
+    info: StepInfo
+    picture_BCHW: Tensor
+    """Current estimate, cropped to the picture, unclamped."""
+    grid: Grid
+    noise_floor: float
 
-    def remember(progress: Progress) -> bool | None:
-        nonlocal state
-        go_on = on_step(progress) if on_step is not None else None
-        state = progress.state
-        return go_on
+    @property
+    def inner_steps(self) -> int:
+        """See :attr:`Progress.inner_steps`."""
+        return len(self.info.loss_curve)
 
-    while True:
-        try:
-            result = spec.run(inputs, engine, fingerprint, remember, state)
-            break
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        free_memory()  # outside the handler, which would keep the failed computation alive
-        rung, engine = next(rungs, (None, engine))
-        if rung is None:
-            raise InsufficientMemory(
-                "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer samples or tokens."
-            )
-        taken.append(rung)
-        notes.append(f"The device ran out of memory after step {state.step if state else 0}; what was done: {rung}.")
-    return replace(result, resumed_from_step=resume.step if resume else None, memory_rungs=taken, notes=[*notes, *result.notes])
+    def event(self) -> dict[str, Any]:
+        """See :meth:`Progress.event`."""
+        info = self.info
+        return {
+            **super().event(),
+            "misfit": info.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+        }
+
+    def preview(self) -> bytes:
+        """See :meth:`Progress.preview`."""
+        return encode_jpeg(self.picture_BCHW[0], quality=80)
+
+
+ProgressHook = Callable[[Any], bool | None]
+"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:
@@ -234,17 +259,3 @@ def validate_spec(data: dict[str, Any]) -> TaskSpec:
 def spec_digest(spec: TaskSpec) -> str:
     """SHA-256 of a spec's canonical JSON."""
     return hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
-def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
-            return None
-        tensors = load(data)
-    except (SafetensorError, ValueError):
-        return None
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"])

@@ -19,9 +19,8 @@ from aps_core.errors import InvalidSpec
 from aps_core.images import Picture
 from aps_core.operators.inpainting import Inpainting
 from aps_core.seam import filled, joined
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
-from aps_core.tasks.progress import ProgressHook
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK, SamplerState
 

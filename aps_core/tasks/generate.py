@@ -12,8 +12,7 @@ from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 from aps_core.priors import ImagePriorSpec
 from aps_core.provenance import TRAINED
-from aps_core.tasks.base import Inputs, Size, TaskSpec
-from aps_core.tasks.progress import PictureProgress, ProgressHook
+from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
 from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState, StepInfo
 

@@ -14,8 +14,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
 from aps_core.rewards import RewardSpec
-from aps_core.tasks.base import Inputs, Size, TaskSpec
-from aps_core.tasks.progress import Progress, ProgressHook
+from aps_core.tasks.base import Inputs, Progress, ProgressHook, Size, TaskSpec
 from aps_core.tasks.results import File, Result
 from aps_core.text_config import TextConfig
 from aps_core.types import SamplerState

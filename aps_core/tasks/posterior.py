@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
-from aps_core.tasks.base import PictureTaskSpec
-from aps_core.tasks.progress import PictureProgress, ProgressHook
+from aps_core.tasks.base import PictureProgress, PictureTaskSpec, ProgressHook
 from aps_core.tasks.results import PictureResult
 from aps_core.types import Objective, SamplerState, StepInfo
 

@@ -12,9 +12,8 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size
 from aps_core.tasks.posterior import Run
-from aps_core.tasks.progress import ProgressHook
 from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState
 

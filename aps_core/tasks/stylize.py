@@ -14,9 +14,8 @@ from pydantic import Field
 from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
-from aps_core.tasks.progress import ProgressHook
 from aps_core.tasks.results import PictureResult
 from aps_core.types import Objective, SamplerState
 
