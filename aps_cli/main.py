@@ -55,6 +55,8 @@ def main() -> None:
 @click.argument("photo", type=PICTURE)
 @spec_options
 @click.option("--sigma", default="auto", show_default=True, help="Noise standard deviation on the [-1, 1] scale, or 'auto'.")
+@click.option("--noise", type=click.Choice(["gaussian", "poisson"]), default="gaussian", show_default=True, help="Noise model of the measurement.")
+@click.option("--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson).")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known (inpainting with --mask-source upload).")
 @click.option("--prompt", default="", help="Text describing the picture.")
 @click.option("--seed", default=0, show_default=True, help="Seed of every random draw.")
@@ -75,7 +77,7 @@ def restore(photo: Path, output: Path | None, server: str | None, mask: Path | N
         "operator": operator_from(options),
         "sampler": config_from(options),
         "sigma": sigma if sigma == "auto" else _number("sigma", sigma),
-        **{name: options[name] for name in ("prompt", "seed", "num_samples", "working_size", "prior")},
+        **{name: options[name] for name in ("prompt", "seed", "noise", "peak", "num_samples", "working_size", "prior")},
     }
     output = output or photo.with_suffix(".restored.png")
     if server:
@@ -87,15 +89,19 @@ def restore(photo: Path, output: Path | None, server: str | None, mask: Path | N
 @main.command()
 @click.argument("photo", type=PICTURE)
 @spec_options
-@click.option("--sigma", default=0.05, show_default=True, help="Noise standard deviation on the [-1, 1] scale.")
+@click.option("--noise", type=click.Choice(["gaussian", "poisson"]), default="gaussian", show_default=True, help="Noise to add.")
+@click.option("--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson).")
+@click.option("--sigma", type=float, help="Noise standard deviation on the [-1, 1] scale; default: 0.05, beside poisson 0.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
-def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Path | None, **options: Any) -> None:
+def degrade(photo: Path, output: Path | None, noise: str, peak: float, sigma: float | None, seed: int, mask: Path | None, **options: Any) -> None:
     """Degrade a clean PHOTO with an operator and noise, to try a restoration on."""
     from aps_cli import restore as commands
 
-    commands.degrade(photo, operator_from(options), sigma, seed, mask, output or photo.with_suffix(".degraded.png"))
+    photons = peak if noise == "poisson" else None
+    sigma = sigma if sigma is not None else 0.0 if photons else 0.05
+    commands.degrade(photo, operator_from(options), sigma, photons, seed, mask, output or photo.with_suffix(".degraded.png"))
 
 
 @main.command()

@@ -98,8 +98,8 @@ def compute_remote(server: str, spec: dict[str, Any], pictures: dict[str, Path |
     click.echo(output)
 
 
-def degrade(photo: Path, operator: dict[str, Any], sigma: float, seed: int, mask: Path | None, output: Path) -> None:
-    """Measures a clean photo: y = A(x) + sigma * noise, written as an 8-bit picture."""
+def degrade(photo: Path, operator: dict[str, Any], sigma: float, peak: float | None, seed: int, mask: Path | None, output: Path) -> None:
+    """Measures a clean photo, written as an 8-bit picture: y = A(x), counted in photons where there is a ``peak``, + sigma * noise."""
     import torch
 
     spec = OperatorSpec.named(operator["type"]).model_validate(operator)
@@ -109,7 +109,10 @@ def degrade(photo: Path, operator: dict[str, Any], sigma: float, seed: int, mask
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
-    output.write_bytes(images.encode_png(noise.add_noise(y, sigma, torch.Generator().manual_seed(seed)).clamp(-1, 1)))
+    y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y  # what has no colour has no coloured noise
+    generator = torch.Generator().manual_seed(seed)
+    y = y if peak is None else noise.add_poisson(y, peak, generator)
+    output.write_bytes(images.encode_png(noise.add_noise(y, sigma, generator).clamp(-1, 1).expand(3, -1, -1)))
     click.echo(output)
 
 
