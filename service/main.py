@@ -17,6 +17,7 @@ import aps_core
 from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
 from service.availability import SERVED
+from service.docs import add_docs
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.services import Services
@@ -34,13 +35,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, by default those of the environment."""
     settings = settings or Settings()
     logs.configure(settings.log_level)
-    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
+    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
     for task, spec in SERVED.items():
         submit.add_task(app, task, spec)
     for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
+    add_docs(app)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
