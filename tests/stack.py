@@ -24,7 +24,6 @@ from service.launch import worker_command
 from service.settings import Settings
 from service.supervisor import process
 
-
 PATIENCE = 240
 """Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
 
