@@ -253,6 +253,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             redis_url=f"unix://{folder / 's.sock'}",
             data_dir=folder,
             artifacts_dir=folder / "artifacts",
+            priors=["embedded"],
             threads=1,
             lease_seconds=arguments.lease,
             heartbeat_seconds=arguments.lease / 5,
