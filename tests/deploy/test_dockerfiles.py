@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from conftest import free_port
+from stack import free_port
 
 from aps_cli.main import main
 from service.launch import process, wait_ready, worker_command

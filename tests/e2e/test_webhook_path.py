@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,11 @@ def receiver(stack: Stack) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     port = free_port()
     command = [sys.executable, "examples/webhook_receiver.py", str(port)]
     with subprocess.Popen(command, env={**os.environ, "WEBHOOK_SECRET": secret}, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 30
+        with socket.socket() as probe:
+            while probe.connect_ex(("127.0.0.1", port)):
+                assert time.monotonic() < deadline, "it does not listen"
+                time.sleep(0.05)
         yield f"http://127.0.0.1:{port}/", process
         process.kill()
 
