@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
 
 import click
 
-from aps_cli.restore import default_device
+from aps_cli.device import default_device
 from service import launch
+from service.devices import gpus
 from service.settings import Settings
+from service.webhooks import send_webhooks
 
 
 def settings_for(device: str | None, **changes: object) -> Settings:
@@ -30,14 +35,26 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
     else:
         command = launch.api_command(host, port)
-        os.execv(command[0], command)
+        os.execve(command[0], command, Settings().model_copy(update={"host": host}).environment())
 
 
 def worker(device: str | None) -> None:
-    """Becomes one Celery worker process."""
+    """A worker on every GPU, kept alive; on a CPU, or where one GPU is chosen already, this process becomes the worker."""
     settings = settings_for(device)
+    if settings.device == "cuda" and len(gpus()) > 1:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        launch.launch_workers(settings)
+        return
     command = launch.worker_command(settings)
     os.execve(command[0], command, settings.environment())
+
+
+def webhooks() -> None:
+    """Sends webhooks until it is interrupted or terminated."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(send_webhooks(Settings()))
 
 
 def demo(photo: Path, out: Path, once: bool, port: int) -> None:
@@ -50,13 +67,14 @@ def demo(photo: Path, out: Path, once: bool, port: int) -> None:
         log = out / "service.log"
         out.mkdir(parents=True, exist_ok=True)
         click.echo(f"Starting server, API and worker (log: {log}) ...")
-        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, children):
+        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, supervisor):
             restore_photo(url, photo, out)
             if once:
                 return
             click.echo(f"Studio: {url}   (Ctrl-C stops)")
             try:
-                while all(child.poll() is None for child in children.values()):
+                while True:
+                    supervisor.tend()
                     time.sleep(1)
             except KeyboardInterrupt:
                 click.echo("Stopping.")

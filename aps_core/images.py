@@ -42,6 +42,8 @@ _UPRIGHT = {
 """What undoes each EXIF orientation."""
 MAX_PIXELS = 64_000_000
 """Largest upload that is read, in pixels; a phone's camera makes 12 to 50 million."""
+BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
+"""A picture larger than the first number with more pixels for each byte of its file than the second is not a photograph."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
@@ -91,6 +93,8 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
             raise _unreadable(data) from error
     if image.width * image.height > max_pixels:
         raise ImageTooLarge(f"The picture is {image.width}x{image.height} pixels; at most {max_pixels:,} pixels are read. Send a smaller one.")
+    if image.width * image.height > max(BOMB_PIXELS, BOMB_PIXELS_PER_BYTE * len(data)):
+        raise ImageTooLarge(f"The picture claims {image.width}x{image.height} pixels in {len(data)} bytes, too many to be a photograph; send a smaller one.")
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":  # a JPEG that holds further pictures (depth, gain map) behind the photograph
         raise ImageRejected(f"The {image.format} picture is animated ({frames} frames); send a single frame.", "image_animated")

@@ -11,6 +11,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
+from service.lifeline import lifeline
 from service.settings import Settings
 
 START_SECONDS = 30
@@ -83,7 +85,8 @@ def running_server(settings: Settings) -> Iterator[str]:
             socket.unlink(missing_ok=True)
 
 
-def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Popen[bytes]:
+def server_command(binary: Path, folder: Path, socket: Path) -> list[str]:
+    """A server on ``socket`` alone that writes every change to an append-only file in ``folder``, and evicts nothing."""
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -96,9 +99,13 @@ def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Po
         "logfile": str(folder / "server.log"),
         "daemonize": "no",
     }
-    command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+    return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Popen[bytes]:
     # its own session: Ctrl-C in the terminal must not stop it before the workers have finished
-    return subprocess.Popen(command, pass_fds=[lock], start_new_session=True, stdin=subprocess.DEVNULL)
+    command = server_command(binary, folder, socket)
+    return subprocess.Popen(command, pass_fds=[lock], start_new_session=True, stdin=subprocess.DEVNULL, preexec_fn=lifeline(signal.SIGTERM))
 
 
 def _wait(url: str, server: subprocess.Popen[bytes] | None, folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +17,12 @@ from service.services import Services
 
 BLOCK_MILLISECONDS = 2000
 RETRY_MILLISECONDS = 2000
+_EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
+def is_event_id(text: str) -> bool:
+    """Whether ``text`` is an id the store may have given: two numbers, of milliseconds and of events in one."""
+    return _EVENT_ID.fullmatch(text) is not None and all(int(part) < 2**63 for part in text.split("-"))
 
 
 async def job_events(redis: Redis, services: Services, job_id: str, after: str) -> AsyncIterator[ServerSentEvent]:
@@ -35,9 +43,20 @@ async def job_events(redis: Redis, services: Services, job_id: str, after: str) 
                 return
 
 
+async def until_over(redis: Redis, services: Services, job_id: str, seconds: float) -> None:
+    """Returns when the job has ended, or after so many seconds."""
+    key, after, deadline = f"{services.settings.key_prefix}job:{job_id}:events", "0-0", time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        answer: Any = await redis.xread({key: after}, count=200, block=max(1, min(BLOCK_MILLISECONDS, round(left * 1000))))
+        for raw_id, fields in answer[0][1] if answer else ():
+            after = raw_id
+            if fields[b"type"] == b"done":
+                return
+
+
 def _with_links(services: Services, job_id: str, event: Event) -> dict[str, Any]:
     """Progress gets its preview's link; the last event brings the whole job."""
-    if event.type == "progress":
+    if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
     if event.type == "done" and (job := services.store.get(job_id)) is not None:
         return {**event.data, "job": services.view(job).model_dump(mode="json")}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
@@ -15,11 +14,20 @@ from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
-from service import health, problems, routes
+from aps_core.tasks import TaskSpec
+from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
+from service.access import check_start
+from service.docs import add_docs
+from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
+from service.queue_metrics import QueueMetrics
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
+from service.webhooks import send_webhooks
+
+MAX_FOLLOWERS = 4096
+"""Clients that follow or wait for a job at the same time; each one holds a connection to the store."""
 
 UI = Path(__file__).parent / "ui"
 
@@ -27,17 +35,20 @@ UI = Path(__file__).parent / "ui"
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, by default those of the environment."""
     settings = settings or Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
+    logs.configure(settings.log_level, settings.log_format)
+    build.describe()
+    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    for task, spec in routes.SERVED.items():
-        routes.add_task(app, task, spec)
-    app.include_router(routes.router)
-    app.include_router(health.router)
+    for task in sorted(TaskSpec.family):
+        submit.add_task(app, task, TaskSpec.named(task))
+    for part in (routes.router, files.router, webhook_routes.router, health.router):
+        app.include_router(part)
+    add_docs(app)
     _add_studio(app)
-    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
+    app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)
     return app
 
@@ -54,26 +65,24 @@ def _add_studio(app: FastAPI) -> None:
         app.add_route(f"/{name}", serve, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, with the schemas that come from the registry."""
-    if app.openapi_schema is None:
-        described = FastAPI.openapi(app)
-        described["components"]["schemas"].update(routes.components())
-    return app.openapi_schema or {}
-
-
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     services = app.state.services = Services.open(settings)
-    app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10)
+    check_start(settings, services.keys)
+    services.decoder.start()
+    app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
     app.state.queue_metrics = CollectorRegistry()
-    app.state.queue_metrics.register(health.QueueMetrics(services))
+    app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
+    sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
     try:
         yield
     finally:
         sweeper.stop()
+        if sender is not None:
+            sender.cancel()
+            await asyncio.wait([sender])
         await app.state.redis.aclose()
         services.close()

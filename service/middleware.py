@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
 
-from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service import logs, telemetry
+from service.headers import trace_id, trace_parent
 from service.problems import BodyTooLarge
 
-HTTP_SECONDS = Histogram("aps_http_request_seconds", "Time to the end of a response.", ["method", "route", "status"])
+log = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_POLICY = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+_POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PROBES = ("/livez", "/readyz", "/metrics")
+"""Asked by orchestrators, under whatever name they know, and often."""
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
 
@@ -30,9 +38,12 @@ class RequestContext:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        offered = Headers(scope=scope).get("x-request-id", "")
+        sent = Headers(scope=scope)
+        offered = sent.get("x-request-id", "")
         request_id = offered if _REQUEST_ID.fullmatch(offered) else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
+        logs.trace.set(trace_id(trace_parent(sent.get("traceparent"))) or "-")
         started, status = time.perf_counter(), 500
 
         async def send_with_headers(message: Message) -> None:
@@ -43,8 +54,11 @@ class RequestContext:
                 headers["X-Request-ID"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
-                if scope["path"] != "/docs":  # the API browser brings scripts of its own
-                    headers.setdefault("Content-Security-Policy", _POLICY)
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
+                headers["X-Frame-Options"] = "DENY"
+                headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
+                headers.setdefault("Content-Security-Policy", _POLICY)
             await send(message)
 
         try:
@@ -52,7 +66,10 @@ class RequestContext:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            HTTP_SECONDS.labels(method, route, f"{status // 100}xx").observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            telemetry.HTTP_TIME.labels(method, route, f"{status // 100}xx").observe(seconds)
+            if scope["path"] not in PROBES:
+                log.info("%s %s: %d in %.1f ms", method, route, status, 1000 * seconds)
 
 
 class BodyLimit:

@@ -9,12 +9,17 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from service.egress import EgressFailed, UrlRefused
+from service.headers import InvalidHeader, RangeNotSatisfiable
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+from service.views import FieldError
+from service.views import Problem as Problem
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -69,6 +74,27 @@ class NoWorker(errors.APSError):
     retryable = True
 
 
+class Unauthorized(errors.APSError):
+    """No key, or one that is not (or no longer) valid."""
+
+    code = "unauthorized"
+    title = "An API key is needed"
+
+
+class ScopeMissing(errors.APSError):
+    """The key is valid, but not for this."""
+
+    code = "insufficient_scope"
+    title = "The API key does not allow this"
+
+
+class Misdirected(errors.APSError):
+    """The request came under a name, or from a page, that is not ours."""
+
+    code = "host_not_allowed"
+    title = "The request was not meant for this service"
+
+
 class PriorNotLoaded(errors.APSError):
     """The prior exists, but this service does not offer it."""
 
@@ -99,34 +125,25 @@ STATUS: dict[type[errors.APSError], int] = {
     NoWorker: 503,
     PriorNotLoaded: 409,
     Busy: 503,
+    UrlRefused: 422,
+    EgressFailed: 422,
+    InvalidHeader: 400,
+    Unauthorized: 401,
+    ScopeMissing: 403,
+    Misdirected: 403,
+    RangeNotSatisfiable: 416,
+    IdempotencyConflict: 422,
+    StorageUnavailable: 503,
+    QuotaExceeded: 429,
+    QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else is a 500."""
-
-
-class FieldError(BaseModel):
-    """One field that is wrong."""
-
-    pointer: str = Field(description="JSON pointer into the spec.")
-    detail: str
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details."""
-
-    type: str = Field(description="Stable URI of the kind of problem: urn:aps:problem: and the code.")
-    title: str
-    status: int
-    detail: str
-    code: str = Field(description="Stable and machine-readable.")
-    retryable: bool = Field(False, description="Whether the same request may succeed later.")
-    errors: list[FieldError] = []
-    request_id: str = ""
 
 
 def install(app: FastAPI) -> None:
     """Makes every error of ``app`` a problem."""
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
-        errors.APSError: _library_error,
+        errors.APSError: library_error,
         ValidationError: _invalid_fields,
         RequestValidationError: _invalid_fields,
         HTTPException: _http_error,
@@ -157,14 +174,22 @@ def _respond(request: Request, status: int, code: str, title: str, detail: str, 
     headers = {"X-Request-ID": request_id}
     if status == 503:
         headers["Retry-After"] = "5"
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="aps"'
     if status == 413:
         headers["Connection"] = "close"  # or the rest of the body would still be taken in
     # plain ASCII: a detail may quote anything a client sent
     return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
 
 
-async def _library_error(request: Request, error: errors.APSError) -> Response:
-    return _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
+async def library_error(request: Request, error: errors.APSError) -> Response:
+    """The problem that says what an error of the tree says."""
+    response = _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
+    if isinstance(error, NotNow):
+        response.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, RangeNotSatisfiable):
+        response.headers["Content-Range"] = f"bytes */{error.size}"
+    return response
 
 
 async def _invalid_fields(request: Request, error: ValidationError | RequestValidationError) -> Response:

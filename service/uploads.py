@@ -1,25 +1,31 @@
-"""Pictures from outside: read in a process of their own, under limits, and written anew.
+"""Pictures from outside: read in processes of their own, under limits, and written anew.
 
-What a client sent is never stored and never opened in this process. A short-lived child
-(:mod:`service.decode`) with bounded memory and time turns it into a plain PNG without metadata.
+What a client sent is never stored and never opened in this process. A child with bounded memory and time
+(:mod:`service.decode`) turns it into a plain PNG without metadata.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
+import os
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from queue import Empty, LifoQueue
+
+from PIL import Image
 
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.images import Picture
+from service.decode import LENGTH_BYTES
 from service.problems import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 
 CONCURRENT_DECODES = 2
-_slots = threading.BoundedSemaphore(CONCURRENT_DECODES)
 
 
 @dataclass(frozen=True)
@@ -36,36 +42,93 @@ class Upload:
         """Width and height in pixels."""
         return self.width, self.height
 
+    def picture(self) -> Picture:
+        """The picture; its pixels are read when they are asked for."""
+        return Picture(Image.open(io.BytesIO(self.png)))
 
-def sanitise(data: bytes, name: str, settings: Settings) -> Upload:
-    """Reads an uploaded picture; ``name`` is the part it came in, for messages.
 
-    Raises:
-        ImageRejected: it is no picture we read, or breaks a limit.
-        BodyTooLarge: the file has too many bytes.
-        Busy: too many uploads are being read.
-    """
-    if len(data) > settings.max_upload_bytes:
-        raise BodyTooLarge(f"'{name}' has {len(data)} bytes; the limit is {settings.max_upload_bytes}.")
-    if not _slots.acquire(timeout=settings.decode_seconds):
-        raise Busy("Too many pictures are being read; try again.")
-    limits = [str(limit) for limit in (settings.max_upload_pixels, settings.decode_bytes, settings.decode_seconds)]
+class Decoder:
+    """Reads uploaded pictures in a few processes that are kept for the next ones."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._idle: LifoQueue[subprocess.Popen[bytes] | None] = LifoQueue()
+        for _ in range(CONCURRENT_DECODES):
+            self._idle.put(None)  # started when needed
+
+    def start(self) -> None:
+        """Starts one process now, so that the first picture need not wait for it."""
+        process = self._idle.get()
+        self._idle.put(process or self._started())
+
+    def close(self) -> None:
+        """Ends the processes that are idle; busy ones end with this process."""
+        while not self._idle.empty():
+            if (process := self._idle.get()) is not None:
+                _end(process)
+
+    def sanitise(self, data: bytes, name: str) -> Upload:
+        """Reads an uploaded picture; ``name`` is the part it came in, for messages.
+
+        Raises:
+            ImageRejected: it is no picture we read, or breaks a limit.
+            BodyTooLarge: the file has too many bytes.
+            Busy: too many uploads are being read.
+        """
+        if len(data) > self.settings.max_upload_bytes:
+            raise BodyTooLarge(f"'{name}' has {len(data)} bytes; the limit is {self.settings.max_upload_bytes}.")
+        answer, _, png = self._ask(data).partition(b"\n")
+        said = json.loads(answer or b'{"killed": true}')
+        if "killed" in said:
+            raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
+        if "error" in said:
+            kind = ImageTooLarge if said["code"] == ImageTooLarge.code else ImageRejected
+            raise kind(f"'{name}': {said['error']}", said["code"])
+        return Upload(png, said["width"], said["height"], said["has_alpha"])
+
+    def _ask(self, data: bytes) -> bytes:
+        """The answer of a process that is free; empty when it ended, or had to be ended."""
+        try:
+            process = self._idle.get(timeout=self.settings.decode_seconds)
+        except Empty as error:
+            raise Busy("Too many pictures are being read; try again.") from error
+        kept: subprocess.Popen[bytes] | None = None
+        try:
+            process = process or self._started()
+            answer = _exchange(process, data, 2 * self.settings.decode_seconds)
+            if answer:
+                kept = process
+            else:
+                _end(process)
+            return answer
+        finally:
+            self._idle.put(kept)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        limits = [str(limit) for limit in (self.settings.max_upload_pixels, self.settings.decode_bytes, self.settings.decode_seconds)]
+        command = [sys.executable, "-m", "service.decode", *limits]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+
+
+def _exchange(process: subprocess.Popen[bytes], data: bytes, seconds: float) -> bytes:
+    """One question and its answer; empty when the process dies, which it does after ``seconds``."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = threading.Timer(seconds, process.kill)
+    late.start()
     try:
-        child = subprocess.run(
-            [sys.executable, "-m", "service.decode", *limits], input=data, capture_output=True, timeout=2 * settings.decode_seconds, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ImageRejected(f"'{name}' took too long to read.") from error
+        process.stdin.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+        process.stdin.flush()
+        return process.stdout.read(int.from_bytes(process.stdout.read(LENGTH_BYTES), "big"))
+    except BrokenPipeError:
+        return b""
     finally:
-        _slots.release()
-    if child.returncode != 0:
-        raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
-    header, _, png = child.stdout.partition(b"\n")
-    answer = json.loads(header)
-    if "error" in answer:
-        kind = ImageTooLarge if answer["code"] == ImageTooLarge.code else ImageRejected
-        raise kind(f"'{name}': {answer['error']}", answer["code"])
-    return Upload(png, answer["width"], answer["height"], answer["has_alpha"])
+        late.cancel()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()  # closes the pipes, too
 
 
 def from_data_uri(text: object, name: str) -> bytes:

@@ -47,7 +47,7 @@ def test_stylize_reports_the_style_distance(tmp_path):
     assert opened(out).size == (48, 32)
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert len(sidecar["misfit_curve"]) == 2
-    with_content = aps("stylize", style, "a castle", "--content", photo(tmp_path / "c.png", (32, 24)), "--content-strength", 0.7, *QUICK, "-o", out)
+    with_content = aps("stylize", style, "a castle", "--image", photo(tmp_path / "c.png", (32, 24)), "--content-strength", 0.7, *QUICK, "-o", out)
     assert with_content.exit_code == 0, with_content.output
     assert opened(out).size == (32, 24)
 

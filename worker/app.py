@@ -50,6 +50,5 @@ app.conf.update(
     visibility_timeout=settings.visibility_timeout,
     task_soft_time_limit=None,
     task_time_limit=settings.max_job_seconds + 120,  # backstop; the deadline itself is checked at every step
-    task_default_priority=6,  # 0 is served first
     task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, settings.priors)},
 )

@@ -1,4 +1,4 @@
-"""What every task shares: its spec, its inputs, its progress, its result, and how it is run."""
+"""What every task shares: its spec, its inputs, its progress."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
-from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.images import Picture
+from aps_core.errors import InvalidSpec
+from aps_core.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.tasks.results import Result
@@ -189,6 +189,19 @@ class Progress:
         """Finished reverse steps."""
         return self.state.step
 
+    @property
+    def inner_steps(self) -> int:
+        """Inner iterations of this step."""
+        raise NotImplementedError
+
+    def event(self) -> dict[str, Any]:
+        """What a client hears of this step, as JSON."""
+        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
+
+    def preview(self) -> bytes | None:
+        """The current estimate as a small JPEG; None where there is no picture."""
+        return None
+
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
         from safetensors.torch import save
@@ -207,35 +220,30 @@ class PictureProgress(Progress):
     grid: Grid
     noise_floor: float
 
+    @property
+    def inner_steps(self) -> int:
+        """See :attr:`Progress.inner_steps`."""
+        return len(self.info.loss_curve)
+
+    def event(self) -> dict[str, Any]:
+        """See :meth:`Progress.event`."""
+        info = self.info
+        return {
+            **super().event(),
+            "misfit": info.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+        }
+
+    def preview(self) -> bytes:
+        """See :meth:`Progress.preview`."""
+        return encode_jpeg(self.picture_BCHW[0], quality=80)
+
 
 ProgressHook = Callable[[Any], bool | None]
 """Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
-
-
-def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
-    """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
-
-    A checkpoint of another job, prior or library version is not used; the result says so in ``notes``.
-
-    Raises:
-        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` returned False.
-    """
-    if spec.prior != engine.spec.type:
-        raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec.check_inputs(inputs)
-    spec = spec.resolved()
-    fingerprint = engine.fingerprint(spec, inputs)
-    state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    try:
-        result = spec.run(inputs, engine, fingerprint, on_step, state)
-    except torch.OutOfMemoryError as error:
-        raise InsufficientMemory(
-            "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer tokens."
-        ) from error
-    result.origin.update(engine.origin(inputs))
-    if resume is not None and state is None:
-        result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
-    return result
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:
@@ -251,17 +259,3 @@ def validate_spec(data: dict[str, Any]) -> TaskSpec:
 def spec_digest(spec: TaskSpec) -> str:
     """SHA-256 of a spec's canonical JSON."""
     return hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
-def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
-            return None
-        tensors = load(data)
-    except (SafetensorError, ValueError):
-        return None
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -61,6 +63,15 @@ class MagvitTokenizer:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
         z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).unflatten(2, grid).contiguous(memory_format=self.layout)
         return self.decoder(z_BDhw).float()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within it, the decoder keeps one tensor a residual block and computes the rest again in the backward pass."""
+        before, self.net.decoder.recompute = self.net.decoder.recompute, True
+        try:
+            yield
+        finally:
+            self.net.decoder.recompute = before
 
 
 def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:

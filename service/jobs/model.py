@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +28,14 @@ class JobState(StrEnum):
     def terminal(self) -> bool:
         """True when nothing about the job can change any more."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+class Priority(StrEnum):
+    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits for ever."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
 
 
 class Phase(StrEnum):
@@ -53,6 +61,8 @@ class Progress(_Frozen):
     misfit: float | None = None
     """Data misfit, in the measurement's own units; ``noise_floor`` is what the truth would have."""
     noise_floor: float | None = None
+    text: str | None = None
+    """The answer so far, a box for every token not decided."""
     seconds: float = 0.0
     """Wall time of the step."""
 
@@ -81,6 +91,13 @@ class Artifact(_Frozen):
     bytes: int
 
 
+class Webhook(_Frozen):
+    """Whom to tell about a job."""
+
+    url: str
+    events: list[Literal["job.started", "job.progress", "job.completed"]] = ["job.completed"]
+
+
 class Job(_Frozen):
     """The whole record. What a job computes is ``spec``; everything else is how it travels."""
 
@@ -89,11 +106,22 @@ class Job(_Frozen):
     prior: str
     spec: dict[str, Any]
     inputs: dict[str, Artifact]
-    image_size: tuple[int, int]
+    image_size: tuple[int, int] | None = None
     """Width and height of the upload, in pixels."""
-    output_size: tuple[int, int]
+    output_size: tuple[int, int] | None = None
     estimated_seconds: float | None = None
+    tenant: str = ""
+    """Whose job it is; empty where everybody may do everything."""
+    max_running: int | None = None
+    """How many jobs of the tenant may run at a time."""
+    priority: Priority = Priority.NORMAL
     request_id: str = ""
+    traceparent: str = ""
+    """Where the request stands in its caller's trace (W3C)."""
+    cancel_after_seconds: int | None = None
+    """Time after which the client has no use for the result, counted from ``created_at``."""
+
+    webhook: Webhook | None = None
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None
@@ -104,9 +132,13 @@ class Job(_Frozen):
     finished_at: datetime | None = None
     expires_at: datetime | None = None
     """When the artifacts of a finished job go."""
+    deadline: datetime | None = None
+    """When the result is of no more use."""
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
+    stopped_by: Literal["", "drained", "lost"] = ""
+    """What ended the attempt before: its worker handed the job back, or was lost."""
     cancel_requested: bool = False
     progress: Progress | None = None
     resumed_from_step: int | None = None
@@ -117,6 +149,11 @@ class Job(_Frozen):
     def artifact(self, name: str) -> Artifact | None:
         """The file called ``name``, be it input or result, if the job has one."""
         return next((file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None)
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id out of ``traceparent``; empty without one."""
+        return self.traceparent[3:35]
 
     @property
     def expired(self) -> bool:
@@ -130,7 +167,7 @@ class Job(_Frozen):
         return cls.model_validate({name: json.loads(value) if name in _JSON else value for name, value in text.items()})
 
 
-_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics"})
+_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics", "webhook"})
 """Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
 
 

@@ -11,24 +11,45 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from redis import Redis
 
 from service.jobs import transitions
+from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
+from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
-Control = Literal["run", "cancel", "lost"]
-"""What a worker shall do: go on, stop because the user asked, or stop because it is no longer its job."""
+Control = Literal["run", "cancel", "deadline", "lost"]
+"""What a worker shall do: go on, stop because the user asked or its deadline passed, or stop because it is no longer its job."""
 
-Refusal = Literal["missing", "finished", "leased", "canceled", "poisoned"]
+Refusal = Literal["missing", "finished", "leased", "quota", "canceled", "overdue", "poisoned"]
 
 WORKER_LOST = JobError(
     code="worker_lost",
     title="The worker was lost",
     detail="Workers stopped repeatedly while computing this job and none finished a step; it is not tried again.",
 )
+
+DEADLINE_EXCEEDED = JobError(
+    code="deadline_exceeded",
+    title="The deadline has passed",
+    detail="The job was not finished within the time after which its result is of no use (Cancel-After).",
+)
+
+ANY = Terms()
+"""No terms: every job is let in."""
+
+_DESCRIPTION = {
+    *("task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent"),
+    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
+}
+"""Fields of a job that are written when it is submitted, and never again."""
+
+_LOOK_AHEAD = 100
+"""How far behind the head of the queue a worker looks for a job that may run: the first ones may be held back by quotas."""
 
 _CHECKPOINT = struct.Struct("<II")
 """Step and CRC-32 before a checkpoint's bytes."""
@@ -56,28 +77,53 @@ class JobStore:
     def __init__(self, redis: Redis, *, prefix: str = "aps:", lease_seconds: float = 30, ttl_seconds: int = 86_400, max_attempts: int = 3) -> None:
         self.redis, self.prefix = redis, prefix
         self.lease_seconds, self.ttl_seconds, self.max_attempts = lease_seconds, ttl_seconds, max_attempts
-        self._scripts = {
-            name: redis.register_script(transitions.PRELUDE + source) for name, source in vars(transitions).items() if name.isupper() and name != "PRELUDE"
-        }
+        self._scripts = {name: redis.register_script(source) for name, source in transitions.SCRIPTS.items()}
 
     # -- the API's side ---------------------------------------------------------------------------
 
-    def submit(self, job: Job) -> bool:
-        """Writes a new job; it is durable when this returns. False when the id is known already."""
-        described = job.model_dump(
-            mode="json", include={"task", "spec", "inputs", "image_size", "output_size", "request_id", "estimated_seconds"}, exclude_none=True
-        )
-        return bool(self._run("SUBMIT", job.id, job.prior, *_pairs(described)))
+    def submit(self, job: Job, terms: Terms = ANY) -> str:
+        """Writes a new job; it is durable when this returns. Returns the id of the job that stands: an earlier
+        one when this id or the idempotency key is known already.
+
+        Raises:
+            IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is written.
+        """
+        described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
+        entry = terms.entry(self.prefix, job.tenant)
+        limits = (terms.idempotency_seconds, terms.max_queued, terms.max_backlog_seconds)
+        word, value = (str(raw, "ascii") for raw in self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described)))
+        if word == "conflict":
+            raise IdempotencyConflict(value)
+        if word == "quota":
+            raise QuotaExceeded(f"{value} of your jobs are waiting already, as many as you may have; wait for one to start.", job.estimated_seconds or 1)
+        if word == "full":
+            behind = float(value) - terms.max_backlog_seconds
+            raise QueueFull(f"About {float(value):.0f} s of work are waiting, more than is promised here; try again later.", behind)
+        return value
+
+    def submitted_before(self, terms: Terms, tenant: str) -> str | None:
+        """The id of the job this request became when it was sent before.
+
+        Raises:
+            IdempotencyConflict: the key was used for another request.
+        """
+        entry = terms.entry(self.prefix, tenant)
+        known = cast("list[bytes | None]", self.redis.hmget(entry, ["fingerprint", "job"])) if entry else [None, None]
+        if known[0] is None or known[1] is None:
+            return None
+        if known[0].decode() != terms.fingerprint:
+            raise IdempotencyConflict(known[1].decode())
+        return known[1].decode()
 
     def get(self, job_id: str) -> Job | None:
         """The record, or None."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self._key(job_id)))
         return Job.from_hash(fields) if fields else None
 
-    def page(self, limit: int = 20, cursor: str | None = None) -> Page:
-        """Jobs, newest first."""
+    def page(self, limit: int = 20, cursor: str | None = None, tenant: str = "") -> Page:
+        """A tenant's jobs, newest first."""
         upper = f"({cursor}" if cursor else "+"
-        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebylex(f"{self.prefix}jobs", upper, "-", 0, limit + 1))]
+        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebylex(f"{self.prefix}jobs:{tenant}", upper, "-", 0, limit + 1))]
         with self.redis.pipeline(transaction=False) as pipe:
             for job_id in ids[:limit]:
                 pipe.hgetall(self._key(job_id))
@@ -92,9 +138,9 @@ class JobStore:
         """Jobs waiting for ``prior``."""
         return self.redis.zcard(f"{self.prefix}queued:{prior}")
 
-    def running(self) -> int:
-        """Jobs under a lease."""
-        return self.redis.zcard(f"{self.prefix}leases")
+    def load(self, priors: Sequence[str]) -> Load:
+        """How much there is to do."""
+        return read_load(self.redis, self.prefix, priors)
 
     def cancel(self, job_id: str) -> str:
         """Cancels a waiting job at once and asks a running one to stop; returns the state before, or 'missing'."""
@@ -115,9 +161,17 @@ class JobStore:
 
     # -- the worker's side ------------------------------------------------------------------------
 
+    def take(self, prior: str, owner: str) -> Claim | None:
+        """The job a worker does next: the one its predecessor in the same parent left, else the first in the queue that may run."""
+        left = cast("bytes | None", self.redis.hget(f"{self.prefix}holders", owner))
+        waiting = cast("list[bytes]", self.redis.zrange(f"{self.prefix}queued:{prior}", 0, _LOOK_AHEAD))
+        answers = (self.claim(raw.decode(), owner) for raw in (left, *waiting) if raw is not None)
+        return next((answer for answer in answers if isinstance(answer, Claim)), None)
+
     def claim(self, job_id: str, owner: str) -> Claim | Refusal:
         """Takes a job under a new fence, or says why not. ``owner`` names the worker's parent process."""
-        answer = self._run("CLAIM", job_id, owner, self.lease_seconds, self.max_attempts, self.ttl_seconds, WORKER_LOST.model_dump_json())
+        errors = (WORKER_LOST.model_dump_json(), DEADLINE_EXCEEDED.model_dump_json())
+        answer = self._run("CLAIM", job_id, owner, self.lease_seconds, self.max_attempts, self.ttl_seconds, *errors)
         return Claim(job_id, answer) if isinstance(answer, int) else cast(Refusal, answer.decode())
 
     def heartbeat(self, claim: Claim) -> Control:
@@ -165,9 +219,22 @@ class JobStore:
 
     def expired(self) -> list[Job]:
         """Puts jobs of silent workers back into the queue and returns them, to be rung for."""
-        seconds, micros = self.redis.time()
-        overdue = cast("list[bytes]", self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", seconds + micros / 1e6, 0, 100))
-        return self._those(overdue, "EXPIRE")
+        silent = cast("list[bytes]", self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", self._now(), 0, 100))
+        return self._those(silent, "EXPIRE")
+
+    def overdue(self) -> list[Job]:
+        """Ends waiting jobs whose deadline has passed and returns them."""
+        late = cast("list[bytes]", self.redis.zrangebyscore(f"{self.prefix}deadlines", "-inf", self._now(), 0, 100))
+        return self._those(late, "OVERDUE", self.ttl_seconds, DEADLINE_EXCEEDED.model_dump_json())
+
+    def dead(self) -> list[Job]:
+        """Jobs that were given up because no worker survived them, oldest first."""
+        found = [self.get(raw.decode()) for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}dead", 0, -1))]
+        return [job for job in found if job is not None]
+
+    def requeue(self, job_id: str) -> str:
+        """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing' where it stays as it is."""
+        return self._word("REQUEUE", job_id)
 
     def unclaimed(self, prior: str, after_seconds: float) -> list[Job]:
         """Jobs that have waited so long that their message may be lost, to be rung for once more."""
@@ -175,14 +242,19 @@ class JobStore:
         return self._those(waiting, "RING_AGAIN", after_seconds)
 
     def forget_expired(self) -> None:
-        """Takes ids whose record has expired off the list, oldest first."""
-        for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}jobs", 0, 99)):
+        """Takes ids whose record has expired off the lists, oldest first."""
+        for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}dead", 0, 99)):
             if not self.redis.exists(self._key(raw.decode())):
-                self.redis.zrem(f"{self.prefix}jobs", raw)
+                self.redis.zrem(f"{self.prefix}dead", raw)
+        for tenant in cast("set[bytes]", self.redis.smembers(f"{self.prefix}tenants")):
+            index = f"{self.prefix}jobs:{tenant.decode()}"
+            for raw in cast("list[bytes]", self.redis.zrange(index, 0, 99)):
+                if not self.redis.exists(self._key(raw.decode())):
+                    self.redis.zrem(index, raw)
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""
-        return bool(self.redis.set(f"{self.prefix}leader:{duty}", "1", nx=True, px=int(seconds * 1000)))
+        return bool(self._run("LEAD", duty, int(seconds * 1000)))
 
     # ---------------------------------------------------------------------------------------------
 
@@ -198,6 +270,10 @@ class JobStore:
 
     def _word(self, script: str, job_id: str, *arguments: Any) -> str:
         return cast(bytes, self._run(script, job_id, *arguments)).decode()
+
+    def _now(self) -> float:
+        seconds, micros = self.redis.time()
+        return seconds + micros / 1e6
 
     def _key(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

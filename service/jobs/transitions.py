@@ -2,8 +2,11 @@
 
 Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
 ``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
-``queued:PRIOR`` waiting jobs by creation time and ``leases`` running jobs by lease expiry (sorted
-sets), ``jobs`` every id (sorted set, all scores 0: ids sort by time).
+``queued:PRIOR`` waiting jobs in the order they are served and ``waiting:PRIOR`` by age, ``leases`` running jobs by lease expiry,
+``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
+each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
+they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -12,65 +15,42 @@ API and workers do not matter.
 
 from __future__ import annotations
 
-PRELUDE = """
-local prefix, id = KEYS[1], ARGV[1]
-local job = prefix .. 'job:' .. id
-local events, checkpoint, previews = job .. ':events', job .. ':checkpoint', job .. ':previews'
-local leases, index = prefix .. 'leases', prefix .. 'jobs'
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-
-local function get(field) return redis.call('HGET', job, field) end
-local function set(...) redis.call('HSET', job, ...) end
-local function text(number) return string.format('%.6f', number) end
-local function queue() return prefix .. 'queued:' .. get('prior') end
-local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
-local function holds(fence) return get('state') == 'running' and get('fence') == fence end
-local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
-
-local function emit(kind, data)
-  local version = redis.call('HINCRBY', job, 'version', 1)
-  redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
-end
-
-local function move(state, phase)
-  set('state', state, 'phase', phase)
-  emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
-end
-
-local function requeue()
-  redis.call('ZREM', leases, id)
-  redis.call('ZADD', queue(), get('created_at'), id)
-  set('rung_at', text(now), 'rings', 0)
-  move('queued', 'preempted')
-end
-
-local function finish(state, ttl)
-  redis.call('ZREM', leases, id)
-  redis.call('ZREM', queue(), id)
-  redis.call('DEL', checkpoint)
-  redis.call('HDEL', job, 'phase')
-  set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
-  emit('done', cjson.encode({state = state}))
-  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
-  for _, key in ipairs({job, events, previews}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
-end
-"""
+from service.jobs.prelude import PRELUDE
 
 SUBMIT = """
--- ARGV: id, prior, field, value, ... ; a repeated submit of the same id changes nothing
-if redis.call('EXISTS', job) == 1 then return 0 end
-set('id', id, 'prior', ARGV[2], unpack(ARGV, 3))
+-- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
+-- field, value, ... ; returns {what happened, id or number}
+local entry, fingerprint, most, longest = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
+local prior, owner = ARGV[7], ARGV[8]
+if redis.call('EXISTS', job) == 1 then return {'known', id} end
+if entry ~= '' then
+  local before = redis.call('HMGET', entry, 'fingerprint', 'job')
+  if before[2] then return {before[1] == fingerprint and 'known' or 'conflict', before[2]} end
+end
+if most > 0 and redis.call('SCARD', prefix .. 'queued:of:' .. owner) >= most then return {'quota', tostring(most)} end
+local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
+if longest > 0 and behind > longest then return {'full', tostring(behind)} end
+set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
 set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
-redis.call('ZADD', queue(), get('created_at'), id)
-redis.call('ZADD', index, 0, id)
+enqueue()
+if get('cancel_after_seconds') then
+  set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
+  redis.call('ZADD', deadlines, get('deadline'), id)
+end
+redis.call('ZADD', index(), 0, id)
+redis.call('SADD', prefix .. 'tenants', owner)
+if entry ~= '' then
+  redis.call('HSET', entry, 'fingerprint', fingerprint, 'job', id)
+  redis.call('EXPIRE', entry, ARGV[4])
+end
+backlog(1)
 move('queued', 'waiting')
-return 1
+return {'new', id}
 """
 
 CLAIM = """
--- ARGV: id, owner, lease seconds, most stale attempts, ttl, error ; returns a fence or why not
-local owner, lease, most, ttl, lost = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- ARGV: id, owner, lease seconds, most stale attempts, ttl, errors ; returns a fence or why not
+local owner, lease, most, ttl, lost, late = ARGV[2], ARGV[3], tonumber(ARGV[4]), unpack(ARGV, 5)
 local state = get('state')
 if not state then return 'missing' end
 if terminal(state) then return 'finished' end
@@ -78,20 +58,35 @@ if terminal(state) then return 'finished' end
 local expiry = redis.call('ZSCORE', leases, id)
 if state == 'running' and expiry and tonumber(expiry) > now and get('owner') ~= owner then return 'leased' end
 if get('cancel_requested') then finish('canceled', ttl) return 'canceled' end
+if overdue() then
+  set('error', late)
+  finish('failed', ttl)
+  return 'overdue'
+end
 -- counted before any work is done, so that a job that kills its worker cannot go round for ever
 if tonumber(get('stale_attempts')) >= most then
   set('error', lost)
+  redis.call('ZADD', dead, text(now), id)
   finish('failed', ttl)
   return 'poisoned'
 end
+-- a client with as many running jobs as it may have: the sweeper rings again soon, without growing pauses
+local limit = tonumber(get('max_running') or 0)
+if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of:' .. tenant()) >= limit then
+  set('rung_at', text(now), 'rings', 0)
+  return 'quota'
+end
+if state == 'running' then set('stopped_by', 'lost') end
 redis.call('HINCRBY', job, 'attempt', 1)
 redis.call('HINCRBY', job, 'stale_attempts', 1)
-redis.call('ZREM', queue(), id)
+dequeue()
 extend(lease)
 redis.call('HSETNX', job, 'started_at', text(now))
 set('owner', owner)
+redis.call('HSET', holders, owner, id)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
 move('running', 'loading')
+if fence == 1 then notify('job.started') end
 return fence
 """
 
@@ -99,7 +94,7 @@ HEARTBEAT = """
 -- ARGV: id, fence, lease ; returns what the worker shall do
 if not holds(ARGV[2]) then return 'lost' end
 extend(ARGV[3])
-return get('cancel_requested') and 'cancel' or 'run'
+return word()
 """
 
 ENTER = """
@@ -118,7 +113,11 @@ redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
 if preview ~= '' then redis.call('HSET', previews, step, preview) end
 set('progress', progress, 'stale_attempts', 0)
 emit('progress', event)
-return get('cancel_requested') and 'cancel' or 'run'
+if now - tonumber(get('notified_at') or 0) >= 0.5 then
+  set('notified_at', text(now))
+  notify('job.progress')
+end
+return word()
 """
 
 FINISH = """
@@ -133,6 +132,7 @@ RELEASE = """
 -- ARGV: id, fence ; a drained worker hands its job back, which does not count against the job
 if not holds(ARGV[2]) then return 0 end
 redis.call('HINCRBY', job, 'stale_attempts', -math.min(1, tonumber(get('stale_attempts'))))
+set('stopped_by', 'drained')
 requeue()
 return 1
 """
@@ -142,8 +142,37 @@ EXPIRE = """
 local expiry = redis.call('ZSCORE', leases, id)
 if not expiry or tonumber(expiry) > now then return 0 end
 if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end
+set('stopped_by', 'lost')
 requeue()
 return 1
+"""
+
+OVERDUE = """
+-- ARGV: id, ttl, error ; ends a waiting job whose deadline has passed; a running one hears of it from its heartbeat
+local state = get('state')
+if not state or terminal(state) then redis.call('ZREM', deadlines, id) return 0 end
+if state ~= 'queued' or not overdue() then return 0 end
+set('error', ARGV[3])
+finish('failed', ARGV[2])
+return 1
+"""
+
+REQUEUE = """
+-- ARGV: id ; gives a given-up job another life, from its last checkpoint on; returns what happened
+local state = get('state')
+if not state then redis.call('ZREM', dead, id) return 'missing' end
+if not redis.call('ZSCORE', dead, id) then return state end
+if now >= tonumber(get('expires_at')) then return 'expired' end
+redis.call('ZREM', dead, id)
+redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline')
+for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('PERSIST', key) end
+-- the end was not the end: whoever reads the history must not stop there
+local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
+if last then redis.call('XDEL', events, last[1]) end
+set('stale_attempts', 0)
+backlog(1)
+requeue()
+return 'queued'
 """
 
 CANCEL = """
@@ -161,11 +190,14 @@ return state
 DELETE = """
 -- ARGV: id ; a running job must be canceled first
 local state = get('state')
-if not state then redis.call('ZREM', index, id) return 'missing' end
+if not state then return 'missing' end
 if state == 'running' then return 'running' end
-redis.call('ZREM', queue(), id)
-redis.call('ZREM', index, id)
-redis.call('DEL', job, events, checkpoint, previews)
+if state == 'queued' then backlog(-1) end
+count('deleted')
+tally(-1)
+dequeue()
+for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
+redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """
 
@@ -179,3 +211,16 @@ set('rung_at', text(now))
 redis.call('HINCRBY', job, 'rings', 1)
 return 1
 """
+
+LEAD = """
+-- ARGV: duty, milliseconds ; true for one caller in that time
+return redis.call('SET', prefix .. 'leader:' .. id, '1', 'NX', 'PX', ARGV[2]) and 1 or 0
+"""
+
+SCRIPTS = {
+    # a full server takes no new jobs, but those it has go on: they are what makes room
+    name: ("" if name == "SUBMIT" else "#!lua flags=allow-oom\n") + PRELUDE + source
+    for name, source in list(vars().items())
+    if name.isupper() and not name.startswith("_") and name != "PRELUDE"
+}
+"""The whole source of each script, by name."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from stack import png
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from service.settings import Settings
-from service.uploads import sanitise
+from service.uploads import Decoder, Upload
 
 
 def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
@@ -20,34 +22,64 @@ def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
     return out.getvalue()
 
 
-def test_sixteen_bit_grey_keeps_its_precision() -> None:
+@pytest.fixture(scope="module")
+def decoder() -> Iterator[Callable[..., Decoder]]:
+    """Decoders with these settings."""
+    with ExitStack() as stack:
+
+        def make(**settings: int) -> Decoder:
+            decoder = Decoder(Settings(**settings))
+            stack.callback(decoder.close)
+            return decoder
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def sanitise(decoder: Callable[..., Decoder]) -> Callable[[bytes, str], Upload]:
+    return decoder().sanitise
+
+
+def test_sixteen_bit_grey_keeps_its_precision(sanitise) -> None:
     levels = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
-    upload = sanitise(encoded(Image.fromarray(levels), "PNG"), "image", Settings())
+    upload = sanitise(encoded(Image.fromarray(levels), "PNG"), "image")
     read = Image.open(io.BytesIO(upload.png))
     assert read.mode == "I;16"
     np.testing.assert_array_equal(np.asarray(read), levels)
 
 
-def test_orientation_is_applied_and_metadata_dropped() -> None:
+def test_orientation_is_applied_and_metadata_dropped(sanitise) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # rotate by 90 degrees to display
     exif[0x8825] = {1: "N", 2: (52.0, 31.0, 0.0)}  # GPS
     exif[0x010E] = "a secret caption"
     data = encoded(Image.open(io.BytesIO(png(40, 20))), "JPEG", exif=exif, comment=b"a secret comment", icc_profile=b"secret profile")
-    upload = sanitise(data, "image", Settings())
+    upload = sanitise(data, "image")
     assert upload.size == (20, 40)
     assert b"secret" not in upload.png
     assert not Image.open(io.BytesIO(upload.png)).getexif()
 
 
-def test_alpha_is_kept_and_told() -> None:
-    upload = sanitise(png(16, 16, "RGBA"), "image", Settings())
+def test_alpha_is_kept_and_told(sanitise) -> None:
+    upload = sanitise(png(16, 16, "RGBA"), "image")
     assert upload.has_alpha
     assert Image.open(io.BytesIO(upload.png)).mode == "RGBA"
 
 
-def test_limits_hold() -> None:
+def test_limits_hold(decoder) -> None:
     with pytest.raises(ImageTooLarge, match=r"'mask'.*64x64"):
-        sanitise(png(), "mask", Settings(max_upload_pixels=1000))
+        decoder(max_upload_pixels=1000).sanitise(png(), "mask")
     with pytest.raises(ImageRejected, match="limits on memory and time"):
-        sanitise(png(), "image", Settings(decode_bytes=10_000_000))
+        decoder(decode_bytes=10_000_000).sanitise(png(), "image")
+
+
+def test_a_process_serves_many_pictures_and_its_death_costs_one(decoder) -> None:
+    one = decoder()
+    one.start()
+    process = one._idle.queue[-1]
+    assert one.sanitise(png(), "image").size == one.sanitise(png(), "image").size
+    assert one._idle.queue[-1] is process
+    process.kill()
+    with pytest.raises(ImageRejected, match="limits on memory and time"):
+        one.sanitise(png(), "image")
+    assert one.sanitise(png(), "image").size == (64, 64)

@@ -1,0 +1,50 @@
+"""A receiver of webhooks: verifies every message, acts on each one once, answers at once.
+
+    pip install standardwebhooks
+    APS_WEBHOOK_ALLOW_PRIVATE=true aps serve --embedded          # development: receivers on this machine
+    WEBHOOK_SECRET=$(curl -s localhost:8000/v1/webhooks/secrets | jq -r '.secrets[0]') python examples/webhook_receiver.py
+
+    curl localhost:8000/v1/restore -F image=@photo.jpg -F spec='{"operator": {"type": "denoise"}}' \
+         -F webhook='{"url": "http://127.0.0.1:9000/", "events": ["job.started", "job.completed"]}'
+
+Any library of https://www.standardwebhooks.com verifies the messages, in any language.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from standardwebhooks import Webhook, WebhookVerificationError
+
+MAX_BYTES = 100_000
+
+
+def serve(secret: str, port: int) -> None:
+    webhook = Webhook(secret)
+    seen: set[str] = set()  # a real receiver keeps these in its database, for some days
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), MAX_BYTES))
+            try:
+                message = webhook.verify(body, dict(self.headers.items()))
+            except WebhookVerificationError as error:
+                self.send_error(400, str(error))
+                return
+            if self.headers["webhook-id"] not in seen:  # a message may come more than once
+                seen.add(self.headers["webhook-id"])
+                job = message["data"]
+                print(message["type"], job["id"], job["state"], *(artifact["url"] for artifact in job["artifacts"]), flush=True)
+            self.send_response(204)  # first: work that takes long belongs behind a queue of the receiver's own
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    ThreadingHTTPServer(("127.0.0.1", port), Receiver).serve_forever()
+
+
+if __name__ == "__main__":
+    serve(os.environ["WEBHOOK_SECRET"], int(sys.argv[1]) if len(sys.argv) > 1 else 9000)

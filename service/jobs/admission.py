@@ -1,0 +1,61 @@
+"""On what terms a job is let in, and the errors of those that are not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aps_core.errors import APSError
+
+
+class IdempotencyConflict(APSError):
+    """The key has been used for another request."""
+
+    code = "idempotency_key_reused"
+    title = "The Idempotency-Key belongs to another request"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"This Idempotency-Key was used for another request, which became job '{job_id}'; use a new key.")
+
+
+class NotNow(APSError):
+    """The job is fine, but there are too many; ``retry_after`` says in how many seconds to ask again."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = min(3600, max(1, round(retry_after)))
+
+
+class QuotaExceeded(NotNow):
+    """This client has as many waiting jobs as it may."""
+
+    code = "quota_exceeded"
+    title = "Too many jobs are waiting"
+
+
+class QueueFull(NotNow):
+    """The queue is longer than the service promises to work off."""
+
+    code = "queue_full"
+    title = "The queue is full"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is checked in the transaction that writes the job."""
+
+    idempotency_key: str = ""
+    fingerprint: str = ""
+    """What the key stands for: a hash of the request."""
+    idempotency_seconds: int = 86_400
+    max_queued: int = 0
+    """Most waiting jobs of the tenant; 0 = any number."""
+    max_backlog_seconds: float = 0
+    """Most predicted seconds of unfinished jobs of the prior; 0 = any."""
+
+    def entry(self, prefix: str, tenant: str) -> str:
+        """Where the key's use is remembered: a client's keys are its own, and of bounded length."""
+        return f"{prefix}idempotency:{tenant}:{hashlib.sha256(self.idempotency_key.encode()).hexdigest()}" if self.idempotency_key else ""

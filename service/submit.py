@@ -1,0 +1,163 @@
+"""Submitting a job: ``POST /v1/{task}``, as a form with files or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from aps_core.tasks import TaskSpec
+from service import openapi
+from service.access import Principal, Writer
+from service.events import until_over
+from service.headers import cancel_after, idempotency_key, preference, trace_parent
+from service.options import Options
+from service.problems import MalformedBody, UnsupportedBody
+from service.services import Submission, services_of
+from service.uploads import from_data_uri
+from service.views import JobView, retry_after
+
+OPTIONS = tuple(Options.model_fields)
+MAX_SPEC_BYTES = 1_000_000
+
+IdempotencyKey = Annotated[str | None, Header(description="The same key with the same request gives the same job, however often it is sent within a day.")]
+Prefer = Annotated[str | None, Header(description="'wait=N' answers 200 with the finished job if it ends within N seconds (60 at most), otherwise 202.")]
+CancelAfter = Annotated[str | None, Header(description="Time from now after which the result is of no use: 90s, 5m, 1h.")]
+TraceParent = Annotated[str | None, Header(description="W3C Trace Context; kept with the job.")]
+
+
+def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
+    """Adds ``POST /v1/{task}`` for a registered task."""
+
+    async def submit(
+        request: Request,
+        response: Response,
+        who: Writer,
+        idempotency_key: IdempotencyKey = None,
+        prefer: Prefer = None,
+        cancel_after: CancelAfter = None,
+        traceparent: TraceParent = None,
+    ) -> JobView:
+        submission = await _read_submission(request, task, spec, who)
+        services, asked = services_of(request), preference(prefer)
+        job, replayed = await run_in_threadpool(services.submit, submission)
+        if asked.wait_seconds:
+            await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
+            job = await run_in_threadpool(services.job, job.id, who.name)
+        response.status_code = 200 if job.state.terminal and asked.wait_seconds else 202
+        response.headers["Location"] = f"/v1/jobs/{job.id}"
+        if not job.state.terminal:
+            response.headers["Retry-After"] = retry_after(job)
+        if replayed:
+            response.headers["Idempotent-Replayed"] = "true"
+        if asked.applied:
+            response.headers["Preference-Applied"] = asked.applied
+        return await run_in_threadpool(services.view, job)
+
+    accepted = openapi.headers(
+        Location="The job.",
+        Retry_After="Seconds until asking again makes sense.",
+        Idempotent_Replayed="'true' when the job was accepted before, under the same Idempotency-Key.",
+        Preference_Applied="What of Prefer was heeded.",
+    )
+    app.add_api_route(
+        f"/v1/{task}",
+        submit,
+        methods=["POST"],
+        status_code=202,
+        summary=spec.summary(),
+        operation_id=task,
+        tags=["tasks"],
+        responses={
+            200: {"description": "The job ended while the client waited.", "model": JobView},
+            202: {"description": "The job is stored and will be computed.", "headers": accepted},
+            **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
+        },
+        openapi_extra={"requestBody": openapi.request_body(spec)},
+    )
+
+
+async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who: Principal) -> Submission:
+    """Reads either kind of body, and the headers that belong to the job.
+
+    Raises:
+        UnsupportedBody, MalformedBody: it is neither.
+        InvalidHeader: a header is malformed.
+    """
+    sent = request.headers
+    key, deadline = idempotency_key(sent.get("idempotency-key")), cancel_after(sent.get("cancel-after"))
+    pictures: Mapping[str, bytes | str]
+    kind = sent.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        spec, pictures, options = await _read_form(request, cls)
+    elif kind == "application/json":
+        spec = _json_object(await request.body(), "The body")
+        options = {name: spec.pop(name) for name in OPTIONS if name in spec}
+        sent_pictures = {name: spec.pop(name) for name in cls.pictures if name in spec}
+        pictures = {name: _inline(text, name) for name, text in sent_pictures.items() if text is not None}
+    else:
+        raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
+    for name, needed in cls.pictures.items():
+        if needed and name not in pictures:
+            raise MalformedBody(f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'.")
+    if spec.get("type", task) != task:
+        raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
+    return Submission(
+        task,
+        spec,
+        pictures,
+        tenant=who.name,
+        max_queued=who.max_queued,
+        max_running=who.max_running,
+        request_id=request.state.request_id,
+        traceparent=trace_parent(sent.get("traceparent")),
+        idempotency_key=key,
+        cancel_after_seconds=deadline,
+        options=Options.model_validate(options),
+    )
+
+
+def _inline(text: object, name: str) -> bytes | str:
+    """The bytes of a data URI; another address as it is, for :mod:`service.fetch_url`."""
+    return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
+
+
+async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+    try:
+        async with request.form(max_files=len(cls.pictures) + 1, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
+            return await _parts(form, cls)
+    except HTTPException as error:
+        raise MalformedBody(f"The form cannot be read: {error.detail}") from error
+
+
+async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+    spec: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    pictures: dict[str, bytes] = {}
+    for name, part in form.multi_items():
+        if name in cls.pictures and isinstance(part, UploadFile):
+            pictures[name] = await part.read()
+        elif name in ("spec", "webhook"):
+            found = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), f"The part '{name}'")
+            spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})
+        elif name == "priority" and isinstance(part, str):
+            options[name] = part
+        else:
+            files = " and ".join(f"'{picture}'" for picture in cls.pictures) or "none"
+            raise MalformedBody(f"Unexpected part {name!r}; the files are {files}, the texts 'spec', 'webhook' and 'priority'.")
+    return spec, pictures, options
+
+
+def _json_object(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(f"{what} is not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise MalformedBody(f"{what} must be a JSON object, not {type(data).__name__}.")
+    return data

@@ -1,0 +1,195 @@
+"""A service to break: a server that can be killed, workers that can be killed, and the API's duties done by the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from redis import Redis
+from redis.exceptions import RedisError
+from stack import png
+
+from aps_core.tasks import validate_spec
+from service.embedded import server_binary, server_command
+from service.jobs import ArtifactStore, Event, Job, JobState, JobStore, WorkerRegistry, new_job_id, open_store
+from service.launch import worker_command
+from service.queue import Bell
+from service.settings import Settings
+from service.supervisor import process
+from service.sweeper import Sweeper
+
+STEPS = 10
+LEASE = 3.0
+PATIENCE = 240
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
+
+Victim = Literal["child", "parent", "group"]
+
+
+class Server:
+    """A Redis-compatible server with an append-only file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it on whatever its files say."""
+        self.process = subprocess.Popen(server_command(server_binary(Settings()), self.folder, self.socket))
+        with Redis.from_url(self.url) as client:
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    client.ping()
+                    return
+                except RedisError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Cluster:
+    """Server and workers as processes; submission and sweeping here."""
+
+    settings: Settings
+    server: Server
+    log: Path
+    exits: ExitStack
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    load_seconds: float = 0.0
+    """How long the last worker took to start."""
+
+    def __post_init__(self) -> None:
+        self.store: JobStore
+        self.registry: WorkerRegistry
+        self.store, self.registry = open_store(self.settings, retries=20)
+        self.artifacts = ArtifactStore(self.settings.artifacts)
+        self.bell = Bell(self.settings)
+        self.sweeper = Sweeper(self.settings, self.store, self.artifacts, self.bell)
+        self.sweeper.start()
+        self.exits.callback(self.bell.close)
+        self.exits.callback(self.sweeper.stop)
+
+    # -- workers ----------------------------------------------------------------------------------
+
+    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        """Starts one and waits until it is registered."""
+        started, before = time.monotonic(), {worker.name for worker in self.registry.live()}
+        worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log, **environment))
+        self.workers.append(worker)
+        while not {worker.name for worker in self.registry.live()} - before:
+            assert worker.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() - started < PATIENCE, self.log.read_text()[-3000:]
+            time.sleep(0.05)
+        self.load_seconds = time.monotonic() - started
+        return worker
+
+    def ensure_worker(self) -> None:
+        """One living worker, and no more."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        while len(self.workers) > 1:
+            self.stop(self.workers.pop())
+        if not self.workers:
+            self.start_worker()
+
+    def stop(self, worker: subprocess.Popen[bytes]) -> None:
+        """At once."""
+        worker.kill()
+        worker.wait()
+
+    def kill(self, victim: Victim) -> None:
+        """SIGKILL for the child that computes, for its parent, or for both at once; a new worker replaces a dead parent."""
+        worker = self.workers[-1]
+        if victim == "child":
+            os.kill(self.child(), signal.SIGKILL)
+            return
+        if victim == "group":
+            os.killpg(worker.pid, signal.SIGKILL)
+        self.stop(worker)
+        self.start_worker()
+
+    def child(self) -> int:
+        """Process id of the newest worker's child, as soon as it has one."""
+        parent, deadline = self.workers[-1].pid, time.monotonic() + 30
+        while not (pids := Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return int(pids[0])
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    def submit(self, seed: int = 0, steps: int = STEPS, inner: int = 6, side: int = 64, *, ring: bool = True, **changes: object) -> Job:
+        """A small restoration, as the API would write it."""
+        job_id = new_job_id()
+        sampler = {"steps": steps, "inner_steps": inner}
+        spec = validate_spec({"type": "restore", "operator": {"type": "denoise"}, "sigma": 0.1, "seed": seed, "sampler": sampler}).resolved()
+        image = self.artifacts.put(job_id, "measurement.png", png(side, side), "image/png")
+        fields = {"task": "restore", "prior": "embedded", "spec": spec.model_dump(mode="json"), "inputs": {"image": image}, **changes}
+        job = Job.model_validate({"id": job_id, "image_size": (side, side), "output_size": (side, side), **fields})
+        self.store.submit(job)
+        if ring:
+            self.bell.ring(job)
+        return job
+
+    def job(self, job: Job) -> Job:
+        """The record now."""
+        found = self.store.get(job.id)
+        assert found is not None
+        return found
+
+    def wait(self, job: Job, seconds: float = PATIENCE) -> Job:
+        """The record when the job is over."""
+        deadline = time.monotonic() + seconds
+        while not (now := self.job(job)).state.terminal:
+            assert time.monotonic() < deadline, (now, self.log.read_text()[-3000:])
+            time.sleep(0.02)
+        return now
+
+    def wait_for_step(self, job: Job, step: int, seconds: float = PATIENCE) -> float:
+        """Returns the moment this step, or a later one, is known to be finished."""
+        deadline = time.monotonic() + seconds
+        while (now := self.job(job)).progress is None or now.progress.step < step:
+            assert time.monotonic() < deadline, (now, self.log.read_text()[-3000:])
+            assert not now.state.terminal, now
+            time.sleep(0.005)
+        return time.monotonic()
+
+    def result(self, job: Job) -> str:
+        """Hash of the picture."""
+        done = self.wait(job)
+        artifact = done.artifact("result.png")
+        assert artifact is not None, (done, self.log.read_text()[-3000:])
+        assert done.state is JobState.SUCCEEDED
+        return artifact.file
+
+    def damage_newest_checkpoint(self, job: Job) -> int:
+        """Flips a bit of it; returns its step."""
+        key = f"{self.settings.key_prefix}job:{job.id}:checkpoint"
+        slots = self.store.redis.hgetall(key)
+        newest = max(slots, key=lambda slot: slots[slot][:4][::-1])
+        damaged = bytearray(slots[newest])
+        damaged[-1] ^= 1
+        self.store.redis.hset(key, newest, bytes(damaged))
+        return int.from_bytes(slots[newest][:4], "little")
+
+    def history(self, job: Job) -> list[Event]:
+        """Every event, after checking what must hold of any job's history."""
+        events = self.store.events(job.id, count=2000)
+        versions = [event.data["version"] for event in events]
+        assert versions == sorted(set(versions)), "versions only grow"
+        assert [event.type for event in events].count("done") <= 1, "a job ends once"
+        steps = [event.data["step"] for event in events if event.type == "progress"]
+        assert steps == list(range(1, len(steps) + 1)), "no step is saved twice or left out: only the one under way is ever lost"
+        return events

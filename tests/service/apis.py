@@ -1,0 +1,46 @@
+"""APIs of a test's own, beside the running stack: other settings, the same server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from redis import Redis
+from stack import free_port
+
+from service.jobs import WorkerInfo, WorkerRegistry
+from service.launch import api_command
+from service.settings import Settings
+from service.supervisor import process
+
+
+@contextmanager
+def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx.Client]:
+    """A client of an API process with ``changes`` to ``settings``."""
+    port = free_port()
+    with (
+        process("API", api_command("127.0.0.1", port), settings.model_copy(update=changes), log) as api,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
+    ):
+        deadline = time.monotonic() + 240
+        while True:
+            try:
+                http.get("/livez").raise_for_status()
+                break
+            except httpx.TransportError:
+                assert api.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+        yield http
+
+
+def register_idle_worker(settings: Settings) -> None:
+    """Lets jobs be accepted that nobody will compute; lasts 20 seconds."""
+    with Redis.from_url(settings.redis_url) as redis:
+        speed, room = {"seconds_per_token": 1e-4, "max_pixels": 512 * 512}, {"job_bytes": 10**9, "token_bytes": 1}
+        worker = WorkerInfo(name="idle", prior="embedded", device="cpu", **speed, **room)
+        WorkerRegistry(redis, settings.key_prefix).renew(worker)

@@ -1,0 +1,30 @@
+"""Many clients follow a job at the same time, and every one hears its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+from stack import Stack
+
+CLIENTS = 150
+"""More than a client of the store opens by itself."""
+
+
+def test_every_follower_hears_the_end(stack: Stack) -> None:
+    job = stack.submit(sampler={"steps": 24, "inner_steps": 4})
+
+    async def follow(http: httpx.AsyncClient) -> str:
+        async with http.stream("GET", job["urls"]["events"]) as answer:
+            answer.raise_for_status()
+            last = ""
+            async for line in answer.aiter_lines():
+                last = line[7:] if line.startswith("event: ") else last
+            return last
+
+    async def all_of_them() -> list[str]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=stack.url, timeout=60, limits=limits) as http:
+            return await asyncio.gather(*(follow(http) for _ in range(CLIENTS)))
+
+    assert asyncio.run(all_of_them()) == ["done"] * CLIENTS

@@ -1,0 +1,128 @@
+"""What the sweeper repairs and removes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from service.jobs import ArtifactStore, Claim, Job, JobState, JobStore, new_job_id, open_store
+from service.queue import Bell
+from service.settings import Settings, queue_name
+from service.sweeper import Sweeper
+
+QUEUE = f"aps:mq:{queue_name('embedded')}"
+FIELDS = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+
+
+@pytest.fixture
+def sweeper(redis: Redis, settings: Settings) -> Iterator[Sweeper]:
+    settings = settings.model_copy(update={"ring_seconds": 5})
+    store, _ = open_store(settings)
+    bell = Bell(settings)
+    yield Sweeper(settings, store, ArtifactStore(settings.artifacts), bell)
+    bell.close()
+    store.redis.close()
+
+
+def submitted(store: JobStore, **changes: object) -> Job:
+    job = Job.model_validate({"id": new_job_id(), **FIELDS, **changes})
+    store.submit(job)
+    return job
+
+
+def state_of(store: JobStore, job: Job) -> JobState:
+    found = store.get(job.id)
+    assert found is not None
+    return found.state
+
+
+def id_of_age(seconds: float) -> str:
+    """The id of a job submitted this long ago."""
+    milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
+
+
+def with_file(sweeper: Sweeper, job_id: str) -> str:
+    sweeper.artifacts.put(job_id, "x.json", b"{}", "application/json")
+    return job_id
+
+
+def files_left(sweeper: Sweeper) -> set[str]:
+    sweeper.store.redis.delete("aps:leader:files")  # its turn has come
+    sweeper.sweep()
+    return {folder.name for folder in Path(sweeper.artifacts.root).iterdir()}
+
+
+def test_the_job_of_a_silent_worker_is_rung_for(sweeper: Sweeper) -> None:
+    job = submitted(sweeper.store)
+    assert isinstance(sweeper.store.claim(job.id, "a"), Claim)
+    sweeper.sweep()
+    assert sweeper.store.redis.llen(QUEUE) == 0
+    sweeper.store.redis.zadd("aps:leases", {job.id: 1})
+    sweeper.sweep()
+    assert state_of(sweeper.store, job) is JobState.QUEUED
+    assert sweeper.store.redis.llen(QUEUE) == 1
+
+
+def test_a_job_whose_message_vanished_is_rung_for(sweeper: Sweeper) -> None:
+    job = submitted(sweeper.store)  # and the API died before it could ring
+    sweeper.sweep()
+    assert sweeper.store.redis.llen(QUEUE) == 0
+    sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 6)
+    sweeper.sweep()
+    assert sweeper.store.redis.llen(QUEUE) == 1
+
+
+def test_a_deadline_ends_a_waiting_job(sweeper: Sweeper) -> None:
+    job = submitted(sweeper.store, cancel_after_seconds=60)
+    sweeper.store.redis.hset(f"aps:job:{job.id}", "deadline", "1")
+    sweeper.store.redis.zadd("aps:deadlines", {job.id: 1})
+    sweeper.sweep()
+    assert state_of(sweeper.store, job) is JobState.FAILED
+
+
+def test_files_go_when_their_job_has_expired_and_never_before(sweeper: Sweeper) -> None:
+    waiting, finished, expired = (submitted(sweeper.store, id=id_of_age(7200)) for _ in range(3))
+    for job in (finished, expired):
+        sweeper.store.cancel(job.id)
+    sweeper.store.redis.hset(f"aps:job:{expired.id}", "expires_at", "1")
+    for job in (waiting, finished, expired):
+        with_file(sweeper, job.id)
+    assert files_left(sweeper) == {waiting.id, finished.id}
+
+
+def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(sweeper: Sweeper) -> None:
+    with_file(sweeper, id_of_age(7200))
+    under_way = with_file(sweeper, id_of_age(1))
+    Path(sweeper.artifacts.root, "not-a-job").mkdir()
+    assert files_left(sweeper) == {under_way, "not-a-job"}
+
+
+def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
+    job = submitted(sweeper.store)
+    sweeper.store.redis.zadd("aps:dead", {job.id: 1})
+    sweeper.store.redis.delete(f"aps:job:{job.id}")
+    sweeper.sweep()
+    assert sweeper.store.redis.zcard("aps:jobs:") == 0
+    assert sweeper.store.redis.zcard("aps:dead") == 0
+
+
+def test_of_many_sweepers_one_works(sweeper: Sweeper) -> None:
+    job = submitted(sweeper.store)
+    sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 1000)
+    assert sweeper.store.lead("jobs", 0.5), "another process leads"
+    fast = Sweeper(sweeper.settings.model_copy(update={"sweep_seconds": 0.05}), sweeper.store, sweeper.artifacts, sweeper.bell)
+    fast.start()
+    try:
+        time.sleep(0.2)
+        assert sweeper.store.redis.llen(QUEUE) == 0
+        deadline = time.monotonic() + 10
+        while sweeper.store.redis.llen(QUEUE) != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        fast.stop()
