@@ -58,11 +58,11 @@ class Stack:
         before = {worker["name"] for worker in self.live_workers()}
         worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log))
         self.workers.append(worker)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not {entry["name"] for entry in self.live_workers()} - before:
             assert worker.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+            time.sleep(0.25)
         return worker
 
     def ensure_worker(self) -> None:

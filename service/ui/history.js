@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
 import { guarded } from "./live.js";
-import { operatorText } from "./result.js";
+import { operatorName } from "./result.js";
 import { expired } from "./stage.js";
 import { humanise, t, wordsOf } from "./strings.js";
 
@@ -83,11 +83,11 @@ export function historyView(described, { onProblem }) {
 function card(job, forget, onProblem) {
   const words = wordsOf(job.task);
   const when = new Date(job.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const title = job.spec.prompt || (job.spec.operator ? operatorText(job.spec.operator) : words.name);
+  const title = job.spec.prompt || (job.spec.operator ? operatorName(job.spec.operator) : words.name);
   const link = el("a", { href: `#${job.id}`, class: "job-link" }, title);
   const state = el("span", { class: `badge ${job.state}`, textContent: active(job) && job.progress ? t.step(job.progress.step, job.progress.total) : t.states[job.state] });
   const about = el("p", { class: "help" }, `${words.name} · ${when}`);
-  return el("li", { class: "job-card" }, thumb(job), el("div", { class: "job-words" }, link, about, state), deletion(job, forget, onProblem));
+  return el("li", { class: "job-card" }, thumb(job), el("div", { class: "job-words" }, link, about, el("div", { class: "job-foot" }, state, deletion(job, forget, onProblem))));
 }
 
 function thumb(job) {
