@@ -191,5 +191,5 @@ function gallery(task, starts, words, pictures, settings, onProblem) {
     return made;
   });
   const list = el("ul", { class: Object.keys(starts[0].pictures).length ? "samples" : "chips" }, ...buttons.map((each) => el("li", {}, each)));
-  return el("div", { class: "gallery" }, el("h3", { textContent: words.samples }), list);
+  return el("div", { class: "gallery" }, el("h2", { textContent: words.samples }), list);
 }

@@ -25,7 +25,11 @@ def done(running_stack: Stack) -> dict[str, Any]:
 
 def colours(page: Page) -> list[list[int]]:
     """The overlay's pixels, one a token, as RGBA."""
-    flat: list[int] = page.locator(".tokens").evaluate("canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]")
+    flat: list[int] = page.locator(".tokens").evaluate("""({ width, height }) => {
+            const copy = new OffscreenCanvas(width, height).getContext("2d");
+            copy.drawImage(document.querySelector(".tokens"), 0, 0);
+            return [...copy.getImageData(0, 0, width, height).data];
+        }""")
     return [flat[start : start + 4] for start in range(0, len(flat), 4)]
 
 
