@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import click
 import torch
 from PIL import Image, ImageDraw
 
-from aps_cli.restore import restore_remote
+from aps_cli.display import Display
+from aps_client import Client
 from aps_core import images, noise
 from aps_core.metrics import psnr
 from aps_core.operators.super_resolution import SuperResolution
@@ -34,9 +34,14 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     measurement, truth = make_measurement(photo, out)
     click.echo(f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // 4}x{SIDE // 4} with noise sigma {SIGMA}; restoring through {url}/v1/restore")
-    restore_remote(url, {"operator": {"type": "super_resolution", "factor": 4}, "sigma": SIGMA}, measurement, None, out / "restored.png")
-    restored = images.to_tensor(images.open_image((out / "restored.png").read_bytes()))
-    sidecar = json.loads((out / "restored.json").read_text())
+    with Client(url) as client, Display() as display:
+        job = client.submit("restore", {"image": measurement}, operator={"type": "super_resolution", "factor": 4}, sigma=SIGMA)
+        for event in client.events(job):
+            if event.type == "progress":
+                display.step(event.data)
+        result = client.result(job)
+    result.save(out / "restored.png")
+    restored, sidecar = images.to_tensor(images.open_image(result.image)), result.sidecar
     panels = {"original": images.to_pil(truth), "measurement": Image.open(measurement), "restored": images.to_pil(restored)}
     sheet = Image.new("RGB", (3 * 392 + 8, 424), "white")
     draw = ImageDraw.Draw(sheet)

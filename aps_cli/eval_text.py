@@ -24,7 +24,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @sampler_options(TextConfig)
 def eval_text(judge: Path | None, seeds: int, limit: int | None, prior: str, device: str | None, threads: int | None, out: Path, **options: Any) -> None:
     """Answer the paper's 20 prompts guided and unguided from the same seeds; writes scores of reward and judge."""
-    from aps_cli.restore import default_device
+    from aps_cli.device import default_device
     from aps_core import text_evaluation
     from aps_core.engine import TextEngine
     from aps_core.rewards.language_model import load_reward

@@ -1,38 +1,83 @@
-"""Command-line options generated from the registry: one for every field of any operator and of the sampler."""
+"""Command-line options generated from the registry: one for every field of a task, of any operator and of the sampler."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import click
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
-from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
+from aps_core.registry import Spec
 
 Command = Callable[..., Any]
+PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def spec_options(command: Command) -> Command:
-    """Adds ``--operator``, every operator field and every sampler field. A field that several operators share is one option."""
-    command = sampler_options(APSConfig)(command)
+def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
+    """Adds an option for every field of a task's spec; :func:`json_of` turns them back into its JSON."""
+
+    def add(command: Command) -> Command:
+        for name, field in reversed(_own_fields(spec).items()):
+            if name == "operator":
+                command = operator_options(command)
+            elif config := _settings(field):
+                command = sampler_options(config, _used(field))(command)
+            elif field.annotation is bool:
+                flag = f"{_plain(name)}/--no-{name.replace('_', '-')}" if field.default else _plain(name)
+                command = click.option(flag, name, is_flag=True, default=None, help=_help(field))(command)
+            else:
+                metavar = "JSON" if _is_object(field) else "VALUE"
+                command = click.option(_plain(name), name, metavar=metavar, required=field.is_required(), help=_help(field))(command)
+        return command
+
+    return add
+
+
+def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a task's spec from the options of :func:`spec_options`; what was not given is left out.
+
+    Raises:
+        InvalidSpec: an option belongs to other operators only, or is no JSON where an object is needed.
+    """
+    given: dict[str, Any] = {}
+    for name, field in _own_fields(spec).items():
+        if name == "operator":
+            given[name] = operator_from(options)
+        elif _settings(field):
+            given[name] = config_from(options)
+        elif options.get(name) is not None:
+            given[name] = options[name] if _is_text(field) else parse_value(options[name])
+    return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
+
+
+def prompt_is_argument(spec: type[BaseModel]) -> bool:
+    """Whether a task is about its prompt: it takes no picture, or cannot do without a prompt."""
+    return not getattr(spec, "pictures", {}) or spec.model_fields["prompt"].is_required()
+
+
+def operator_options(command: Command) -> Command:
+    """Adds ``--operator`` and every operator field. A field that several operators share is one option."""
     for name, users in reversed(_operator_fields().items()):
         description = OperatorSpec.family[users[0]].model_fields[name].description or ""
         command = click.option(_flag(name), f"operator__{name}", metavar="VALUE", help=f"{', '.join(users)}: {description}")(command)
-    choices = click.Choice(sorted(OperatorSpec.family))
-    return click.option("--operator", required=True, type=choices, help="How the picture was, or is to be, degraded.")(command)
+    names = sorted(OperatorSpec.family)
+    told = f"How the picture was, or is to be, degraded: {', '.join(names)}."
+    return click.option("--operator", required=True, type=click.Choice(names), metavar="NAME", help=told)(command)
 
 
-def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
-    """Adds an option for every field of a sampler's settings; :func:`config_from` takes them out again."""
+def sampler_options(config: type[BaseModel], only: Collection[str] | None = None) -> Callable[[Command], Command]:
+    """Adds an option for every field (or ``only`` some) of a sampler's settings; :func:`config_from` takes them out again."""
 
     def add(command: Command) -> Command:
-        for name, field in reversed(config.model_fields.items()):
-            option = click.option(_flag(name), f"sampler__{name}", metavar="VALUE", help=f"Sampler: {field.description} [default: {field.default}]")
-            command = option(command)
+        for name, field in reversed([(name, field) for name, field in config.model_fields.items() if only is None or name in only]):
+            command = click.option(_plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field))(command)
         return command
 
     return add
@@ -58,6 +103,23 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
     return _taken(options, "sampler__")
 
 
+class Verb(click.Command):
+    """A command whose help shows its many options in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See :meth:`click.Command.format_options`."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Operator (each belongs to the operators named)": [], "Sampler": []}
+        titles = list(sections)
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None and param.name is not None:
+                place = 1 if param.name.startswith("operator__") else 2 if param.name.startswith("sampler__") else 0
+                sections[titles[place]].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
 def field_lines(operator: str) -> list[str]:
     """An operator's options, a line each."""
     lines = []
@@ -68,12 +130,49 @@ def field_lines(operator: str) -> list[str]:
     return lines
 
 
-def parse_value(text: str) -> Any:
-    """JSON where it is JSON (numbers, true, lists), else the text itself."""
+def parse_value(text: Any) -> Any:
+    """JSON where it is JSON (numbers, true, lists), else the text itself; what is no text stays."""
+    if not isinstance(text, str):
+        return text
     try:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields that are options: not the type, nor a prompt that is the command's argument."""
+    return {name: field for name, field in spec.model_fields.items() if name != "type" and not (name == "prompt" and prompt_is_argument(spec))}
+
+
+def _settings(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that holds settings of its own, one option each."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, Spec) else None
+
+
+def _used(field: FieldInfo) -> list[str] | None:
+    """The settings that a task heeds, where it does not heed all."""
+    extra = field.json_schema_extra
+    return cast(list[str], extra["fields"]) if isinstance(extra, dict) and "fields" in extra else None
+
+
+def _is_object(field: FieldInfo) -> bool:
+    """Whether only an object will do: a spec of some family."""
+    return any(isinstance(kind, type) and issubclass(kind, Spec) for kind in (field.annotation, *get_args(field.annotation)))
+
+
+def _is_text(field: FieldInfo) -> bool:
+    return field.annotation is str
+
+
+def _help(field: FieldInfo) -> str:
+    default = None if field.is_required() or field.default is PydanticUndefined else field.default
+    return f"{field.description}" + ("" if default is None or default == "" or isinstance(default, bool) else f" [default: {default}]")
+
+
+def _plain(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _operator_fields() -> dict[str, list[str]]:
@@ -96,4 +195,4 @@ _TAKEN = {"mask": "--mask-source", "sigma": "--blur-sigma", "seed": "--operator-
 
 
 def _flag(name: str) -> str:
-    return _TAKEN.get(name, f"--{name.replace('_', '-')}")
+    return _TAKEN.get(name, _plain(name))

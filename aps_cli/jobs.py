@@ -1,38 +1,79 @@
-"""``aps requeue``: jobs that were given up, and another life for them."""
+"""``aps jobs``: the jobs of a running service, through its API."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
 import click
 
-from aps_core.errors import InvalidSpec
-from service.jobs import open_store
-from service.queue import Bell
-from service.settings import Settings
+from aps_client import Client
 
 
-def show_dead() -> None:
-    """Lists the jobs that were given up, one a line: id, prior, attempts, since when."""
-    store, _ = open_store(Settings())
-    for job in store.dead():
-        click.echo(f"{job.id}  {job.prior}  {job.attempt} attempts  {job.finished_at:%Y-%m-%d %H:%M:%S}Z")
+def connected(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds ``--server`` and ``--api-key``."""
+    key = click.option("--api-key", envvar="APS_API_KEY", show_envvar=True, help="Key for the service.")
+    return click.option("--server", envvar="APS_SERVER", show_envvar=True, help="URL of the service; default: this machine's.")(key(command))
 
 
-def requeue(job_ids: tuple[str, ...]) -> None:
-    """Puts given-up jobs back into the queue.
+@click.group()
+def jobs() -> None:
+    """List, show, fetch, cancel and delete the jobs of a running service."""
 
-    Raises:
-        InvalidSpec: one of them was not given up, or is no longer there.
-    """
-    settings = Settings()
-    store, _ = open_store(settings)
-    bell = Bell(settings)
-    try:
-        for job_id in job_ids:
-            outcome = store.requeue(job_id)
-            job = store.get(job_id)
-            if outcome != "queued" or job is None:
-                raise InvalidSpec(f"Job '{job_id}' cannot be queued again: it is {outcome}. 'aps requeue' alone lists those that can.")
-            bell.ring(job)
-            click.echo(f"{job_id} queued")
-    finally:
-        bell.close()
+
+@jobs.command("list")
+@connected
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) -> None:
+    """Show the newest jobs."""
+    with Client(server, api_key) as client:
+        found = list(islice(client.jobs(min(limit, 100)), limit))
+    if as_json:
+        for job in found:
+            click.echo(job.model_dump_json())
+        return
+    for job in found:
+        step = f"{job.progress.step}/{job.progress.total}" if job.progress else ""
+        created = f"{job.created_at:%Y-%m-%d %H:%M:%S}Z" if job.created_at else ""
+        click.echo(f"{job.id}  {job.task:<10} {job.state:<10} {step:>8}  {created}")
+
+
+@jobs.command()
+@connected
+@click.argument("job_id")
+def show(server: str | None, api_key: str | None, job_id: str) -> None:
+    """Print all there is to know about the job JOB_ID, as JSON."""
+    with Client(server, api_key) as client:
+        click.echo(client.job(job_id).model_dump_json(indent=1))
+
+
+@jobs.command()
+@connected
+@click.argument("job_id")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("result.png"), show_default=True, help="Where the picture goes.")
+def fetch(server: str | None, api_key: str | None, job_id: str, output: Path) -> None:
+    """Wait for the job JOB_ID and download its result."""
+    with Client(server, api_key) as client:
+        for path in client.result(job_id).save(output):
+            click.echo(path)
+
+
+@jobs.command()
+@connected
+@click.argument("job_id")
+def cancel(server: str | None, api_key: str | None, job_id: str) -> None:
+    """Cancel the job JOB_ID: a waiting one at once, a running one after its step."""
+    with Client(server, api_key) as client:
+        click.echo(client.cancel(job_id).state)
+
+
+@jobs.command()
+@connected
+@click.argument("job_id")
+def delete(server: str | None, api_key: str | None, job_id: str) -> None:
+    """Remove the job JOB_ID and its files."""
+    with Client(server, api_key) as client:
+        client.delete(job_id)

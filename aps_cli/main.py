@@ -1,100 +1,40 @@
-"""Entry point of ``aps``: commands, one-line errors, exit codes.
-
-Exit codes: 0 done, 1 the work failed or a service cannot take it now, 2 wrong usage or input or missing weights,
-78 a worker cannot start with its settings (unknown priors, missing weights, too little memory).
-"""
+"""Entry point of ``aps``: its commands."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
-from pydantic import ValidationError
 
+from aps_cli.degrade import degrade
+from aps_cli.doctor import doctor
 from aps_cli.eval_text import eval_text
-from aps_cli.fields import config_from, field_lines, operator_from, spec_options
-from aps_cli.generate import generate
-from aps_cli.guide import guide
+from aps_cli.evaluate import evaluate
+from aps_cli.fields import PICTURE, field_lines
+from aps_cli.group import OneLineErrors
+from aps_cli.jobs import jobs
 from aps_cli.keys import keys
 from aps_cli.replay import replay
+from aps_cli.verbs import verb
 from aps_cli.weights import weights
 from aps_core import __version__
-from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
+from aps_core.tasks import TaskSpec
 
-PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-
-
-class OneLineErrors(click.Group):
-    """Turns the library's errors into one line on stderr and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """See :meth:`click.Group.invoke`."""
-        try:
-            return super().invoke(ctx)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"] if part != "constrained-float")
-            click.echo(f"aps: {where}: {first['msg']}", err=True)
-            ctx.exit(2)
-        except APSError as error:
-            click.echo(f"aps: {error}", err=True)
-            ctx.exit(2 if isinstance(error, InvalidSpec | ImageRejected | WeightsMissing) else 1)
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def main() -> None:
-    """Restore images with a discrete diffusion prior and no training per task."""
+    """Restore, draw and write with a discrete diffusion prior, and no training per task.
 
-
-@main.command()
-@click.argument("photo", type=PICTURE)
-@spec_options
-@click.option("--sigma", default="auto", show_default=True, help="Noise standard deviation on the [-1, 1] scale, or 'auto'.")
-@click.option("--mask", type=PICTURE, help="Mask picture, white = known (inpainting with --mask-source upload).")
-@click.option("--prompt", default="", help="Text describing the picture.")
-@click.option("--seed", default=0, show_default=True, help="Seed of every random draw.")
-@click.option("--num-samples", default=1, show_default=True, help="Posterior samples to draw.")
-@click.option("--working-size", type=int, help="Reduce the photo so that the result's longer side is at most this many pixels.")
-@click.option("--prior", default="embedded", show_default=True, help="Which prior to sample from.")
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
-@click.option("--max-pixels", type=int, help="Largest result this device may make; default 512x512 on CPU, 2048x2048 on GPU.")
-@click.option("--server", help="URL of a running service; default: compute here.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.restored.png.")
-def restore(photo: Path, output: Path | None, server: str | None, mask: Path | None, device: str | None, max_pixels: int | None, **options: Any) -> None:
-    """Restore a degraded PHOTO; writes the picture and a JSON sidecar with all settings."""
-    from aps_cli import restore as commands
-
-    sigma = options.pop("sigma")
-    spec = {
-        "type": "restore",
-        "operator": operator_from(options),
-        "sampler": config_from(options),
-        "sigma": sigma if sigma == "auto" else _number("sigma", sigma),
-        **{name: options[name] for name in ("prompt", "seed", "num_samples", "working_size", "prior")},
-    }
-    output = output or photo.with_suffix(".restored.png")
-    if server:
-        commands.restore_remote(server, spec, photo, mask, output)
-    else:
-        commands.restore_here(spec, photo, mask, output, device, max_pixels)
-
-
-@main.command()
-@click.argument("photo", type=PICTURE)
-@spec_options
-@click.option("--sigma", default=0.05, show_default=True, help="Noise standard deviation on the [-1, 1] scale.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
-@click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
-def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Path | None, **options: Any) -> None:
-    """Degrade a clean PHOTO with an operator and noise, to try a restoration on."""
-    from aps_cli import restore as commands
-
-    commands.degrade(photo, operator_from(options), sigma, seed, mask, output or photo.with_suffix(".degraded.png"))
+    \b
+    aps restore blurred.jpg --operator gaussian_blur                compute here
+    aps restore blurred.jpg --operator gaussian_blur --server URL   or by a running service
+    aps serve --embedded                                            run that service, studio included
+    aps doctor                                                      is everything there?
+    """
 
 
 @main.command()
@@ -112,7 +52,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 @main.command()
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 def worker(device: str | None) -> None:
-    """Run one worker process: one device, the prior resident."""
+    """Run workers with the prior resident: one on each GPU (CUDA_VISIBLE_DEVICES chooses), or one on the CPU."""
     from aps_cli import processes
 
     processes.worker(device)
@@ -130,7 +70,7 @@ def webhooks() -> None:
 @click.argument("jobs", nargs=-1)
 def requeue(jobs: tuple[str, ...]) -> None:
     """Give JOBS that were given up another life; without JOBS, list them."""
-    from aps_cli import jobs as command
+    from aps_cli import requeue as command
 
     command.requeue(jobs) if jobs else command.show_dead()
 
@@ -172,37 +112,6 @@ def capabilities(as_json: bool, markdown: bool) -> None:
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
 
-@main.command("eval")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "-o", "--out", type=FOLDER, default=Path("eval-output"), show_default=True, help="Where tables and pictures go; an earlier run there is continued."
-)
-@click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
-@click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
-@click.option("--protocol", "protocols", multiple=True, default=["native"], show_default=True, help="native or upsampled (may repeat).")
-@click.option("--samples", default=1, show_default=True, help="Also the mean of this many APS samples.")
-@click.option("--limit", type=int, help="Only the first so many photographs.")
-@click.option("--sigma", default=0.05, show_default=True)
-@click.option("--seed", default=0, show_default=True)
-@click.option("--prior", default="embedded", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
-@click.option("--threads", type=int, help="CPU threads.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
-)
-def evaluate(
-    folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
-) -> None:
-    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, means and a contact sheet."""
-    from aps_cli import evaluate as command
-
-    command.run(folder, out, tasks, methods, protocols, settings, **options)
-
-
 @main.command()
 @click.argument("prior")
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
@@ -235,18 +144,9 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (generate, guide, eval_text, weights, replay):
+for command in (degrade, doctor, evaluate, eval_text, jobs, keys, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
     main.add_command(command)
 
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidSpec(f"--{name} must be a number or 'auto', not {text!r}.") from None
-
-
-main.add_command(keys)
 
 if __name__ == "__main__":
     main()

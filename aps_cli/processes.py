@@ -13,8 +13,9 @@ from pathlib import Path
 
 import click
 
-from aps_cli.restore import default_device
+from aps_cli.device import default_device
 from service import launch
+from service.devices import gpus
 from service.settings import Settings
 from service.webhooks import send_webhooks
 
@@ -38,8 +39,12 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 
 
 def worker(device: str | None) -> None:
-    """Becomes one Celery worker process."""
+    """A worker on every GPU, kept alive; on a CPU, or where one GPU is chosen already, this process becomes the worker."""
     settings = settings_for(device)
+    if settings.device == "cuda" and len(gpus()) > 1:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        launch.launch_workers(settings)
+        return
     command = launch.worker_command(settings)
     os.execve(command[0], command, settings.environment())
 
@@ -62,13 +67,14 @@ def demo(photo: Path, out: Path, once: bool, port: int) -> None:
         log = out / "service.log"
         out.mkdir(parents=True, exist_ok=True)
         click.echo(f"Starting server, API and worker (log: {log}) ...")
-        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, children):
+        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, supervisor):
             restore_photo(url, photo, out)
             if once:
                 return
             click.echo(f"Studio: {url}   (Ctrl-C stops)")
             try:
-                while all(child.poll() is None for child in children.values()):
+                while True:
+                    supervisor.tend()
                     time.sleep(1)
             except KeyboardInterrupt:
                 click.echo("Stopping.")

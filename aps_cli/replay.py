@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from aps_cli.display import Display
 from aps_core import images
 from aps_core.errors import InvalidSpec
 from aps_core.tasks import Inputs, PictureResult, Result, run, validate_spec
@@ -26,15 +27,14 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
 
     The exit code is 0 where every sample is the same bit for bit, else 1, and what differs between the two places is named.
     """
-    from aps_cli.restore import steps_bar
     from aps_core.engine import Engine
 
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
     inputs = _matched(origin["inputs"], pictures)
     engine = Engine.load(spec.prior, origin["device"], origin["threads"])
-    with steps_bar() as advance:
-        result = run(spec, inputs, engine, lambda p: advance(p.step, p.total, "replaying"))
+    with Display() as display:
+        result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
     out.mkdir(parents=True, exist_ok=True)
     for file in result.files():
         (out / file.name).write_bytes(file.data)

@@ -43,12 +43,14 @@ def sample_aps(
     condition: str = "",
     on_step: StepHook | None = None,
     resume: SamplerState | None = None,
+    z_BL: Tensor | None = None,
     graph: bool | None = None,
 ) -> Sample:
     """Draws ``batch`` posterior samples on a token ``grid`` by Algorithm 1.
 
     Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
-    same tokens as one that was never interrupted. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
+    same tokens as one that was never interrupted. ``z_BL`` may hold decided tokens, as many in every sample, which
+    are kept; the schedule runs over the others. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
     them as a CUDA graph (default: on CUDA).
 
     Raises:
@@ -56,20 +58,21 @@ def sample_aps(
         SamplingDiverged: the loss is not finite.
     """
     num_tokens = grid[0] * grid[1]
-    z_BL = torch.full((batch, num_tokens), MASK, device=generator.device)  # line 4: all masked
-    first = 0
+    z_BL = torch.full((batch, num_tokens), MASK) if z_BL is None else z_BL  # line 4: all masked
+    z_BL, first, hidden = z_BL.to(generator.device), 0, int((z_BL == MASK).sum(1).amax())
     if resume is not None:
         z_BL, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
     temperature = config.temperature if config.temperature is not None else float(batch > 1)
     evaluate = partial(quantized_expectation, tokenizer=prior.tokenizer, objective=objective, grid=grid)
     inner = InnerLoop(evaluate, prior.tokenizer.codebook_KD, config, objective.noise_floor, graph)
-    for step, left in list(enumerate(masked_counts(num_tokens, config.steps)))[first:]:  # line 5
+    for step, left in list(enumerate(masked_counts(hidden, config.steps)))[first:]:  # line 5
         started = time.perf_counter()
         before, after = mask_fraction(step / config.steps), mask_fraction((step + 1) / config.steps)
         keep = (before - after) / before  # (alpha_s - alpha_t) / (1 - alpha_t)
         with torch.no_grad():
-            prior_BLK = prior.logits(z_BL, grid=grid, mask_fraction=before, condition=condition, guidance_scale=config.guidance_scale)  # line 6
+            fraction = before * hidden / num_tokens
+            prior_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)  # line 6
         masked_BL = z_BL == MASK
         prior_NK = prior_BLK[masked_BL]
         prior_seconds = time.perf_counter() - started

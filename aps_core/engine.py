@@ -7,12 +7,13 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 import aps_core
+from aps_core import installed
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
@@ -23,7 +24,10 @@ from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
 from aps_core.text_aps import TextReward, sample_text_aps
 from aps_core.text_config import TextConfig
-from aps_core.types import BoundOperator, Grid, Prior
+from aps_core.types import BoundOperator, Grid, Objective, Prior
+
+if TYPE_CHECKING:
+    from aps_core.objectives.style import StyleDescriptor
 
 
 class Engine(ABC):
@@ -88,12 +92,13 @@ class ImageEngine(Engine):
         self.prior = prior
         self.stride = prior.tokenizer.stride
         self._features: dict[str, Features] = {}
+        self._csd: StyleDescriptor | None = None
 
     def grid(self, height: int, width: int) -> Grid:
         """Tokens down and across that cover a picture of this size in pixels."""
         return -(-height // self.stride), -(-width // self.stride)
 
-    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
+    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float | Tensor, config: APSConfig) -> MeasurementObjective:
         """Data term and, when weighted, the perceptual term of the extractor the settings name.
 
         Raises:
@@ -105,6 +110,23 @@ class ImageEngine(Engine):
                 self._features[config.perceptual] = perceptual_features(config.perceptual, self.prior.tokenizer, self.device)
             features = self._features[config.perceptual]
         return MeasurementObjective(operator, y_CHW, sigma, config.norm, features, config.perceptual_weight)
+
+    def padded(self, x_CHW: Tensor) -> Tensor:
+        """The picture with its last row and column repeated until it fills whole tokens."""
+        height, width = (-size % self.stride for size in x_CHW.shape[1:])
+        return torch.nn.functional.pad(x_CHW[None], (0, width, 0, height), mode="replicate")[0]
+
+    def csd_objective(self, reference_CHW: Tensor) -> Objective:
+        """Cosine distance of CSD style vectors to a reference's; the network is loaded once.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: its weights are absent or damaged.
+        """
+        from aps_core.objectives.style import StyleObjective, load_csd
+
+        if self._csd is None:
+            self._csd = load_csd(installed.path("csd-vit-l"), self.device)
+        return StyleObjective(self._csd, reference_CHW)
 
     def seconds_per_token(self) -> float:
         """Measures the cost of one inner step, in seconds per token: the canary of a fresh worker."""

@@ -47,6 +47,8 @@ class Estimate:
 
     output: Size | None
     """Size of the picture; None for text."""
+    sampled: Size | None
+    """Of it, what is sampled; see :meth:`TaskSpec.sampled_size`."""
     tokens: int
     seconds: float
 
@@ -54,7 +56,7 @@ class Estimate:
 def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Estimate:
     """``seconds_per_token``: what ``Engine.seconds_per_token`` measured on the device; ``image``: size of the upload, if the task takes one."""
     tokens, passes = spec.work(image)
-    return Estimate(spec.output_size(image), tokens, tokens * passes * seconds_per_token)
+    return Estimate(spec.output_size(image), spec.sampled_size(image), tokens, tokens * passes * seconds_per_token)
 
 
 def check_size(spec: TaskSpec, image: Size | None, max_pixels: int, seconds_per_token: float, capacity: Capacity | None = None) -> Estimate:
@@ -96,12 +98,12 @@ def _gigabytes(count: int) -> str:
 
 
 def _check_area(cost: Estimate, max_pixels: int) -> None:
-    if cost.output is None:
+    if cost.sampled is None:
         return
-    width, height = cost.output
+    width, height = cost.sampled
     if width * height > max_pixels:
         side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)
         raise ImageTooLarge(
-            f"The restored picture would be {width}x{height} pixels ({cost.tokens} tokens, about {cost.seconds:.0f} s here); "
+            f"The picture to be made would be {width}x{height} pixels ({cost.tokens} tokens, about {cost.seconds:.0f} s here); "
             f"this device allows {max_pixels} pixels. Send a smaller picture or set 'working_size' to {side} or less."
         )

@@ -141,9 +141,13 @@ def to_tensor(picture: Picture) -> Tensor:
 
 def mask_to_tensor(picture: Picture) -> Tensor:
     """(H, W) of 0 and 1, 1 = known: the alpha channel where there is one, else white against black."""
+    return torch.from_numpy(np.array(mask_band(picture), dtype=np.float32)).ge(127.5).float()
+
+
+def mask_band(picture: Picture) -> Image.Image:
+    """The 8-bit channel a mask is read from; 128 and more is known."""
     image = picture.image
-    band = image.getchannel("A") if picture.has_alpha else image.convert("L") if image.mode != "I;16" else image.point(lambda v: v / 256).convert("L")
-    return torch.from_numpy(np.array(band, dtype=np.float32)).ge(127.5).float()
+    return image.getchannel("A") if picture.has_alpha else image.convert("L") if image.mode != "I;16" else image.point(lambda v: v / 256).convert("L")
 
 
 def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:

@@ -42,6 +42,10 @@ class ToyTokenizer:
         """Least-squares inverse of the decoder."""
         return torch.einsum("cd,bchw->bdhw", torch.linalg.pinv(self.colours_D3), x_BCHW)
 
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The latents alone."""
+        return [self.features(x_BCHW)]
+
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Codes (B, L)."""
         return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]

@@ -30,6 +30,10 @@ class Tokenizer(Protocol):
         """Pre-quantisation latents (B, D, h, w), differentiable."""
         ...
 
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The encoder's activations (B, C, h, w), finest first, differentiable."""
+        ...
+
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L)."""
         ...

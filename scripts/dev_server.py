@@ -11,8 +11,9 @@ import signal
 import sys
 
 from service.embedded import running_server
-from service.launch import api_command, process, worker_command
+from service.launch import api_command, worker_command
 from service.settings import Settings
+from service.supervisor import process
 
 
 def main(port: int) -> None:

@@ -1,4 +1,4 @@
-"""Which tasks are served, which priors can be used now, and what to do about the others: said at submission, not after queueing."""
+"""Which priors can be used now, and what to do about the others: said at submission, not after queueing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import Any
 
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.priors import PriorSpec
-from aps_core.tasks import PictureTaskSpec, TaskSpec
 from service.jobs import WorkerInfo
 from service.problems import NoWorker, PriorNotLoaded
-
-SERVED = {name: cls for name, cls in sorted(TaskSpec.family.items()) if issubclass(cls, PictureTaskSpec)}
-"""Tasks with a route: those that take a picture and make one, as uploads, previews and results are pictures here."""
 
 
 def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -> WorkerInfo:

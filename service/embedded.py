@@ -85,7 +85,8 @@ def running_server(settings: Settings) -> Iterator[str]:
             socket.unlink(missing_ok=True)
 
 
-def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Popen[bytes]:
+def server_command(binary: Path, folder: Path, socket: Path) -> list[str]:
+    """A server on ``socket`` alone that writes every change to an append-only file in ``folder``, and evicts nothing."""
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -98,8 +99,12 @@ def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Po
         "logfile": str(folder / "server.log"),
         "daemonize": "no",
     }
-    command = [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+    return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Popen[bytes]:
     # its own session: Ctrl-C in the terminal must not stop it before the workers have finished
+    command = server_command(binary, folder, socket)
     return subprocess.Popen(command, pass_fds=[lock], start_new_session=True, stdin=subprocess.DEVNULL, preexec_fn=lifeline(signal.SIGTERM))
 
 

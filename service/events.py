@@ -56,7 +56,7 @@ async def until_over(redis: Redis, services: Services, job_id: str, seconds: flo
 
 def _with_links(services: Services, job_id: str, event: Event) -> dict[str, Any]:
     """Progress gets its preview's link; the last event brings the whole job."""
-    if event.type == "progress":
+    if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
     if event.type == "done" and (job := services.store.get(job_id)) is not None:
         return {**event.data, "job": services.view(job).model_dump(mode="json")}

@@ -14,12 +14,13 @@ from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
 import aps_core
-from service import files, health, logs, openapi, problems, routes, submit, webhook_routes
+from aps_core.tasks import TaskSpec
+from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
-from service.availability import SERVED
 from service.docs import add_docs
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
+from service.queue_metrics import QueueMetrics
 from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
@@ -34,12 +35,13 @@ UI = Path(__file__).parent / "ui"
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application for these settings, by default those of the environment."""
     settings = settings or Settings()
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
+    build.describe()
     app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
-    for task, spec in SERVED.items():
-        submit.add_task(app, task, spec)
+    for task in sorted(TaskSpec.family):
+        submit.add_task(app, task, TaskSpec.named(task))
     for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
     add_docs(app)
@@ -71,7 +73,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services.decoder.start()
     app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
     app.state.queue_metrics = CollectorRegistry()
-    app.state.queue_metrics.register(health.QueueMetrics(services))
+    app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
     sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None

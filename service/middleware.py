@@ -7,17 +7,14 @@ import re
 import secrets
 import time
 
-from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import logs
+from service import logs, telemetry
 from service.headers import trace_id, trace_parent
 from service.problems import BodyTooLarge
 
 log = logging.getLogger(__name__)
-
-HTTP_SECONDS = Histogram("aps_http_request_seconds", "Time to the end of a response.", ["method", "route", "status"])
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _POLICY = (
@@ -70,7 +67,7 @@ class RequestContext:
             route = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in _METHODS else "other"
             seconds = time.perf_counter() - started
-            HTTP_SECONDS.labels(method, route, f"{status // 100}xx").observe(seconds)
+            telemetry.HTTP_TIME.labels(method, route, f"{status // 100}xx").observe(seconds)
             if scope["path"] not in PROBES:
                 log.info("%s %s: %d in %.1f ms", method, route, status, 1000 * seconds)
 

@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
-from service.availability import SERVED
 from service.options import Options
 from service.problems import MEDIA_TYPE, Problem
 
@@ -42,8 +41,10 @@ def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
     uri = {"type": "string", "format": "uri", "description": "data:image/...;base64,... or, where the service allows it, an https address."}
     file = {"type": "string", "format": "binary"}
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
-    inline = {**schema, "properties": {"image": uri, "mask": uri, **options, **schema["properties"]}, "required": ["image", *schema.get("required", [])]}
-    form = {"type": "object", "properties": {"image": file, "mask": file, "spec": schema, **options}, "required": ["image", "spec"]}
+    needed = [name for name, always in spec.pictures.items() if always]
+    uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)
+    inline = {**schema, "properties": {**uris, **options, **schema["properties"]}, "required": [*needed, *schema.get("required", [])]}
+    form = {"type": "object", "properties": {**files, "spec": schema, **options}, "required": [*needed, "spec"]}
     content = {
         "multipart/form-data": {"schema": form, "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")}},
         "application/json": {"schema": inline},
@@ -67,7 +68,7 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
 
 def _components() -> dict[str, Any]:
     """Schemas that the routes refer to by name."""
-    named: list[type[BaseModel]] = [Problem, Options, *SERVED.values()]
+    named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {name: schema for described in schemas.values() for name, schema in described.pop("$defs", {}).items()}
     return {**definitions, "Problem": schemas[Problem]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -17,7 +17,9 @@ from starlette.responses import Response
 from aps_core import errors
 from service.egress import EgressFailed, UrlRefused
 from service.headers import InvalidHeader, RangeNotSatisfiable
-from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+from service.views import FieldError
+from service.views import Problem as Problem
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -131,30 +133,11 @@ STATUS: dict[type[errors.APSError], int] = {
     Misdirected: 403,
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
+    StorageUnavailable: 503,
     QuotaExceeded: 429,
     QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else is a 500."""
-
-
-class FieldError(BaseModel):
-    """One field that is wrong."""
-
-    pointer: str = Field(description="JSON pointer into the spec.")
-    detail: str
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details."""
-
-    type: str = Field(description="Stable URI of the kind of problem: urn:aps:problem: and the code.")
-    title: str
-    status: int
-    detail: str
-    code: str = Field(description="Stable and machine-readable.")
-    retryable: bool = Field(False, description="Whether the same request may succeed later.")
-    errors: list[FieldError] = []
-    request_id: str = ""
 
 
 def install(app: FastAPI) -> None:

@@ -6,6 +6,7 @@ import logging
 
 from celery import Celery
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from service.jobs import Job
 from service.settings import RUN_JOB, Settings, queue_name
@@ -29,7 +30,7 @@ class Bell:
         """Announces a job. A bell that does not ring loses nothing: the sweeper rings again."""
         try:
             self._app.send_task(RUN_JOB, args=[job.id], queue=queue_name(job.prior))
-        except OperationalError as error:
+        except (OperationalError, RedisError) as error:  # the second: a full server refuses it
             log.warning("Could not ring for job %s: %s", job.id, error)
 
     def close(self) -> None:

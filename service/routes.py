@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aps_core.capabilities import describe
 from service.access import Reader, Writer
-from service.availability import SERVED, describe_priors
+from service.availability import describe_priors
 from service.events import is_event_id, job_events
 from service.headers import matches
 from service.openapi import headers, problems
@@ -96,7 +96,7 @@ def delete_job(request: Request, who: Writer, job_id: str) -> None:
     services.job(job_id, who.name)
     if services.store.delete(job_id) == "running":
         raise JobActive(f"Job '{job_id}' is running; cancel it first.")
-    services.artifacts.delete(job_id)
+    services.discard_files(job_id)
 
 
 @router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
@@ -106,7 +106,6 @@ def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
-    described["tasks"] = [task for task in described["tasks"] if task["type"] in SERVED]
-    live = services.workers.live()
+    live = services.capable()
     described["priors"] = describe_priors(described["priors"], settings.priors, live)
     return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}

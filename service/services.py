@@ -14,10 +14,23 @@ from redis.exceptions import RedisError
 
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import Capacity, check_size
-from aps_core.tasks import validate_spec
+from aps_core.tasks import Inputs, validate_spec
 from service.availability import worker_for
 from service.fetch_url import fetch
-from service.jobs import ArtifactStore, IdempotencyConflict, Job, JobStore, NotNow, Outbox, Terms, WorkerRegistry, new_job_id, open_store
+from service.jobs import (
+    ArtifactStore,
+    IdempotencyConflict,
+    Job,
+    JobStore,
+    NotNow,
+    Outbox,
+    StorageUnavailable,
+    Terms,
+    WorkerInfo,
+    WorkerRegistry,
+    new_job_id,
+    open_store,
+)
 from service.keys import KeyStore
 from service.options import Options
 from service.outward import check_url
@@ -37,7 +50,7 @@ class Submission:
     task: str
     spec: dict[str, Any]
     pictures: Mapping[str, bytes | str]
-    """``image`` and perhaps ``mask``: the file, or where it lies."""
+    """By their names in :class:`Inputs`: the file, or where it lies."""
     tenant: str = ""
     max_queued: int | None = None
     max_running: int | None = None
@@ -73,7 +86,7 @@ class Services:
         store, workers = open_store(settings)
         redis, prefix = store.redis, settings.key_prefix
         keys = KeyStore(redis, prefix, settings.keys_file)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts_dir), Outbox(redis, prefix), Bell(settings), keys, Decoder(settings))
+        return cls(settings, store, workers, ArtifactStore(settings.artifacts), Outbox(redis, prefix), Bell(settings), keys, Decoder(settings))
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
@@ -97,11 +110,11 @@ class Services:
         webhook = submission.options.webhook
         if webhook is not None:
             check_url(webhook.url, self.settings.webhook_allow_private)
-        worker = worker_for(spec.prior, self.settings.priors, self.workers.live())
+        worker = worker_for(spec.prior, self.settings.priors, self.capable())
         uploads = {name: self.decoder.sanitise(self._bytes(data, name), name) for name, data in submission.pictures.items()}
-        image, mask = uploads["image"], uploads.get("mask")
-        spec.check(image.size, mask.size if mask else None, image.has_alpha)
-        cost = check_size(spec, image.size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
+        spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
+        size = uploads["image"].size if "image" in uploads else None
+        cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()
         try:
             job = Job(
@@ -110,7 +123,7 @@ class Services:
                 prior=spec.prior,
                 spec=spec.resolved().model_dump(mode="json"),
                 inputs={name: self._put(job_id, name, upload) for name, upload in uploads.items()},
-                image_size=image.size,
+                image_size=size,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
                 tenant=submission.tenant,
@@ -122,15 +135,26 @@ class Services:
                 webhook=webhook,
             )
             stands = self.store.submit(job, terms)
-        except (RedisError, OSError, NotNow, IdempotencyConflict):
-            self.artifacts.delete(job_id)
+        except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict):
+            self.discard_files(job_id)
             raise
         if stands != job_id:  # the same request came twice at the same time, and the other one was first
-            self.artifacts.delete(job_id)
+            self.discard_files(job_id)
             return self._replayed(stands, submission.tenant), True
         self.bell.ring(job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
         return self.job(job_id, submission.tenant), False
+
+    def discard_files(self, job_id: str) -> None:
+        """Removes a job's files; those that cannot be removed now are the sweeper's."""
+        try:
+            self.artifacts.delete(job_id)
+        except StorageUnavailable as error:
+            log.warning("%s", error)
+
+    def capable(self) -> list[WorkerInfo]:
+        """Workers by which jobs are accepted: the living, and where others start them on demand, the last ones known."""
+        return self.workers.known() if self.settings.scale_to_zero else self.workers.live()
 
     def job(self, job_id: str, tenant: str) -> Job:
         """The record.

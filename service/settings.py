@@ -30,6 +30,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=_state_dir, description="Where the embedded server keeps its data, socket and log.")
     redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
     artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
+    artifacts_url: str | None = Field(default=None, description="Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the folder.")
 
     host: str = Field(default="127.0.0.1", description="Address the API is bound to, as its server is told; decides whether keys are needed.")
     auth: Literal["auto", "keys", "none"] = Field(default="auto", description="API keys: needed unless bound to loopback (auto), always (keys), never (none).")
@@ -38,7 +39,9 @@ class Settings(BaseSettings):
     max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
     max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
 
-    priors: Annotated[list[str], NoDecode] = Field(default=["embedded"], description="Priors the API offers and a worker loads together: 'a,b' or JSON.")
+    priors: Annotated[list[str], NoDecode] = Field(
+        default=["embedded", "embedded_text"], description="Priors the API offers and a worker loads together: 'a,b' or JSON."
+    )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
     memory_bytes: int | None = Field(default=None, ge=1, description="Memory of a worker's device, in bytes; by default what the device reports.")
@@ -54,12 +57,15 @@ class Settings(BaseSettings):
     egress_allow: list[IPv4Network | IPv6Network] = Field(
         default=[], description="Networks of our own that may be fetched from, also in plain HTTP, as '[\"10.1.2.0/24\"]'."
     )
+    scale_to_zero: bool = Field(default=False, description="Jobs are accepted while no worker lives, by what the last one could do: somebody starts workers.")
 
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
     heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
     ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
     job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
+    deaf_seconds: float = Field(default=120, gt=0, description="An idle worker that hears nothing for this long while jobs wait is ended, to be started again.")
+    storage_seconds: float = Field(default=60, ge=0, description="How long a worker tries to store a result before the job fails.")
     max_job_seconds: int = Field(default=1800, ge=1, description="A job running longer than this fails.")
     max_backlog_seconds: float = Field(default=21_600, ge=0, description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.")
     max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
@@ -75,6 +81,7 @@ class Settings(BaseSettings):
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
     log_level: str = "INFO"
+    log_format: Literal["text", "json"] = Field(default="text", description="json: one object a line, for log collectors.")
 
     @field_validator("priors", mode="before")
     @classmethod
@@ -125,6 +132,11 @@ class Settings(BaseSettings):
     def visibility_timeout(self) -> int:
         """Seconds until the broker delivers a message again. A backstop only: leases recover jobs long before."""
         return max(3600, self.max_job_seconds + 600)
+
+    @property
+    def artifacts(self) -> str:
+        """Where files lie: a folder, or a URL."""
+        return self.artifacts_url or str(self.artifacts_dir)
 
     @property
     def area_limit(self) -> int:

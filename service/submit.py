@@ -22,7 +22,6 @@ from service.services import Submission, services_of
 from service.uploads import from_data_uri
 from service.views import JobView, retry_after
 
-PICTURES = ("image", "mask")
 OPTIONS = tuple(Options.model_fields)
 MAX_SPEC_BYTES = 1_000_000
 
@@ -44,7 +43,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         cancel_after: CancelAfter = None,
         traceparent: TraceParent = None,
     ) -> JobView:
-        submission = await _read_submission(request, task, who)
+        submission = await _read_submission(request, task, spec, who)
         services, asked = services_of(request), preference(prefer)
         job, replayed = await run_in_threadpool(services.submit, submission)
         if asked.wait_seconds:
@@ -83,7 +82,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
     )
 
 
-async def _read_submission(request: Request, task: str, who: Principal) -> Submission:
+async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who: Principal) -> Submission:
     """Reads either kind of body, and the headers that belong to the job.
 
     Raises:
@@ -95,16 +94,17 @@ async def _read_submission(request: Request, task: str, who: Principal) -> Submi
     pictures: Mapping[str, bytes | str]
     kind = sent.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        spec, pictures, options = await _read_form(request)
+        spec, pictures, options = await _read_form(request, cls)
     elif kind == "application/json":
         spec = _json_object(await request.body(), "The body")
         options = {name: spec.pop(name) for name in OPTIONS if name in spec}
-        pictures = {name: _inline(spec.pop(name), name) for name in PICTURES if spec.get(name) is not None}
-        spec.pop("mask", None)
+        sent_pictures = {name: spec.pop(name) for name in cls.pictures if name in spec}
+        pictures = {name: _inline(text, name) for name, text in sent_pictures.items() if text is not None}
     else:
         raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
-    if "image" not in pictures:
-        raise MalformedBody("The picture is missing: send it as the part 'image', or in JSON as the data URI 'image'.")
+    for name, needed in cls.pictures.items():
+        if needed and name not in pictures:
+            raise MalformedBody(f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'.")
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
     return Submission(
@@ -127,20 +127,20 @@ def _inline(text: object, name: str) -> bytes | str:
     return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
 
 
-async def _read_form(request: Request) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     try:
-        async with request.form(max_files=2, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
-            return await _parts(form)
+        async with request.form(max_files=len(cls.pictures) + 1, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
+            return await _parts(form, cls)
     except HTTPException as error:
         raise MalformedBody(f"The form cannot be read: {error.detail}") from error
 
 
-async def _parts(form: FormData) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     spec: dict[str, Any] = {}
     options: dict[str, Any] = {}
     pictures: dict[str, bytes] = {}
     for name, part in form.multi_items():
-        if name in PICTURES and isinstance(part, UploadFile):
+        if name in cls.pictures and isinstance(part, UploadFile):
             pictures[name] = await part.read()
         elif name in ("spec", "webhook"):
             found = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), f"The part '{name}'")
@@ -148,7 +148,8 @@ async def _parts(form: FormData) -> tuple[dict[str, Any], dict[str, bytes], dict
         elif name == "priority" and isinstance(part, str):
             options[name] = part
         else:
-            raise MalformedBody(f"Unexpected part {name!r}; send files 'image' and 'mask' and the texts 'spec', 'webhook' and 'priority'.")
+            files = " and ".join(f"'{picture}'" for picture in cls.pictures) or "none"
+            raise MalformedBody(f"Unexpected part {name!r}; the files are {files}, the texts 'spec', 'webhook' and 'priority'.")
     return spec, pictures, options
 
 

@@ -7,7 +7,8 @@ import threading
 
 from redis.exceptions import RedisError
 
-from service.jobs import ArtifactStore, JobStore
+from service import telemetry
+from service.jobs import ArtifactStore, JobStore, StorageUnavailable
 from service.queue import Bell
 from service.settings import Settings
 
@@ -40,12 +41,14 @@ class Sweeper:
     def sweep(self) -> None:
         """One round."""
         for job in self.store.expired():
+            telemetry.LEASES_EXPIRED.labels(job.prior).inc()
             log.warning("Job %s: its worker went silent; it is queued again", job.id)
             self.bell.ring(job)
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
             for job in self.store.unclaimed(prior, self.settings.ring_seconds):
+                telemetry.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)
         if self.store.lead("files", FILES_SECONDS):
@@ -63,5 +66,5 @@ class Sweeper:
             try:
                 if self.store.lead("jobs", self.settings.sweep_seconds * 0.9):
                     self.sweep()
-            except RedisError as error:
+            except (RedisError, StorageUnavailable) as error:
                 log.warning("Sweep failed: %s", error)

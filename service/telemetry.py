@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
+HTTP_TIME = Histogram("aps_http_request_duration_seconds", "Time to the end of a response.", ["method", "route", "code"])
+FOLLOWERS = Gauge("aps_sse_clients", "Clients that follow a job's events.")
+LEASES_EXPIRED = Counter("aps_leases_expired_total", "Jobs put back into the queue because their worker fell silent.", ["prior"])
+RUNG_AGAIN = Counter("aps_rung_again_total", "Waiting jobs whose message had to be repeated.", ["prior"])
 WEBHOOKS = Counter("aps_webhook_deliveries_total", "Webhook messages by how they ended, and attempts to be repeated.", ["outcome"])
 WEBHOOK_DELAY = Histogram(
     "aps_webhook_delay_seconds",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import os
 import subprocess
@@ -16,7 +17,10 @@ import threading
 from dataclasses import dataclass
 from queue import Empty, LifoQueue
 
+from PIL import Image
+
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.images import Picture
 from service.decode import LENGTH_BYTES
 from service.problems import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
@@ -37,6 +41,10 @@ class Upload:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
         return self.width, self.height
+
+    def picture(self) -> Picture:
+        """The picture; its pixels are read when they are asked for."""
+        return Picture(Image.open(io.BytesIO(self.png)))
 
 
 class Decoder:

@@ -1,9 +1,9 @@
-"""A job as clients see it: the record, with links, and without how it travels."""
+"""What clients see: a job, its record with links and without how it travels; and a problem, when there is one."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -14,6 +14,7 @@ class ArtifactView(BaseModel):
     """A file of a job."""
 
     name: str
+    role: Literal["input", "result"]
     media_type: str
     bytes: int
     sha256: str
@@ -41,8 +42,8 @@ class JobView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None = Field(description="When the artifacts of a finished job go.")
-    image_size: tuple[int, int] = Field(description="Width and height of the upload.")
-    output_size: tuple[int, int] = Field(description="Width and height of the result.")
+    image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
+    output_size: tuple[int, int] | None = Field(description="Width and height of the result; null for text.")
     spec: dict[str, Any]
     error: JobError | None
     artifacts: list[ArtifactView]
@@ -60,20 +61,41 @@ class JobPage(BaseModel):
     next: str | None = Field(description="Link to the next page.")
 
 
+class FieldError(BaseModel):
+    """One field that is wrong."""
+
+    pointer: str = Field(description="JSON pointer into the spec.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str = Field(description="Stable URI of the kind of problem: urn:aps:problem: and the code.")
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable and machine-readable.")
+    retryable: bool = Field(False, description="Whether the same request may succeed later.")
+    errors: list[FieldError] = []
+    request_id: str = ""
+
+
 def view(job: Job, queue_position: int | None) -> JobView:
     """What clients see of ``job``."""
     base = f"/v1/jobs/{job.id}"
-    files = [*job.inputs.values(), *job.artifacts]
     return JobView(
         **job.model_dump(include=set(JobView.model_fields) - {"artifacts"}),
         queue_position=queue_position,
-        artifacts=[_artifact(base, file) for file in files],
+        artifacts=[*(_artifact(base, file, "input") for file in job.inputs.values()), *(_artifact(base, file, "result") for file in job.artifacts)],
         urls={"self": base, "events": f"{base}/events", "cancel": f"{base}/cancel", "previews": f"{base}/previews/{{step}}"},
     )
 
 
-def _artifact(base: str, file: Artifact) -> ArtifactView:
-    return ArtifactView(name=file.name, media_type=file.media_type, bytes=file.bytes, sha256=file.file.partition(".")[0], url=f"{base}/artifacts/{file.name}")
+def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> ArtifactView:
+    return ArtifactView(
+        name=file.name, role=role, media_type=file.media_type, bytes=file.bytes, sha256=file.file.partition(".")[0], url=f"{base}/artifacts/{file.name}"
+    )
 
 
 def retry_after(job: Job) -> str:

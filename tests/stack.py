@@ -20,8 +20,12 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from service.launch import process, worker_command
+from service.launch import worker_command
 from service.settings import Settings
+from service.supervisor import process
+
+PATIENCE = 240
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
 
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:
@@ -63,7 +67,7 @@ class Stack:
         before = {worker["name"] for worker in self.live_workers()}
         worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log))
         self.workers.append(worker)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not {entry["name"] for entry in self.live_workers()} - before:
             assert worker.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
@@ -115,7 +119,7 @@ class Stack:
                     name, _, value = line.partition(": ")
                     fields[name] = value
 
-    def wait(self, job_id: str, seconds: float = 60) -> dict[str, Any]:
+    def wait(self, job_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The job when it is over."""
         deadline = time.monotonic() + seconds
         while (job := self.job(job_id))["state"] in ("queued", "running"):

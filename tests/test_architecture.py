@@ -15,8 +15,10 @@ FORBIDDEN = {
     "aps_core": {"fastapi", "starlette", "uvicorn", "celery", "kombu", "redis", "service", "worker"},
     "service": {"torch", "torchvision", "transformers", "safetensors", "worker"},
     "service/jobs": {"fastapi", "starlette", "celery", "kombu", "torch", "worker"},
+    "aps_client": {"fastapi", "starlette", "uvicorn", "celery", "kombu", "torch", "transformers", "worker", "aps_cli"},
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
+PACKAGES = ("aps_core", "aps_cli", "aps_client", "service", "worker")
 MAX_LINES = 300
 
 
@@ -50,10 +52,16 @@ def test_nothing_points_right(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_worker_knows_only_the_job_contract_and_the_settings() -> None:
-    allowed = ("service.jobs", "service.settings")
+def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() -> None:
+    allowed = {"service", "service.settings", "service.logs", "service.build"}
     for path in sources("worker"):
-        wrong = {name for name in imports(path) if name.split(".")[0] == "service" and not name.startswith(allowed)}
+        wrong = {name for name in imports(path) if name.split(".")[0] == "service" and not name.startswith("service.jobs")} - allowed
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_the_client_knows_only_the_contract() -> None:
+    for path in sources("aps_client"):
+        wrong = {name for name in imports(path) if name.split(".")[0] == "service" and name not in ("service.jobs", "service.views")}
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
@@ -63,7 +71,7 @@ def test_the_job_contract_stands_alone() -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-@pytest.mark.parametrize("module", ["service.main", "service.launch", "worker.app", "worker.lifecycle", "worker.tasks", "aps_core.tasks"])
+@pytest.mark.parametrize("module", ["service.main", "service.launch", "aps_client", "worker.app", "worker.lifecycle", "worker.tasks", "aps_core.tasks"])
 def test_without_torch(module: str) -> None:
     """The API needs no torch; a worker's parent must not load it, for CUDA does not survive a fork."""
     probe = f"import sys, {module}; print(*(name for name in ('torch', 'transformers') if name in sys.modules))"
@@ -72,7 +80,7 @@ def test_without_torch(module: str) -> None:
 
 
 def test_files_stay_short() -> None:
-    for path in [*sources("aps_core"), *sources("service"), *sources("worker")]:
+    for path in [*(path for package in PACKAGES for path in sources(package))]:
         if not path.name.endswith("_net.py"):
             lines = len(path.read_text().splitlines())
             assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines"

@@ -11,7 +11,7 @@ SMALL = ["--max-new-tokens", "8", "--steps", "4"]
 
 
 def test_guide_prints_the_answer_and_its_reward():
-    done = CliRunner().invoke(main, ["guide", "What is oak?", "--compare", "--seed", "3", *SMALL])
+    done = CliRunner().invoke(main, ["guide", "What is oak?", "--compare-unguided", "--seed", "3", *SMALL])
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == 2
     assert "guided, reward" in done.stderr

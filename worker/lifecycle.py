@@ -18,13 +18,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
-from prometheus_client import start_http_server
+from celery.signals import setup_logging, worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
+from service import build, logs
 from service.jobs import ArtifactStore, WorkerInfo, open_store
-from worker import telemetry
+from worker import device, exporter, telemetry
 from worker.app import settings
 from worker.capacity import capacities
 
@@ -50,10 +50,15 @@ class Worker:
         # a respawned child has the same name, and so may take its predecessor's job over at once
         self.name = f"{socket.gethostname()}-{os.getppid()}"
         self.store, self.registry = open_store(settings, retries=10)
-        self.artifacts = ArtifactStore(settings.artifacts_dir)
+        self.artifacts = ArtifactStore(settings.artifacts)
         self.engines: dict[str, Engine] = {}
         self.entries: list[WorkerInfo] = []
         self.stopping = threading.Event()
+        self.problem: str | None = "The priors are being loaded."
+        """What keeps this worker from taking jobs."""
+        self.heard_at = time.monotonic()
+        """When a message last came, or the last job ended."""
+        self.busy = False
 
     def load(self, prior: str, capacity: Capacity) -> None:
         """Loads a prior and measures it; a worker is registered only after this canary.
@@ -64,6 +69,7 @@ class Worker:
         from aps_core.engine import Engine
 
         started = time.monotonic()
+        telemetry.enter_state(prior, "loading")
         engine = Engine.load(prior, settings.device, settings.threads)
         rate = engine.seconds_per_token()
         self.engines[prior] = engine
@@ -79,24 +85,50 @@ class Worker:
             )
         )
         telemetry.MODEL_LOAD.labels(prior).set(time.monotonic() - started)
+        telemetry.enter_state(prior, "ready")
         log.info("Prior '%s' on %s: %.2g s a token and inner step", prior, settings.device, rate)
 
     def stay_registered(self) -> None:
-        """Renews the registration until the process stops or drains."""
+        """Renews the registration until the process stops, drains, or its device turns out to be faulty."""
         while not draining.value:
+            self.problem = device.fault(settings.device)
+            telemetry.DEVICE_HEALTHY.set(self.problem is None)
             try:
-                for entry in self.entries:
-                    self.registry.renew(entry)
+                if self.problem:
+                    log.error("This worker takes no jobs: %s", self.problem)
+                    self._leave()
+                else:
+                    self._renew()
+                    self._end_if_deaf()
             except RedisError as error:
                 log.warning("Could not renew the registration: %s", error)
             if self.stopping.wait(REGISTER_SECONDS):
                 return
+        self.problem = "The worker is draining."
+        for entry in self.entries:
+            telemetry.enter_state(entry.prior, "draining")
+
+    def _renew(self) -> None:
+        for entry in self.entries:
+            self.registry.renew(entry)
+
+    def _leave(self) -> None:
+        for entry in self.entries:
+            self.registry.remove(entry.name)
+
+    def _end_if_deaf(self) -> None:
+        """A parent that lost its connection in a bad moment may never hear a message again: whoever watches it starts another."""
+        silent = time.monotonic() - self.heard_at
+        if self.busy or silent < settings.deaf_seconds or not any(self.store.depth(entry.prior) for entry in self.entries):
+            return
+        log.critical("Jobs wait, but no message has come for %.0f s; this worker ends", silent)
+        # killed, not asked: asking needs the part of it that hangs
+        os.kill(os.getppid(), signal.SIGKILL)
 
     def unregister(self) -> None:
         """Leaves the registry at once."""
         self.stopping.set()
-        for entry in self.entries:
-            self.registry.remove(entry.name)
+        self._leave()
 
 
 _worker: Worker | None = None
@@ -107,6 +139,12 @@ def this_worker() -> Worker:
     if _worker is None:
         raise RuntimeError("Priors are loaded in the pool's child process only.")
     return _worker
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def configure_logging(**_: Any) -> None:
+    """In the parent, instead of Celery's own set-up; the child inherits it."""
+    logs.configure(settings.log_level, settings.log_format)
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
@@ -125,7 +163,11 @@ def start(**_: Any) -> None:
     global _worker
     if os.getppid() != _parent:
         os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
+    import torch
+
     worker = Worker()
+    if settings.metrics_port:
+        exporter.serve(settings.metrics_port, lambda: worker.problem)
     try:
         for prior, capacity in capacities(settings).items():
             worker.load(prior, capacity)
@@ -134,10 +176,9 @@ def start(**_: Any) -> None:
         log.critical("The worker cannot start: %s", error)
         os.kill(os.getppid(), signal.SIGTERM)
         os._exit(os.EX_CONFIG)
+    build.describe(torch.__version__)
     if settings.device == "cuda":
         telemetry.watch_gpu_memory()
-    if settings.metrics_port:
-        start_http_server(settings.metrics_port)
     threading.Thread(target=worker.stay_registered, name="registration", daemon=True).start()
     _worker = worker
 

@@ -7,19 +7,22 @@ import logging
 import os
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
 from aps_core import images
-from aps_core.errors import APSError, SamplingCancelled
-from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
-from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase
+from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
+from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from service import logs
+from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
 from worker import telemetry
 from worker.app import app, settings
 from worker.lifecycle import Worker, draining, this_worker
+from worker.patience import patiently
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +43,18 @@ def run_job(job_id: str) -> None:
     """
     worker = this_worker()
     rung = worker.store.get(job_id)
-    if rung is None or draining.value:
+    worker.heard_at = time.monotonic()
+    if rung is None or draining.value or worker.problem:
         return  # a waiting job stays queued and is rung for again
     claim = worker.store.take(rung.prior, worker.name)
     job = worker.store.get(claim.job_id) if claim else None
     if claim and job:
-        JobRun(worker, claim, job).run()
+        worker.busy = True
+        try:
+            with logs.about(job_id=job.id, request_id=job.request_id, trace=job.trace_id):
+                JobRun(worker, claim, job).run()
+        finally:
+            worker.heard_at, worker.busy = time.monotonic(), False
 
 
 class JobRun:
@@ -60,7 +69,7 @@ class JobRun:
 
     def run(self) -> None:
         """Computes the job and ends it, one way or another."""
-        telemetry.observe_wait(self.job)
+        telemetry.observe_claim(self.job)
         beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
         beat.start()
         outcome = "failed"
@@ -68,6 +77,8 @@ class JobRun:
             outcome = self._attempt()
         except APSError as error:
             self.worker.store.fail(self.claim, JobError.of(error))
+            if isinstance(error, InsufficientMemory):
+                telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()
         except Exception as error:
             self._exit_if_poisoned(error)
             self.worker.store.fail(self.claim, INTERNAL)
@@ -75,8 +86,15 @@ class JobRun:
         finally:
             self._over.set()
             beat.join()
-            telemetry.JOBS.labels(self.job.task, outcome).inc()
-            telemetry.JOB_RUN.labels(self.job.task).observe(time.monotonic() - self.started)
+            self._count(outcome)
+
+    def _count(self, outcome: str) -> None:
+        """Tells Prometheus how the attempt ended."""
+        telemetry.JOB_TIME.labels(self.job.prior, outcome).observe(time.monotonic() - self.started)
+        if outcome == "lost":
+            telemetry.LEASES_LOST.inc()
+        elif outcome != "released" and (ended := self.worker.store.get(self.job.id)) is not None:
+            telemetry.observe_end(ended)
 
     def _attempt(self) -> str:
         store, job = self.worker.store, self.job
@@ -85,46 +103,55 @@ class JobRun:
         checkpoint = store.load_checkpoint(job.id)
         store.enter(self.claim, Phase.SAMPLING)
         try:
-            result = run(
-                spec, Inputs(pictures["image"], pictures.get("mask")), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None
-            )
+            result = run(spec, Inputs(**pictures), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None)
         except SamplingCancelled:
             return self._stopped()
-        assert isinstance(result, PictureResult)  # tasks that make text are not routed yet
         if result.resumed_from_step is not None:
-            telemetry.RESUMES.labels(job.task).inc()
+            self._count_resumed(result.resumed_from_step)
+        for rung in result.memory_rungs:
+            telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
         store.enter(self.claim, Phase.STORING)
-        finished = store.succeed(self.claim, self._store(result), self._metrics(result), result.resumed_from_step)
+        with telemetry.ARTIFACT_PUT.labels(job.prior).time():
+            stored = patiently(lambda: self._store(result), settings.storage_seconds)
+        finished = store.succeed(self.claim, stored, self._metrics(result), result.resumed_from_step)
         return "succeeded" if finished else "lost"
 
-    def _on_step(self, progress: PictureProgress) -> bool:
+    def _on_step(self, progress: Progress) -> bool:
         """Preview, checkpoint and event of a finished step; returns whether to go on."""
-        started = time.perf_counter()
-        # Previews lie with the artifacts, not in Redis: they are the one thing of a job that grows with
-        # picture and steps, and Redis may evict nothing. Only their names are kept there.
-        jpeg = images.encode_jpeg(progress.picture_BCHW[0], quality=80)
-        self.preview = self.worker.artifacts.put(self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg")
-        info = progress.info
-        place = JobProgress(step=progress.step, total=progress.total, misfit=info.misfit, noise_floor=progress.noise_floor, seconds=info.seconds)
-        event = {
-            **place.model_dump(),
-            "grid": progress.grid,
-            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
-            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
-            "prior_seconds": info.prior_seconds,
-        }
-        control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file)
-        telemetry.PREVIEWS.labels(self.job.prior).inc()
-        telemetry.STEP.labels(self.job.prior).observe(info.seconds)
-        telemetry.PRIOR_FORWARD.labels(self.job.prior).observe(info.prior_seconds)
-        if info.loss_curve:
-            telemetry.INNER_STEP.labels(self.job.prior).observe((info.seconds - info.prior_seconds) / len(info.loss_curve))
-        telemetry.STEP_OVERHEAD.labels(self.job.prior).observe(time.perf_counter() - started)
+        self._show(progress)
+        event = {**progress.event(), "preview": self.preview is not None}
+        place = JobProgress.model_validate(event)
+        with telemetry.CHECKPOINT.labels(self.job.prior).time():
+            control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file if self.preview else "")
+        telemetry.observe_step(self.job.prior, progress)
         if control != "run":
             self.stop = control
         elif progress.step < progress.total and self.stop is None:
             self.stop = "drain" if draining.value else "time limit" if time.monotonic() - self.started > settings.max_job_seconds else None
         return self.stop is None
+
+    def _show(self, progress: Progress) -> None:
+        """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one thing of a job that grows
+        with picture and steps, and Redis may evict nothing. Only their names are kept there.
+        """
+        with telemetry.PREVIEW.labels(self.job.prior).time():
+            jpeg = progress.preview()
+            if jpeg is None:
+                return
+            try:
+                self.preview = self.worker.artifacts.put(self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg")
+            except StorageUnavailable as error:
+                log.warning("Job %s has no preview of step %d: %s", self.job.id, progress.step, error)
+                self.preview = None
+        if progress.step == 1 and self.job.created_at is not None:
+            telemetry.FIRST_PREVIEW.labels(self.job.prior).observe((datetime.now(UTC) - self.job.created_at).total_seconds())
+
+    def _count_resumed(self, step: int) -> None:
+        """How much of a stopped attempt had to be done again."""
+        reason = self.job.stopped_by or "lost"
+        telemetry.RESUMES.labels(self.job.prior, reason).inc()
+        known = self.job.progress.step if self.job.progress else step
+        telemetry.STEPS_WASTED.labels(self.job.prior, reason).inc(known - step)
 
     def _keep_alive(self) -> None:
         """Extends the lease while a step takes long, and listens for a cancellation."""
@@ -154,28 +181,23 @@ class JobRun:
                 return "released"
         return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
 
-    def _store(self, result: PictureResult) -> list[Artifact]:
+    def _store(self, result: Result) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         put, job_id = self.worker.artifacts.put, self.job.id
         stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
         return stored + [put(job_id, *file) for file in result.files()]
 
-    def _metrics(self, result: PictureResult) -> dict[str, Any]:
+    def _metrics(self, result: Result) -> dict[str, Any]:
         waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
         return {
             "wait_seconds": waited,
             "run_seconds": time.monotonic() - self.started,
-            "sampling_seconds": result.seconds["sampling"],
-            "prior_seconds": result.seconds["prior"],
-            "inner_steps": result.inner_steps,
-            "misfit": result.misfit_B,
-            "noise_floor": result.noise_floor,
-            "sigma": getattr(result.spec, "sigma", None),
-            "notes": result.notes,
+            "memory_rungs": result.memory_rungs,
+            **result.metrics(),
         }
 
     def _exit_if_poisoned(self, error: Exception) -> None:
         """A CUDA error spoils the process: leave without a word, so that the next child resumes the job."""
-        if settings.device == "cuda" and "CUDA error" in str(error):
+        if "CUDA error" in str(error):
             log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
             os._exit(POISONED_DEVICE)

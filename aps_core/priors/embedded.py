@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core import footprint
 from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.weights import EMBEDDED, read_json
 
 if TYPE_CHECKING:
     import torch
+    from tokenizers import Tokenizer as TextTokenizer
 
     from aps_core.types import Prior
 else:
@@ -37,6 +40,10 @@ class EmbeddedPrior(ImagePriorSpec):
         """See :meth:`PriorSpec.folders`."""
         return EMBEDDED / "image" / "mmada", EMBEDDED / "image" / "tokenizer"
 
+    def check_prompt(self, prompt: str) -> None:
+        """See :meth:`ImagePriorSpec.check_prompt`."""
+        mmada_check_prompt(self.folders()[0], prompt)
+
     def token_bytes(self, device: str) -> int:
         """See :meth:`PriorSpec.token_bytes`."""
         return mmada_token_bytes(self, device)
@@ -55,7 +62,28 @@ def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
     transformer, tokenizer = spec.folders()
     codes = 2 ** int(read_json(tokenizer / "config.json").get("codebook_dim", 13))
     number = spec.number_bytes(device)
-    return footprint.image_token_bytes(footprint.magvit_channels(tokenizer), codes, spec.stride, footprint.llada(transformer).forward_bytes(number), number)
+    return footprint.image_token_bytes(footprint.magvit_decoder(tokenizer), codes, spec.stride, footprint.llada(transformer).forward_bytes(number), number)
+
+
+def mmada_check_prompt(folder: Path, prompt: str) -> None:
+    """Checks a prompt against the text block of an MMaDA checkpoint, which would cut it.
+
+    Raises:
+        InvalidSpec: it has more tokens than fit.
+    """
+    tokenizer, limit = _text_block(folder)
+    tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids)
+    if tokens > limit:
+        raise InvalidSpec(f"The prompt has {tokens} tokens, the prior reads at most {limit}; shorten it ({len(prompt)} characters now).")
+
+
+@lru_cache(maxsize=4)
+def _text_block(folder: Path) -> tuple[TextTokenizer, int]:
+    """The text tokenizer, and how many tokens fit between the block's start and end."""
+    from tokenizers import Tokenizer as TextTokenizer
+
+    longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
+    return TextTokenizer.from_file(str(folder / "tokenizer.json")), longest - 2
 
 
 def fast_dtype(device: torch.device) -> torch.dtype:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
 from aps_core.priors.base import ImagePriorSpec
-from aps_core.priors.embedded import mmada_token_bytes
+from aps_core.priors.embedded import mmada_check_prompt, mmada_token_bytes
 from aps_core.weights import read_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class MMaDA8B(ImagePriorSpec):
     native_size: ClassVar[tuple[int, int]] = (512, 512)
     stride: ClassVar[int] = 16
     weights: ClassVar[tuple[str, ...]] = ("mmada-8b-base", "magvitv2")
+
+    def check_prompt(self, prompt: str) -> None:
+        """See :meth:`ImagePriorSpec.check_prompt`."""
+        if self.missing() is None:
+            mmada_check_prompt(self.folders()[0], prompt)
 
     def number_bytes(self, device: str) -> int:
         """See :meth:`PriorSpec.number_bytes`: bfloat16 everywhere."""

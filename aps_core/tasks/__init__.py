@@ -6,16 +6,20 @@ Specs need no torch: the HTTP front end validates jobs with exactly these classe
 import sys
 
 from aps_core.registry import discover
-from aps_core.tasks.base import Inputs, PictureProgress, PictureTaskSpec, Progress, ProgressHook, TaskSpec, run, validate_spec
+from aps_core.tasks.base import Inputs, PictureProgress, PictureTaskSpec, Progress, ProgressHook, TaskSpec, validate_spec
 from aps_core.tasks.results import PictureResult, Result
+from aps_core.tasks.running import run
 
 discover(sys.modules[__name__], "aps.tasks")
 
+from aps_core.tasks.edit import EditSpec  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.generate import GenerateSpec  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.guide import GuideSpec, TextProgress, TextResult  # noqa: E402 - registered by the discovery above
 from aps_core.tasks.restore import RestoreSpec  # noqa: E402 - registered by the discovery above
+from aps_core.tasks.stylize import StylizeSpec  # noqa: E402 - registered by the discovery above
 
 __all__ = [
+    "EditSpec",
     "GenerateSpec",
     "GuideSpec",
     "Inputs",
@@ -26,6 +30,7 @@ __all__ = [
     "ProgressHook",
     "RestoreSpec",
     "Result",
+    "StylizeSpec",
     "TaskSpec",
     "TextProgress",
     "TextResult",

@@ -1,4 +1,4 @@
-"""What every task shares: its spec, its inputs, its progress, its result, and how it is run."""
+"""What every task shares: its spec, its inputs, its progress."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import builtins
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
 from aps_core.config import APSConfig
-from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.images import Picture
+from aps_core.errors import InvalidSpec
+from aps_core.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.tasks.results import Result
@@ -35,12 +35,33 @@ AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 Size = tuple[int, int]
 """Width and height in pixels."""
 
+Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+"""A prompt that may not stay empty."""
+
 
 class TaskSpec(Spec, family=True):
     """One job's worth of work."""
 
     prior: str = Field("embedded", min_length=1, max_length=64, description="Which prior to sample from.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random draw; the same seed gives the same result.")
+    pictures: ClassVar[Mapping[str, bool]] = {}
+    """The pictures a job may bring, by their name in :class:`Inputs`, and whether it must."""
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """Checks the spec against the pictures themselves, before any work; needs no torch.
+
+        Raises:
+            InvalidSpec: one is missing, one is not taken, or they do not fit together.
+        """
+        given = {name: picture for name, picture in vars(inputs).items() if picture is not None}
+        for name in given:
+            if name not in self.pictures:
+                raise InvalidSpec(f"The task '{self.type}' takes no picture '{name}'; leave it out.")
+        for name, needed in self.pictures.items():
+            if needed and name not in given:
+                raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
+        sizes = {name: (picture.width, picture.height) for name, picture in given.items()}
+        self.check(sizes.get("image"), sizes.get("mask"), inputs.image is not None and inputs.image.has_alpha)
 
     @abstractmethod
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
@@ -53,6 +74,10 @@ class TaskSpec(Spec, family=True):
     @abstractmethod
     def output_size(self, image: Size | None) -> Size | None:
         """Width and height of the picture made from an upload of size ``image``; None for text."""
+
+    def sampled_size(self, image: Size | None) -> Size | None:
+        """Width and height of what is sampled, which a device limits; less than the result's where the rest is taken from the upload."""
+        return self.output_size(image)
 
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
@@ -82,7 +107,10 @@ class PictureTaskSpec(TaskSpec):
     """A task that makes a picture from a picture."""
 
     prompt: str = Field("", max_length=500, description="Text describing the picture; may stay empty.")
+    num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
     sampler: APSConfig = Field(default_factory=APSConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+
+    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
 
     def prior_spec(self) -> ImagePriorSpec:
         """The prior this task samples from.
@@ -93,8 +121,12 @@ class PictureTaskSpec(TaskSpec):
         return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
 
     def settings(self) -> APSConfig:
-        """Sampler settings with the prior's recommendation filled in."""
-        return self.sampler.with_recommended(self.prior_spec().recommended)
+        """Sampler settings with the recommendation filled in."""
+        return self.sampler.with_recommended(self.recommended())
+
+    def recommended(self) -> dict[str, Any]:
+        """Sampler settings used where the job leaves them out: the prior's, or the task's own."""
+        return self.prior_spec().recommended
 
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
@@ -104,12 +136,16 @@ class PictureTaskSpec(TaskSpec):
     def output_size(self, image: Size | None) -> Size:
         """See :meth:`TaskSpec.output_size`."""
 
+    def sampled_size(self, image: Size | None) -> Size:
+        """See :meth:`TaskSpec.sampled_size`."""
+        return self.output_size(image)
+
     def work(self, image: Size | None) -> tuple[int, int]:
         """See :meth:`TaskSpec.work`; what is measured is an inner step."""
-        width, height = self.output_size(image)
+        width, height = self.sampled_size(image)
         stride = self.prior_spec().stride
         config = self.settings()
-        return -(-width // stride) * -(-height // stride) * getattr(self, "num_samples", 1), config.steps * max(1, config.inner_steps)
+        return -(-width // stride) * -(-height // stride) * self.num_samples, config.steps * max(1, config.inner_steps)
 
 
 @dataclass(frozen=True)
@@ -118,6 +154,7 @@ class Inputs:
 
     image: Picture | None = None
     mask: Picture | None = None
+    style: Picture | None = None
 
     def picture(self) -> Picture:
         """The picture to work on.
@@ -152,6 +189,19 @@ class Progress:
         """Finished reverse steps."""
         return self.state.step
 
+    @property
+    def inner_steps(self) -> int:
+        """Inner iterations of this step."""
+        raise NotImplementedError
+
+    def event(self) -> dict[str, Any]:
+        """What a client hears of this step, as JSON."""
+        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
+
+    def preview(self) -> bytes | None:
+        """The current estimate as a small JPEG; None where there is no picture."""
+        return None
+
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
         from safetensors.torch import save
@@ -170,34 +220,30 @@ class PictureProgress(Progress):
     grid: Grid
     noise_floor: float
 
+    @property
+    def inner_steps(self) -> int:
+        """See :attr:`Progress.inner_steps`."""
+        return len(self.info.loss_curve)
+
+    def event(self) -> dict[str, Any]:
+        """See :meth:`Progress.event`."""
+        info = self.info
+        return {
+            **super().event(),
+            "misfit": info.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+        }
+
+    def preview(self) -> bytes:
+        """See :meth:`Progress.preview`."""
+        return encode_jpeg(self.picture_BCHW[0], quality=80)
+
 
 ProgressHook = Callable[[Any], bool | None]
 """Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
-
-
-def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
-    """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
-
-    A checkpoint of another job, prior or library version is not used; the result says so in ``notes``.
-
-    Raises:
-        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` returned False.
-    """
-    if spec.prior != engine.spec.type:
-        raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec = spec.resolved()
-    fingerprint = engine.fingerprint(spec, inputs)
-    state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    try:
-        result = spec.run(inputs, engine, fingerprint, on_step, state)
-    except torch.OutOfMemoryError as error:
-        raise InsufficientMemory(
-            "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer tokens."
-        ) from error
-    result.origin.update(engine.origin(inputs))
-    if resume is not None and state is None:
-        result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
-    return result
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:
@@ -213,17 +259,3 @@ def validate_spec(data: dict[str, Any]) -> TaskSpec:
 def spec_digest(spec: TaskSpec) -> str:
     """SHA-256 of a spec's canonical JSON."""
     return hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
-def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
-            return None
-        tensors = load(data)
-    except (SafetensorError, ValueError):
-        return None
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"])

@@ -33,11 +33,15 @@ class GenerateSpec(TaskSpec):
     height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the prior's native size.")
     num_samples: int = Field(1, ge=1, le=16, description="Pictures to draw.")
     temperature: float = Field(1.0, ge=0, le=10, description="Noise on the choice of tokens to keep, as in the prior's release; 0 draws nothing at random.")
-    sampler: APSConfig = Field(default_factory=APSConfig, description="Of these settings only 'steps' and 'guidance_scale' matter here.")
+    sampler: APSConfig = Field(
+        default_factory=APSConfig,
+        description="Of these settings only 'steps' and 'guidance_scale' matter here.",
+        json_schema_extra={"fields": ["steps", "guidance_scale"]},
+    )
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
-        self._prior()
+        self._prior().check_prompt(self.prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'generate' takes no picture; leave 'image' and 'mask' out.")
 

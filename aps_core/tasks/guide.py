@@ -144,6 +144,15 @@ class TextProgress(Progress):
     reward_curve: list[float]
     """Reward at every inner iteration of this step."""
 
+    @property
+    def inner_steps(self) -> int:
+        """See :attr:`Progress.inner_steps`."""
+        return len(self.reward_curve)
+
+    def event(self) -> dict[str, Any]:
+        """See :meth:`Progress.event`."""
+        return {**super().event(), "guided": self.guided, "text": self.text, "decided": self.decided, "reward_curve": self.reward_curve}
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -173,6 +182,11 @@ class TextResult(Result):
             "unguided": asdict(self.unguided) if self.unguided else None,
             "reward_curve": self.reward_curve,
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """See :meth:`Result.metrics`."""
+        unguided = self.unguided.reward if self.unguided else None
+        return {**super().metrics(), "reward": self.answer.reward, "unguided_reward": unguided}
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The answer as plain text, and the unguided one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -10,11 +10,12 @@ from pydantic import Field
 from aps_core import images, noise
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.operators import Bound, OperatorSpec
+from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureProgress, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import SamplerState, StepInfo
+from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,16 @@ class RestoreSpec(PictureTaskSpec):
     type: Literal["restore"] = "restore"
     operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
     sigma: Sigma = Field("auto", description="Noise standard deviation on the [-1, 1] scale (0.05 is 6.4 grey levels), or 'auto' to estimate it.")
-    num_samples: int = Field(1, ge=1, le=16, description="Posterior samples to draw.")
+    noise: Literal["gaussian", "poisson"] = Field(
+        "gaussian", description="Noise of the measurement: the same everywhere, or photon noise, which grows with brightness."
+    )
+    peak: float = Field(
+        100.0,
+        gt=0,
+        le=1e6,
+        description="Photons a white value counts on average; fewer are noisier.",
+        json_schema_extra={"x-when": {"noise": "poisson"}},
+    )
     working_size: int | None = Field(
         None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
     )
@@ -55,7 +65,7 @@ class RestoreSpec(PictureTaskSpec):
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
-        self.prior_spec()
+        self.prior_spec().check_prompt(self.prompt)
         image = _given(image)
         if self.operator.needs_mask and mask is None and not has_alpha:
             raise InvalidSpec(f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image with transparent unknown pixels.")
@@ -66,62 +76,28 @@ class RestoreSpec(PictureTaskSpec):
 
     def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
         """Measurement, operator, objective; then Algorithm 1."""
-        from aps_core.aps import sample_aps
         from aps_core.engine import ImageEngine
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        started = time.perf_counter()
+        job = Run(engine, fingerprint, on_step, resume)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
         notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
         shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = self.operator.bind(shape, engine.device, mask_HW)
-        sigma = noise.estimate_sigma(y_CHW, operator.weight) if self.sigma == "auto" else self.sigma
+        sigma, spread = self._noise(y_CHW, operator.weight)
         _, height, width = shape
-        grid = engine.grid(height, width)
-        objective = engine.measurement_objective(_cropped(operator, height, width), y_CHW, sigma, self.sampler)
-        generator = torch.Generator(engine.device).manual_seed(self.seed)
-        timing = {"prior": 0.0, "sampling": 0.0}
-        inner_steps: list[int] = []
-        misfit_curve: list[float] = []
+        objective = engine.measurement_objective(operator.cropped(height, width), y_CHW, spread, self.sampler)
+        result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
+        return replace(result, notes=notes, drawn=operator.state())
 
-        def hook(info: StepInfo) -> bool | None:
-            timing["prior"] += info.prior_seconds
-            timing["sampling"] += info.seconds
-            inner_steps.append(len(info.loss_curve))
-            misfit_curve.append(info.misfit)
-            if on_step is None:
-                return None
-            picture_BCHW = info.x_hat_BCHW[..., :height, :width]
-            return on_step(
-                PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, fingerprint, info, picture_BCHW, grid, objective.noise_floor)
-            )
-
-        sample = sample_aps(
-            engine.prior,
-            objective,
-            self.sampler,
-            grid=grid,
-            generator=generator,
-            batch=self.num_samples,
-            condition=self.prompt,
-            on_step=hook,
-            resume=resume,
-        )
-        return PictureResult(
-            spec=self.model_copy(update={"sigma": float(sigma)}),
-            pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
-            codes_BL=sample.z_BL,
-            misfit_B=sample.misfit_B.tolist(),
-            noise_floor=objective.noise_floor,
-            seconds={**timing, "total": time.perf_counter() - started},
-            misfit_curve=misfit_curve,
-            inner_steps=inner_steps,
-            fingerprint=fingerprint,
-            resumed_from_step=resume.step if resume else None,
-            notes=notes,
-            drawn=operator.state(),
-        )
+    def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
+        """``sigma`` as a number, and the standard deviation of all noise; photon noise comes on top, and beside it 'auto' finds none."""
+        if self.noise == "gaussian":
+            sigma = float(noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma)
+            return sigma, sigma
+        sigma = 0.0 if self.sigma == "auto" else self.sigma
+        return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1 = known."""
@@ -135,15 +111,10 @@ class RestoreSpec(PictureTaskSpec):
         if (height, width) != y_CHW.shape[-2:]:
             y_CHW = images.resize(y_CHW, (height, width))
             mask_HW = None if mask_HW is None else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
-        return y_CHW, mask_HW
+        return self.operator.measurement(y_CHW), mask_HW
 
 
 def _given(image: Size | None) -> Size:
     if image is None:
         raise InvalidSpec("Restoring needs a picture; send one as 'image'.")
     return image
-
-
-def _cropped(operator: Bound, height: int, width: int) -> Bound:
-    """A after cropping away what the token grid adds on the right and below."""
-    return Bound(lambda x_BCHW: operator(x_BCHW[..., :height, :width]), operator.weight, operator.state())

@@ -43,6 +43,8 @@ class Result:
     """Wall time: ``sampling``, of it ``prior``; ``total``."""
     fingerprint: str
     resumed_from_step: int | None = None
+    memory_rungs: list[str] = field(default_factory=list)
+    """What was done when the device ran out of memory, see :mod:`aps_core.frugality`; such a run may differ from an undisturbed one."""
     notes: list[str] = field(default_factory=list)
     """What the caller should know: a reduced size, a checkpoint that could not be used."""
     origin: dict[str, Any] = field(default_factory=dict)
@@ -56,8 +58,13 @@ class Result:
             "fingerprint": self.fingerprint,
             "seconds": self.seconds,
             "resumed_from_step": self.resumed_from_step,
+            "memory_rungs": self.memory_rungs,
             "notes": self.notes,
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """The few numbers that say how it went, as JSON."""
+        return {"sampling_seconds": self.seconds["sampling"], "prior_seconds": self.seconds["prior"], "notes": self.notes}
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The result as files, without the sidecar; the first is what most callers want.
@@ -117,6 +124,11 @@ class PictureResult(Result):
             "misfit_curve": self.misfit_curve,
             "inner_steps": self.inner_steps,
         }
+
+    def metrics(self) -> dict[str, Any]:
+        """See :meth:`Result.metrics`."""
+        measured = {"misfit": self.misfit_B, "noise_floor": self.noise_floor, "sigma": getattr(self.spec, "sigma", None)}
+        return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The best sample; of several also each one, and of a measurement their mean and their spread as a picture and as an array.

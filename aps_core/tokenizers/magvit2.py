@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -44,6 +46,10 @@ class MagvitTokenizer:
         """Pre-quantisation latents (B, D, h, w), differentiable."""
         return self.net.encoder(x_BCHW.to(self.dtype, memory_format=self.layout)).float()  # type: ignore[no-any-return]
 
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The encoder's activations (B, C, h, w), finest first, differentiable."""
+        return [h.float() for h in self.net.encoder.stages(x_BCHW.to(self.dtype, memory_format=self.layout))]
+
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""
@@ -57,6 +63,15 @@ class MagvitTokenizer:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
         z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).unflatten(2, grid).contiguous(memory_format=self.layout)
         return self.decoder(z_BDhw).float()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within it, the decoder keeps one tensor a residual block and computes the rest again in the backward pass."""
+        before, self.net.decoder.recompute = self.net.decoder.recompute, True
+        try:
+            yield
+        finally:
+            self.net.decoder.recompute = before
 
 
 def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:

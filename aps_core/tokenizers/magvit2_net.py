@@ -10,6 +10,8 @@ Shape legend: B batch, C channels, H W pixels, h w latent grid (``H / stride``),
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
@@ -155,14 +157,20 @@ class Encoder(nn.Module):
         self.conv_out = Conv2d(c, config.z_channels, 3, padding=1)
         self.quant_conv = Conv2d(config.z_channels, config.codebook_dim, 1)
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
+    def stages(self, x_BCHW: Tensor) -> Iterator[Tensor]:
+        """The activations after every residual block, finest first, and after the middle."""
         h = self.conv_in(F.pixel_unshuffle(x_BCHW, self.patch))
         for level in self.down:
             for block in level.block:  # type: ignore[union-attr]
                 h = block(h)
+                yield h
             if hasattr(level, "downsample"):
                 h = level.downsample(h)  # type: ignore[operator]
-        h = self.mid.block_2(self.mid.attn_1(self.mid.block_1(h)))  # type: ignore[operator]
+        yield self.mid.block_2(self.mid.attn_1(self.mid.block_1(h)))  # type: ignore[operator]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        for h in self.stages(x_BCHW):  # noqa: B007 - the last one
+            pass
         return self.quant_conv(self.conv_out(self.norm_out(h)))  # type: ignore[no-any-return]
 
 

@@ -31,6 +31,10 @@ class VQDiffusionTokenizer:
         latents: Tensor = self.net.encode(x_BCHW.to(self.dtype)).latents
         return latents.float()
 
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The latents alone."""
+        return [self.features(x_BCHW)]
+
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""

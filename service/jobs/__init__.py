@@ -1,8 +1,9 @@
 """How a job travels: its record, the transitions that change it, its files, and the workers that take it."""
 
 from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
-from service.jobs.artifacts import ArtifactStore
+from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
+from service.jobs.load import Load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, Webhook, new_job_id
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
 from service.jobs.store import DEADLINE_EXCEEDED, Claim, Control, JobStore, Page, Refusal, event_from
@@ -23,6 +24,7 @@ __all__ = [
     "JobError",
     "JobState",
     "JobStore",
+    "Load",
     "NotNow",
     "Outbox",
     "OutboxKeys",
@@ -33,6 +35,7 @@ __all__ = [
     "QueueFull",
     "QuotaExceeded",
     "Refusal",
+    "StorageUnavailable",
     "Terms",
     "Webhook",
     "WorkerInfo",

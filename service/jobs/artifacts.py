@@ -2,7 +2,8 @@
 
 A name is the SHA-256 of the content, so a file is never half written or overwritten by a late
 worker, and deleting a job is deleting its folder. Names come from us alone: nothing a client sends
-reaches the file system.
+reaches the store. It is a folder that the API and the workers share, or whatever else fsspec knows:
+``s3://bucket/prefix`` with the extra ``s3``, configured by ``AWS_*`` or ``FSSPEC_S3_*`` variables.
 """
 
 from __future__ import annotations
@@ -10,31 +11,50 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
 
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from aps_core.errors import APSError
 from service.jobs.model import Artifact
 
 _FILE = re.compile(r"[0-9a-f]{64}\.[a-z]{1,5}")
 _JOB = re.compile(r"[0-9a-f-]{36}")
-_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "application/json": "json", "application/octet-stream": "bin"}
+
+
+class StorageUnavailable(APSError):
+    """Files cannot be stored or read now: the disk is full, the object store does not answer."""
+
+    code = "storage_unavailable"
+    title = "The file store is not available"
+    retryable: ClassVar[bool] = True
 
 
 class ArtifactStore:
-    """A folder shared by the API and the workers."""
+    """A folder, or a place in an object store, shared by the API and the workers."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: str | Path) -> None:
+        # no listing is cached: others write here too
+        self.fs, self.root = fsspec.url_to_fs(str(root), use_listings_cache=False, skip_instance_cache=True)
+        self._errors: tuple[type[Exception], ...] = (OSError, *_errors_of(self.fs))
 
     def put(self, job_id: str, name: str, data: bytes, media_type: str) -> Artifact:
-        """Stores ``data``; the file is whole once it has its name."""
-        file = f"{hashlib.sha256(data).hexdigest()}.{_SUFFIXES[media_type]}"
-        target = self.path(job_id, file)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = target.with_name(f".{file}.{os.getpid()}")
-        partial.write_bytes(data)
-        partial.replace(target)
+        """Stores ``data``; the file is whole once it has its name.
+
+        Raises:
+            StorageUnavailable: there is no room, or no answer.
+        """
+        file = f"{hashlib.sha256(data).hexdigest()}{PurePath(name).suffix}"
+        with self._available(f"'{name}' of job '{job_id}' could not be stored"):
+            if isinstance(self.fs, LocalFileSystem):
+                self._put_locally(Path(self.path(job_id, file)), data)
+            else:
+                self.fs.pipe_file(self.path(job_id, file), data)
         return Artifact(name=name, file=file, media_type=media_type, bytes=len(data))
 
     def get(self, job_id: str, file: str) -> bytes:
@@ -42,24 +62,81 @@ class ArtifactStore:
 
         Raises:
             FileNotFoundError: it is not there (any more).
+            StorageUnavailable: there is no answer.
         """
-        return self.path(job_id, file).read_bytes()
+        with self._available(f"'{file}' of job '{job_id}' could not be read", reading=True):
+            content: bytes = self.fs.cat_file(self.path(job_id, file))
+        return content
 
-    def path(self, job_id: str, file: str) -> Path:
+    def path(self, job_id: str, file: str) -> str:
         """Where a file lies."""
-        if not (_JOB.fullmatch(job_id) and _FILE.fullmatch(file)):
-            raise ValueError(f"'{job_id}/{file}' is not the name of an artifact.")
-        return self.root / job_id / file
+        if not _FILE.fullmatch(file):
+            raise ValueError(f"'{file}' is not the name of an artifact.")
+        return f"{self._folder(job_id)}/{file}"
 
     def delete(self, job_id: str) -> None:
-        """Removes everything of a job."""
-        if not _JOB.fullmatch(job_id):
-            raise ValueError(f"'{job_id}' is not the name of a job.")
-        shutil.rmtree(self.root / job_id, ignore_errors=True)
+        """Removes everything of a job.
+
+        Raises:
+            StorageUnavailable: there is no answer.
+        """
+        with self._available(f"The files of job '{job_id}' could not be removed"):
+            try:
+                self.fs.rm(self._folder(job_id), recursive=True)
+            except FileNotFoundError:
+                return
 
     def older_than(self, seconds: float) -> list[str]:
-        """Jobs whose folder was last written to this long ago."""
-        if not self.root.is_dir():
-            return []
+        """Jobs with files that were submitted this long ago; their ids tell when.
+
+        Raises:
+            StorageUnavailable: there is no answer.
+        """
+        with self._available("The files could not be listed"):
+            try:
+                entries: list[str] = self.fs.ls(self.root, detail=False)
+            except FileNotFoundError:
+                return []
+        jobs = (entry.rstrip("/").rpartition("/")[2] for entry in entries)
         limit = time.time() - seconds
-        return [entry.name for entry in os.scandir(self.root) if _JOB.fullmatch(entry.name) and entry.stat().st_mtime < limit]
+        return [job_id for job_id in jobs if _JOB.fullmatch(job_id) and _submitted_at(job_id) < limit]
+
+    def _folder(self, job_id: str) -> str:
+        if not _JOB.fullmatch(job_id):
+            raise ValueError(f"'{job_id}' is not the name of a job.")
+        return f"{self.root}/{job_id}"
+
+    @staticmethod
+    def _put_locally(target: Path, data: bytes) -> None:
+        """A file in a folder gets its name when it is whole, as an object in a store does anyway."""
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            partial.write_bytes(data)
+            partial.replace(target)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _available(self, failure: str, reading: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            if reading and isinstance(error, FileNotFoundError):
+                raise
+            raise StorageUnavailable(f"{failure}: {error}. Try again later.") from error
+
+
+def _submitted_at(job_id: str) -> float:
+    """Seconds since the epoch in a UUIDv7."""
+    return int(job_id.replace("-", "")[:12], 16) / 1000
+
+
+def _errors_of(fs: Any) -> tuple[type[Exception], ...]:
+    """What a file system raises besides OSError when it is out of reach."""
+    if "s3" not in fs.protocol:
+        return ()
+    from botocore.exceptions import BotoCoreError
+
+    return (BotoCoreError,)

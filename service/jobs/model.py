@@ -61,6 +61,8 @@ class Progress(_Frozen):
     misfit: float | None = None
     """Data misfit, in the measurement's own units; ``noise_floor`` is what the truth would have."""
     noise_floor: float | None = None
+    text: str | None = None
+    """The answer so far, a box for every token not decided."""
     seconds: float = 0.0
     """Wall time of the step."""
 
@@ -104,9 +106,9 @@ class Job(_Frozen):
     prior: str
     spec: dict[str, Any]
     inputs: dict[str, Artifact]
-    image_size: tuple[int, int]
+    image_size: tuple[int, int] | None = None
     """Width and height of the upload, in pixels."""
-    output_size: tuple[int, int]
+    output_size: tuple[int, int] | None = None
     estimated_seconds: float | None = None
     tenant: str = ""
     """Whose job it is; empty where everybody may do everything."""
@@ -135,6 +137,8 @@ class Job(_Frozen):
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
+    stopped_by: Literal["", "drained", "lost"] = ""
+    """What ended the attempt before: its worker handed the job back, or was lost."""
     cancel_requested: bool = False
     progress: Progress | None = None
     resumed_from_step: int | None = None
@@ -145,6 +149,11 @@ class Job(_Frozen):
     def artifact(self, name: str) -> Artifact | None:
         """The file called ``name``, be it input or result, if the job has one."""
         return next((file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None)
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id out of ``traceparent``; empty without one."""
+        return self.traceparent[3:35]
 
     @property
     def expired(self) -> bool:

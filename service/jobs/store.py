@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -18,6 +19,7 @@ from redis import Redis
 
 from service.jobs import transitions
 from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
+from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
 Control = Literal["run", "cancel", "deadline", "lost"]
@@ -136,9 +138,9 @@ class JobStore:
         """Jobs waiting for ``prior``."""
         return self.redis.zcard(f"{self.prefix}queued:{prior}")
 
-    def running(self) -> int:
-        """Jobs under a lease."""
-        return self.redis.zcard(f"{self.prefix}leases")
+    def load(self, priors: Sequence[str]) -> Load:
+        """How much there is to do."""
+        return read_load(self.redis, self.prefix, priors)
 
     def cancel(self, job_id: str) -> str:
         """Cancels a waiting job at once and asks a running one to stop; returns the state before, or 'missing'."""
@@ -252,7 +254,7 @@ class JobStore:
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""
-        return bool(self.redis.set(f"{self.prefix}leader:{duty}", "1", nx=True, px=int(seconds * 1000)))
+        return bool(self._run("LEAD", duty, int(seconds * 1000)))
 
     # ---------------------------------------------------------------------------------------------
 

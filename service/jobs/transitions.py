@@ -2,11 +2,11 @@
 
 Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
 ``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
-``queued:PRIOR`` waiting jobs in the order they are served, ``leases`` running jobs by lease expiry,
+``queued:PRIOR`` waiting jobs in the order they are served and ``waiting:PRIOR`` by age, ``leases`` running jobs by lease expiry,
 ``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
 each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs, ``idempotency:TENANT:HASH`` what a client's key was used for.
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -15,91 +15,7 @@ API and workers do not matter.
 
 from __future__ import annotations
 
-from service.jobs import outbox
-
-_TOOLS = """
-local prefix, id = KEYS[1], ARGV[1]
-local job = prefix .. 'job:' .. id
-local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
-local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-
-local function get(field) return redis.call('HGET', job, field) end
-local function set(...) redis.call('HSET', job, ...) end
-local function text(number) return string.format('%.6f', number) end
--- seconds by which a class goes before, and behind, the jobs of its time: nobody waits for ever
-local head_start = {high = 3600, normal = 0, low = -3600}
-local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
-local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
-local function queue() return prefix .. 'queued:' .. get('prior') end
-local function tenant() return get('tenant') or '' end
-local function index() return prefix .. 'jobs:' .. tenant() end
-local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
-local function holds(fence) return get('state') == 'running' and get('fence') == fence end
-local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
-
--- what the worker shall do
-local function word() return get('cancel_requested') and 'cancel' or overdue() and 'deadline' or 'run' end
-
-local function emit(kind, data)
-  local version = redis.call('HINCRBY', job, 'version', 1)
-  redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
-end
-
-"""
-
-_CHANGES = """
--- the client's jobs by state, for its quotas
-local function count(state)
-  for _, each in ipairs({'queued', 'running'}) do
-    redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
-  end
-end
-
--- what the prior's workers still have to do; whole milliseconds, so that adding and taking away cancel exactly
-local function backlog(sign)
-  local ms = math.floor(1000 * tonumber(get('estimated_seconds') or 0))
-  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
-end
-
-local function move(state, phase)
-  set('state', state, 'phase', phase)
-  count(state)
-  emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
-end
-
--- nobody computes the job any more
-local function let_go()
-  redis.call('ZREM', leases, id)
-  local owner = get('owner')
-  if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
-end
-
-local function requeue()
-  let_go()
-  redis.call('ZADD', queue(), rank(), id)
-  set('rung_at', text(now), 'rings', 0)
-  move('queued', 'preempted')
-end
-
-local function finish(state, ttl)
-  let_go()
-  redis.call('ZREM', queue(), id)
-  redis.call('ZREM', deadlines, id)
-  if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
-  redis.call('HDEL', job, 'phase')
-  count(state)
-  backlog(-1)
-  set('state', state, 'finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
-  emit('done', cjson.encode({state = state}))
-  notify('job.completed')
-  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
-  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
-end
-"""
-
-PRELUDE = _TOOLS + outbox.NOTIFY + _CHANGES
+from service.jobs.prelude import PRELUDE
 
 SUBMIT = """
 -- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
@@ -116,7 +32,7 @@ local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) /
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
 set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
-redis.call('ZADD', queue(), rank(), id)
+enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
   redis.call('ZADD', deadlines, get('deadline'), id)
@@ -160,9 +76,10 @@ if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of
   set('rung_at', text(now), 'rings', 0)
   return 'quota'
 end
+if state == 'running' then set('stopped_by', 'lost') end
 redis.call('HINCRBY', job, 'attempt', 1)
 redis.call('HINCRBY', job, 'stale_attempts', 1)
-redis.call('ZREM', queue(), id)
+dequeue()
 extend(lease)
 redis.call('HSETNX', job, 'started_at', text(now))
 set('owner', owner)
@@ -215,6 +132,7 @@ RELEASE = """
 -- ARGV: id, fence ; a drained worker hands its job back, which does not count against the job
 if not holds(ARGV[2]) then return 0 end
 redis.call('HINCRBY', job, 'stale_attempts', -math.min(1, tonumber(get('stale_attempts'))))
+set('stopped_by', 'drained')
 requeue()
 return 1
 """
@@ -224,6 +142,7 @@ EXPIRE = """
 local expiry = redis.call('ZSCORE', leases, id)
 if not expiry or tonumber(expiry) > now then return 0 end
 if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end
+set('stopped_by', 'lost')
 requeue()
 return 1
 """
@@ -275,7 +194,9 @@ if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
 count('deleted')
-for _, key in ipairs({queue(), index(), deadlines, dead}) do redis.call('ZREM', key, id) end
+tally(-1)
+dequeue()
+for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
 redis.call('DEL', job, events, checkpoint, previews, webhooks)
 return 'deleted'
 """
@@ -289,6 +210,11 @@ if now - tonumber(get('rung_at')) < pause then return 0 end
 set('rung_at', text(now))
 redis.call('HINCRBY', job, 'rings', 1)
 return 1
+"""
+
+LEAD = """
+-- ARGV: duty, milliseconds ; true for one caller in that time
+return redis.call('SET', prefix .. 'leader:' .. id, '1', 'NX', 'PX', ARGV[2]) and 1 or 0
 """
 
 SCRIPTS = {

@@ -34,12 +34,13 @@ class WorkerRegistry:
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis = redis
-        self._info, self._lapse = f"{prefix}workers", f"{prefix}workers:lapse"
+        self._info, self._lapse, self._last = f"{prefix}workers", f"{prefix}workers:lapse", f"{prefix}workers:last"
 
     def renew(self, worker: WorkerInfo) -> None:
         """Enters a worker, or keeps it alive."""
         with self.redis.pipeline() as pipe:
             pipe.hset(self._info, worker.name, worker.model_dump_json())
+            pipe.hset(self._last, worker.prior, worker.model_dump_json())
             pipe.zadd(self._lapse, {worker.name: self._now() + ALIVE_SECONDS})
             pipe.execute()
 
@@ -58,6 +59,13 @@ class WorkerRegistry:
         names = cast("list[bytes]", self.redis.zrange(self._lapse, 0, -1))
         entries = cast("list[bytes | None]", self.redis.hmget(self._info, names)) if names else []
         return [WorkerInfo.model_validate_json(entry) for entry in entries if entry]
+
+    def known(self) -> list[WorkerInfo]:
+        """Live workers, and for priors without one the last that lived."""
+        live = self.live()
+        held = {worker.prior for worker in live}
+        last = (WorkerInfo.model_validate_json(entry) for entry in cast("dict[bytes, bytes]", self.redis.hgetall(self._last)).values())
+        return [*live, *(worker for worker in last if worker.prior not in held)]
 
     def _now(self) -> float:
         seconds, micros = self.redis.time()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, Service
 
-from service.launch import STOP_SECONDS
+from service.supervisor import STOP_SECONDS
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 
@@ -30,6 +30,21 @@ def started(services: dict[str, Service], profile: str) -> set[str]:
     return {name for name, service in services.items() if not service.profiles or profile in service.profiles}
 
 
+def test_observability_brings_prometheus_and_grafana_with_what_lies_here(services: dict[str, Service]) -> None:
+    assert started(services, "observability") == {"redis", "api", "prometheus", "grafana"}
+    for name in ("prometheus", "grafana"):
+        for volume in yaml.safe_load(COMPOSE.read_text())["services"][name]["volumes"]:
+            source, _, *mode = volume.split(":")
+            if source.startswith("./"):
+                assert (COMPOSE.parent / source).exists()
+                assert mode == ["ro"]
+    scraped = yaml.safe_load((COMPOSE.parent / "docker/observability/prometheus.yml").read_text())
+    assert scraped["rule_files"] == ["/etc/prometheus/alerts.yml"]
+    jobs = {job["job_name"]: job for job in scraped["scrape_configs"]}
+    assert jobs["aps-api"]["static_configs"] == [{"targets": ["api:8000"]}]
+    assert {name for entry in jobs["aps-worker"]["dns_sd_configs"] for name in entry["names"]} == {"worker-cpu", "worker-gpu"}
+
+
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_a_profile_starts_store_api_and_one_worker(services: dict[str, Service], profile: str) -> None:
     assert started(services, profile) == {"redis", "api", f"worker-{profile}"}
@@ -39,17 +54,18 @@ def test_only_the_gpu_worker_asks_for_a_gpu() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     assert {name for name, service in services.items() if "deploy" in service} == {"worker-gpu"}
     (device,) = services["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     assert services["worker-gpu"]["command"][-1] == "cuda"
     assert services["worker-cpu"]["command"][-1] == "cpu"
 
 
-def test_only_the_api_is_published_and_only_to_this_machine() -> None:
+def test_the_store_and_the_workers_are_not_published_and_the_rest_only_to_this_machine() -> None:
     described = yaml.safe_load(COMPOSE.read_text())
     published = {name: service["ports"] for name, service in described["services"].items() if "ports" in service}
-    assert published == {"api": ["127.0.0.1:8000:8000"]}
+    assert set(published) == {"api", "prometheus", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
     assert described["networks"]["inside"] == {"internal": True}
-    assert [name for name, service in described["services"].items() if service["networks"] != ["inside"]] == ["api"]
+    assert {name for name, service in described["services"].items() if service["networks"] == ["inside"]} == {"redis", "worker-cpu", "worker-gpu"}
 
 
 def test_every_container_is_hardened_and_given_time_to_stop() -> None:
@@ -72,16 +88,17 @@ def test_a_worker_is_asked_to_stop_and_has_time_for_its_step() -> None:
 
 def test_images_are_pinned_and_ours_are_built_here() -> None:
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
-        assert re.search(r":\d+\.\d+\.\d+", service["image"]), name
-        if name != "redis":
-            assert service["build"] == {"context": ".", "dockerfile": f"docker/Dockerfile.{name.split('-')[0]}"}
+        assert re.search(r":v?\d+\.\d+\.\d+", service["image"]), name
+        if service["image"].startswith("aps-"):
+            image = service["image"].removeprefix("aps-").split(":")[0]
+            assert service["build"] == {"context": ".", "dockerfile": f"docker/Dockerfile.{image}"}
 
 
 def test_api_and_workers_wait_for_the_store_and_share_the_artifacts() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name in ("api", "worker-cpu", "worker-gpu"):
         assert services[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
-        assert services[name]["volumes"] == services["api"]["volumes"]
+        assert set(services["api"]["volumes"]) <= set(services[name]["volumes"])
         assert urlsplit(services[name]["environment"]["APS_REDIS_URL"]).hostname == "redis"
     # valkey-cli ends with status 0 even when the server refuses, so the answer is what counts
     assert services["redis"]["healthcheck"]["test"] == ["CMD-SHELL", "valkey-cli ping | grep -q PONG"]

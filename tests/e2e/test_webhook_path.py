@@ -23,12 +23,16 @@ def receiver(stack: Stack) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     command = [sys.executable, "examples/webhook_receiver.py", str(port)]
     with subprocess.Popen(command, env={**os.environ, "WEBHOOK_SECRET": secret}, stdout=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 30
-        with socket.socket() as probe:
-            while probe.connect_ex(("127.0.0.1", port)):
-                assert time.monotonic() < deadline, "it does not listen"
-                time.sleep(0.05)
+        while not listening(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         yield f"http://127.0.0.1:{port}/", process
         process.kill()
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def submit(stack: Stack, webhook: object, **options: str):

@@ -21,11 +21,14 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
             redis_url=server.url,
             data_dir=folder,
             artifacts_dir=folder / "artifacts",
+            priors=["embedded"],
             threads=1,
             lease_seconds=LEASE,
             heartbeat_seconds=0.3,
             sweep_seconds=0.2,
             ring_seconds=1,
+            storage_seconds=4,
+            deaf_seconds=20,
         )
         yield Cluster(settings, server, folder / "worker.log", exits)
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
+from pathlib import Path
 
 import pytest
-from cluster import LEASE, STEPS, Cluster, Victim
+from cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
-from service.jobs import JobState
+from service.jobs import Job, JobState
 
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).parents[2]
 KILLS = st.lists(st.tuples(st.sampled_from(["child", "child", "parent", "group"]), st.integers(1, STEPS - 2)), min_size=1, max_size=2, unique_by=lambda k: k[1])
 """Whom to kill, and after which step."""
 
@@ -38,13 +43,13 @@ def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim,
     cluster.history(job)
 
 
-@settings(max_examples=3, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(KILLS)
 def test_kills_at_random_steps_change_nothing(running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=50, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(KILLS)
 def test_many_kills_at_random_steps_change_nothing(running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:
@@ -66,7 +71,7 @@ def test_a_server_that_hangs_beyond_the_lease_loses_nothing(cluster: Cluster, un
     job = cluster.submit()
     cluster.wait_for_step(job, 3)
     cluster.server.process.send_signal(signal.SIGSTOP)
-    time.sleep(LEASE + 1)
+    time.sleep(LEASE + 0.5)
     cluster.server.process.send_signal(signal.SIGCONT)
     assert cluster.result(job) == undisturbed
     cluster.history(job)
@@ -115,6 +120,7 @@ def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(cluster: Clust
         assert cluster.result(job) == undisturbed
     finally:
         redis.config_set("maxmemory", "0")
+    cluster.ensure_worker()  # a message that cannot be received ends a worker; its supervisor starts it again
     assert cluster.result(cluster.submit()) == undisturbed
 
 
@@ -124,8 +130,9 @@ def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(clust
     worker = cluster.workers[-1]
     worker.send_signal(signal.SIGTERM)
     asked = time.monotonic()
-    while cluster.job(job).state is JobState.RUNNING:
-        assert time.monotonic() - asked < 1.5
+    while (now := cluster.job(job)).state is JobState.RUNNING:
+        assert now.progress is not None
+        assert time.monotonic() - asked < 3 * now.progress.seconds + 1, "a step, which may be slow on a busy machine, and a second"
         time.sleep(0.01)
     assert cluster.job(job).state is JobState.QUEUED
     assert worker.wait(10) == 0
@@ -135,11 +142,82 @@ def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(clust
     cluster.history(job)
 
 
+def test_a_damaged_checkpoint_costs_one_more_step(cluster: Cluster, undisturbed: str) -> None:
+    job = cluster.submit()
+    cluster.wait_for_step(job, 4)
+    os.killpg(cluster.workers[-1].pid, signal.SIGKILL)
+    cluster.workers[-1].wait()
+    damaged = cluster.damage_newest_checkpoint(job)
+    cluster.ensure_worker()
+    assert cluster.result(job) == undisturbed
+    assert cluster.job(job).resumed_from_step == damaged - 1
+
+
+def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(cluster: Cluster, undisturbed: str) -> None:
+    child = cluster.child()
+    limits = resource.prlimit(child, resource.RLIMIT_FSIZE)
+    job = cluster.submit()
+    cluster.wait_for_step(job, 2)
+    resource.prlimit(child, resource.RLIMIT_FSIZE, (1, limits[1]))  # no file may grow beyond a byte
+    try:
+        wait_for_phase(cluster, job, "storing")
+        time.sleep(1)
+        assert cluster.job(job).state is JobState.RUNNING
+        resource.prlimit(child, resource.RLIMIT_FSIZE, limits)
+        assert cluster.result(job) == undisturbed
+        resource.prlimit(child, resource.RLIMIT_FSIZE, (1, limits[1]))
+        failed = cluster.wait(cluster.submit(seed=1, steps=2))
+    finally:
+        resource.prlimit(child, resource.RLIMIT_FSIZE, limits)
+    assert failed.error is not None
+    assert (failed.state, failed.error.code, failed.error.retryable) == (JobState.FAILED, "storage_unavailable", True)
+    assert cluster.child() == child, "the worker goes on"
+    assert cluster.result(cluster.submit()) == undisturbed
+
+
+def wait_for_phase(cluster: Cluster, job: Job, phase: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while cluster.job(job).phase != phase:
+        assert time.monotonic() < deadline, cluster.job(job)
+        time.sleep(0.01)
+
+
 def test_a_deadline_stops_a_running_job_at_its_next_step(cluster: Cluster) -> None:
     job = cluster.submit(steps=128, inner=40, cancel_after_seconds=1)
     done = cluster.wait(job)
     assert (done.state, done.error and done.error.code) == (JobState.FAILED, "deadline_exceeded")
     assert done.deadline is not None
     assert done.finished_at is not None
-    assert (done.finished_at - done.deadline).total_seconds() < 1.5
+    step = done.progress.seconds if done.progress else 1
+    assert (done.finished_at - done.deadline).total_seconds() < 3 * step + 1
     assert cluster.wait(cluster.submit(steps=2)).state is JobState.SUCCEEDED, "the worker goes on"
+
+
+def with_saboteur(cluster: Cluster, how: str, flag: Path) -> None:
+    """A worker whose decoder fails once, and no other."""
+    for worker in cluster.workers:
+        cluster.stop(worker)
+    cluster.workers.clear()
+    path = os.pathsep.join([str(Path(__file__).with_name("sabotage")), str(ROOT)])
+    cluster.start_worker(PYTHONPATH=path, SABOTAGE=how, SABOTAGE_FLAG=str(flag))
+
+
+def test_running_out_of_memory_once_changes_nothing_and_is_said(cluster: Cluster, undisturbed: str, tmp_path: Path) -> None:
+    with_saboteur(cluster, "memory", tmp_path / "happened")
+    job = cluster.submit()
+    assert cluster.result(job) == undisturbed
+    assert (tmp_path / "happened").exists()
+    done = cluster.job(job)
+    assert (done.attempt, done.metrics["memory_rungs"]) == (1, ["free_cache"])
+    cluster.history(job)
+
+
+def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(cluster: Cluster, undisturbed: str, tmp_path: Path) -> None:
+    with_saboteur(cluster, "sticky", tmp_path / "happened")
+    before, parent = cluster.child(), cluster.workers[-1].pid
+    job = cluster.submit()
+    assert cluster.result(job) == undisturbed
+    assert (tmp_path / "happened").exists()
+    assert (cluster.child() == before, cluster.workers[-1].pid, cluster.workers[-1].poll()) == (False, parent, None)
+    assert cluster.job(job).attempt == 2
+    cluster.history(job)

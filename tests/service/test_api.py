@@ -38,8 +38,10 @@ def test_health_and_metrics(stack: Stack) -> None:
     stack.wait(job["id"])
     text = stack.http.get("/metrics").text
     assert "aps_store_up 1.0" in text
-    assert 'aps_jobs_queued{prior="embedded"} 0.0' in text
-    assert 'route="/v1/restore",status="2xx"' in text
+    assert 'aps_jobs_queued{prior="embedded",priority="normal"} 0.0' in text
+    assert 'aps_queue_oldest_age_seconds{prior="embedded"} 0.0' in text
+    assert 'aps_queue_predicted_seconds{prior="embedded"} 0.0' in text
+    assert 'route="/v1/restore"' in text
     assert job["id"] not in text, "ids are no labels"
 
 
@@ -56,9 +58,9 @@ def test_the_worker_exports_its_steps(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 2, "inner_steps": 3})
     stack.wait(job["id"])
     text = httpx.get(f"http://127.0.0.1:{stack.settings.metrics_port}/metrics").text
-    for name in ("step_seconds", "inner_step_seconds", "prior_forward_seconds", "step_overhead_seconds"):
+    for name in ("step_duration_seconds", "inner_step_seconds", "prior_forward_seconds", "checkpoint_seconds", "preview_seconds"):
         assert float(re.search(rf'aps_{name}_count{{prior="embedded"}} (\S+)', text)[1]) >= 2
-    assert float(re.search(r'aps_jobs_total{outcome="succeeded",task="restore"} (\S+)', text)[1]) >= 1
+    assert float(re.search(r'aps_job_queue_seconds_count{prior="embedded"} (\S+)', text)[1]) >= 1
     assert 'aps_model_load_seconds{prior="embedded"}' in text
 
 

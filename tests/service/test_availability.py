@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from redis import Redis
 from stack import Stack, png
 
 from aps_core.errors import InvalidSpec, WeightsMissing
 from service.availability import worker_for
 from service.jobs import WorkerInfo
 from service.problems import NoWorker, PriorNotLoaded
+from service.services import Services
 from service.settings import Settings
 
 
@@ -35,6 +37,19 @@ def test_each_reason_is_its_own_error(monkeypatch, tmp_path) -> None:
     with pytest.raises(NoWorker, match="try again"):
         worker_for("embedded", ["embedded"], [])
     assert worker_for("mmada_8b", ["mmada_8b"], [info("far", prior="mmada_8b")]).name == "far", "another machine has the weights"
+
+
+def test_where_workers_are_started_on_demand_the_last_one_known_speaks_for_them(redis: Redis, settings: Settings) -> None:
+    services = Services.open(settings.model_copy(update={"scale_to_zero": True}))
+    assert services.capable() == [], "nobody has ever lived"
+    first, second = info("first"), info("second", max_pixels=10**7)
+    for worker in (first, second):
+        services.workers.renew(worker)
+    assert services.capable() == [first, second]
+    for worker in (first, second):
+        services.workers.remove(worker.name)
+    assert services.capable() == [second]
+    assert Services.open(settings).capable() == []
 
 
 def submit(stack: Stack, **spec: object) -> tuple[int, dict]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -23,7 +23,7 @@ def sweeper(redis: Redis, settings: Settings) -> Iterator[Sweeper]:
     settings = settings.model_copy(update={"ring_seconds": 5})
     store, _ = open_store(settings)
     bell = Bell(settings)
-    yield Sweeper(settings, store, ArtifactStore(settings.artifacts_dir), bell)
+    yield Sweeper(settings, store, ArtifactStore(settings.artifacts), bell)
     bell.close()
     store.redis.close()
 
@@ -40,17 +40,21 @@ def state_of(store: JobStore, job: Job) -> JobState:
     return found.state
 
 
-def aged(sweeper: Sweeper, job_id: str, seconds: float = 7200) -> None:
-    """A file of the job, written this long ago."""
+def id_of_age(seconds: float) -> str:
+    """The id of a job submitted this long ago."""
+    milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
+
+
+def with_file(sweeper: Sweeper, job_id: str) -> str:
     sweeper.artifacts.put(job_id, "x.json", b"{}", "application/json")
-    then = time.time() - seconds
-    os.utime(sweeper.artifacts.root / job_id, (then, then))
+    return job_id
 
 
 def files_left(sweeper: Sweeper) -> set[str]:
     sweeper.store.redis.delete("aps:leader:files")  # its turn has come
     sweeper.sweep()
-    return {folder.name for folder in sweeper.artifacts.root.iterdir()}
+    return {folder.name for folder in Path(sweeper.artifacts.root).iterdir()}
 
 
 def test_the_job_of_a_silent_worker_is_rung_for(sweeper: Sweeper) -> None:
@@ -82,20 +86,19 @@ def test_a_deadline_ends_a_waiting_job(sweeper: Sweeper) -> None:
 
 
 def test_files_go_when_their_job_has_expired_and_never_before(sweeper: Sweeper) -> None:
-    waiting, finished, expired = (submitted(sweeper.store) for _ in range(3))
+    waiting, finished, expired = (submitted(sweeper.store, id=id_of_age(7200)) for _ in range(3))
     for job in (finished, expired):
         sweeper.store.cancel(job.id)
     sweeper.store.redis.hset(f"aps:job:{expired.id}", "expires_at", "1")
     for job in (waiting, finished, expired):
-        aged(sweeper, job.id)
+        with_file(sweeper, job.id)
     assert files_left(sweeper) == {waiting.id, finished.id}
 
 
 def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(sweeper: Sweeper) -> None:
-    orphan, under_way = new_job_id(), new_job_id()
-    aged(sweeper, orphan)
-    aged(sweeper, under_way, seconds=1)
-    (sweeper.artifacts.root / "not-a-job").mkdir()
+    with_file(sweeper, id_of_age(7200))
+    under_way = with_file(sweeper, id_of_age(1))
+    Path(sweeper.artifacts.root, "not-a-job").mkdir()
     assert files_left(sweeper) == {under_way, "not-a-job"}
 
 
@@ -103,7 +106,7 @@ def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     sweeper.store.redis.zadd("aps:dead", {job.id: 1})
     sweeper.store.redis.delete(f"aps:job:{job.id}")
-    files_left(sweeper) if sweeper.artifacts.root.exists() else sweeper.sweep()
+    sweeper.sweep()
     assert sweeper.store.redis.zcard("aps:jobs:") == 0
     assert sweeper.store.redis.zcard("aps:dead") == 0
 

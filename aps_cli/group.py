@@ -1,0 +1,88 @@
+"""How ``aps`` fails: one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
+
+import click
+from pydantic import ValidationError
+
+from aps_client.errors import Forbidden, InvalidRequest, NotFound
+from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
+
+USER = (InvalidSpec, ImageRejected, WeightsMissing, InvalidRequest, Forbidden, NotFound)
+"""What the caller can put right, as far as exit codes go."""
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    the work failed, or a service cannot take it now
+  2    wrong usage or input, a missing or refused API key, or missing weights
+  78   a worker cannot start with its settings
+  130  interrupted"""
+
+
+class OneLineErrors(click.Group):
+    """Turns every expected error into one line, lists commands by what they are for, and documents the exit codes."""
+
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Run the service": ("serve", "worker", "webhooks", "keys", "requeue", "jobs"),
+        "Look and check": ("doctor", "capabilities", "weights", "verify", "replay"),
+        "Measure": ("eval", "eval-text", "demo"),
+    }
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        """See :meth:`click.Group.main`."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args, "aps", **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(2)
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "aps"
+            _fail(f"{error.format_message().rstrip('.')}. See '{path} --help'.", 2)
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except click.Abort:
+            _fail("interrupted", 130)
+        except ValidationError as error:
+            _fail(explain(error), 2)
+        except APSError as error:
+            _fail(str(error), 2 if isinstance(error, USER) else 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See :meth:`click.Group.format_commands`."""
+        placed = {name for names in self.sections.values() for name in names}
+        computing = tuple(name for name in self.list_commands(ctx) if name not in placed)
+        for title, names in {"Compute": computing, **self.sections}.items():
+            known = [(name, self.commands[name]) for name in names if name in self.commands]
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(150)) for name, command in known])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See :meth:`click.Group.format_epilog`."""
+        formatter.write_paragraph()
+        formatter.write_text(EXIT_CODES)
+
+
+def explain(error: ValidationError) -> str:
+    """The first wrong field: where, what would be right, what was given."""
+    first, *others = error.errors()
+    where = _path(first)
+    words = " or ".join(dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)]))
+    given = "" if first["type"] == "missing" else f" (given: {first['input']!r:.60})"
+    return f"{where}: {words}{given}" if where else f"{words}{given}"
+
+
+def _path(error: Any) -> str:
+    """Names of fields only: pydantic also names the branches of a union."""
+    return ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int))
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"aps: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,0 +1,59 @@
+"""Client of the service, synchronous and asynchronous. Needs no torch.
+
+    import aps_client
+
+    aps_client.restore("blurred.jpg", "gaussian_blur").save("sharp.png")
+
+:class:`Client` and :class:`AsyncClient` do the same in steps: submit, follow, download. Job, error and
+delivery models are the service's own (:mod:`service.views`), so both ends agree by construction.
+"""
+
+from aps_client.aio import AsyncClient
+from aps_client.connection import Connection, Retry
+from aps_client.errors import (
+    ClientError,
+    Conflict,
+    Corrupt,
+    Expired,
+    Forbidden,
+    InvalidRequest,
+    JobCanceled,
+    JobFailed,
+    NotFound,
+    ServiceError,
+    Unavailable,
+    Unreachable,
+    WaitTimeout,
+    WebhookRejected,
+)
+from aps_client.models import Event, Job, Preview, Result
+from aps_client.sync import Client, restore
+from aps_client.webhooks import WebhookEvent, verify_webhook
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Connection",
+    "Corrupt",
+    "Event",
+    "Expired",
+    "Forbidden",
+    "InvalidRequest",
+    "Job",
+    "JobCanceled",
+    "JobFailed",
+    "NotFound",
+    "Preview",
+    "Result",
+    "Retry",
+    "ServiceError",
+    "Unavailable",
+    "Unreachable",
+    "WaitTimeout",
+    "WebhookEvent",
+    "WebhookRejected",
+    "restore",
+    "verify_webhook",
+]

@@ -1,0 +1,101 @@
+"""Style and content of a picture in the features of the prior's own image encoder: no weights beside the prior's.
+
+Style is what is left of a feature map when positions are forgotten: the mean and the covariance of its channels (Gatys et
+al. 2016, "Image Style Transfer Using Convolutional Neural Networks", whose Gram matrix holds both in one). Content is what
+is left when those are divided out (Huang & Belongie 2017, "Arbitrary Style Transfer in Real-time with Adaptive Instance
+Normalization"). An encoder trained to compress knows colour, texture and stroke; it is not CSD and not comparable with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from aps_core.resampling import resize
+from aps_core.types import Objective, Tokenizer
+
+
+class GramStyle:
+    """Distance of the picture's style to a reference's: see :class:`aps_core.types.Objective`.
+
+    Of every map (the pixels are the first) the squared differences of mean and covariance, relative to the reference's
+    variance and covariance. The misfit is the root of their mean over the maps: 0 for the reference itself; 1 for
+    statistics as far off as the reference's own size.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, reference_CHW: Tensor) -> None:
+        self.tokenizer = tokenizer
+        self.noise_floor = self.temperature = 0.0
+        with torch.no_grad():
+            self.target = [statistics(f) for f in self._maps(whole_tokens(reference_CHW, tokenizer.stride)[None])]
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, misfit) per sample (B,)."""
+        distances = [
+            (mean_BC - mean_1C).square().sum(1) / cov_1CC.diagonal(dim1=1, dim2=2).sum(1).clamp(min=1e-6)
+            + (cov_BCC - cov_1CC).square().sum((1, 2)) / cov_1CC.square().sum((1, 2)).clamp(min=1e-6)
+            for (mean_BC, cov_BCC), (mean_1C, cov_1CC) in zip(map(statistics, self._maps(x_BCHW)), self.target, strict=True)
+        ]
+        squared_B = torch.stack(distances).mean(0)
+        return squared_B * math.prod(x_BCHW.shape[1:]), squared_B.detach().sqrt()
+
+    def _maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        return [x_BCHW, *self.tokenizer.feature_maps(x_BCHW)]
+
+
+class Content:
+    """Distance of the picture's structure to another's: the deepest feature map with each channel's mean and deviation divided out.
+
+    The misfit is the mean squared difference halved, which is 1 - correlation: 0 for the picture itself, about 1 for an unrelated one.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, content_CHW: Tensor) -> None:
+        """``content_CHW``: at the size of the pictures it will be compared with."""
+        self.tokenizer = tokenizer
+        self.noise_floor = self.temperature = 0.0
+        with torch.no_grad():
+            self.target = self._structure(content_CHW[None])
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, misfit) per sample (B,)."""
+        distance_B = (self._structure(x_BCHW) - self.target).square().flatten(1).mean(1) / 2
+        return distance_B * math.prod(x_BCHW.shape[1:]), distance_B.detach()
+
+    def _structure(self, x_BCHW: Tensor) -> Tensor:
+        f_BCN = self.tokenizer.feature_maps(x_BCHW)[-1].flatten(2)
+        centred_BCN = f_BCN - f_BCN.mean(2, keepdim=True)
+        return centred_BCN / (centred_BCN.square().mean(2, keepdim=True) + 1e-6).sqrt()
+
+
+class WeightedSum:
+    """Several objectives at once; the misfit is the weighted mean of the first ``measured`` ones' own."""
+
+    def __init__(self, parts: Sequence[tuple[float, Objective]], measured: int) -> None:
+        self.parts, self.measured = parts, measured
+        self.noise_floor = self.temperature = 0.0
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, misfit) per sample (B,)."""
+        values = [(weight, *objective(x_BCHW)) for weight, objective in self.parts]
+        loss_B = torch.stack([weight * loss_B for weight, loss_B, _ in values]).sum(0)
+        told = values[: self.measured]
+        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in told]).sum(0) / sum(weight for weight, *_ in told)
+
+
+def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (B, C) and covariance (B, C, C) of the channels over all positions."""
+    f_BCN = f_BCHW.float().flatten(2)
+    mean_BC1 = f_BCN.mean(2, keepdim=True)
+    centred_BCN = f_BCN - mean_BC1
+    return mean_BC1[..., 0], centred_BCN @ centred_BCN.mT / f_BCN.shape[2]
+
+
+def whole_tokens(x_CHW: Tensor, stride: int) -> Tensor:
+    """The picture cut to whole tokens, enlarged first where it is smaller than one."""
+    height, width = (max(stride, size) for size in x_CHW.shape[1:])
+    if (height, width) != x_CHW.shape[1:]:
+        x_CHW = resize(x_CHW[None], (height, width))[0]
+    return x_CHW[:, : height // stride * stride, : width // stride * stride]

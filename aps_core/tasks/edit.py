@@ -1,0 +1,158 @@
+"""Text-guided editing: part of a picture is drawn anew, or the picture grows beyond its edges; the rest stays as it is.
+
+Large-block inpainting (paper, appendix "Text-Guided Large Block Inpainting"). Three things hold the known part: tokens
+that lie in it entirely are decided from the start, the measurement of the known pixels guides the others, and the
+result takes the known pixels from the upload itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from aps_core import images
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.images import Picture
+from aps_core.operators.inpainting import Inpainting
+from aps_core.seam import filled, joined
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
+from aps_core.tasks.posterior import Run
+from aps_core.tasks.results import PictureResult
+from aps_core.types import MASK, SamplerState
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.engine import Engine, ImageEngine
+else:
+    torch = lazy_import("torch")
+
+Margin = Annotated[int, Field(ge=0, le=4096)]
+
+
+class EditSpec(PictureTaskSpec):
+    """Draw part of a picture anew after a prompt, or extend it beyond its edges; every other pixel stays as it is."""
+
+    type: Literal["edit"] = "edit"
+    prompt: Prompt = Field(description="Text describing the picture with its new part.")
+    left: Margin = Field(0, description="Pixels to add on the left.")
+    top: Margin = Field(0, description="Pixels to add above.")
+    right: Margin = Field(0, description="Pixels to add on the right.")
+    bottom: Margin = Field(0, description="Pixels to add below.")
+    feather: int = Field(
+        8, ge=0, le=256, description="Width in pixels of the band inside the new part that is matched to its surroundings; 0 leaves a hard seam."
+    )
+    working_size: int | None = Field(
+        None, ge=32, le=4096, description="Draw the new part at a size whose longer side is at most this many pixels; the rest keeps the upload's resolution."
+    )
+
+    def output_size(self, image: Size | None) -> Size:
+        """Size of the result: the upload's, and what is added."""
+        width, height = _given(image)
+        return width + self.left + self.right, height + self.top + self.bottom
+
+    def sampled_size(self, image: Size | None) -> Size:
+        """See :meth:`TaskSpec.sampled_size`."""
+        width, height = self.output_size(image)
+        scale = min(1.0, (self.working_size or max(width, height)) / max(width, height))
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+    def recommended(self) -> dict[str, Any]:
+        """The prior's, and a start from a draw of the prior: its likeliest codes alone would fill a large block with one colour."""
+        return {**super().recommended(), "temperature": 1.0}
+
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
+        """See :meth:`TaskSpec.check`."""
+        self.prior_spec().check_prompt(self.prompt)
+        image = _given(image)
+        if mask is not None and mask != image:
+            raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
+        if mask is None and not has_alpha and not self._grows:
+            raise InvalidSpec(
+                "Nothing says what to draw anew: send a 'mask' picture (white = keep), an image with transparent pixels, or pixels to add on a side."
+            )
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to keep and something to draw."""
+        super().check_inputs(inputs)
+        source = _mask_source(inputs)
+        if source is None:
+            return
+        known = np.asarray(images.mask_band(source)) >= 128
+        if not known.any():
+            raise InvalidSpec("The mask covers the whole picture, so nothing is left to go by; white (opaque) marks what to keep. Or use the task 'generate'.")
+        if known.all() and not self._grows:
+            raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")
+
+    @property
+    def _grows(self) -> bool:
+        return any((self.left, self.top, self.right, self.bottom))
+
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
+        """Known tokens, the known pixels' measurement, Algorithm 1 on the rest; then the upload's own pixels."""
+        from aps_core.engine import ImageEngine
+
+        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        job = Run(engine, fingerprint, on_step, resume)
+        upload = inputs.picture()
+        truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
+        width, height = self.sampled_size((upload.width, upload.height))
+        y_CHW, seen_HW = _reduced(truth_CHW, known_HW, height, width)
+        z_L = known_tokens(engine, y_CHW, seen_HW)
+        feather = round(self.feather * width / known_HW.shape[1])
+        operator = Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
+        objective = engine.measurement_objective(operator, y_CHW, 0.0, self.sampler)
+        steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least a token a step
+        spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
+        result = job.sample(spec, objective, (height, width), z_L.expand(self.num_samples, -1), lambda x: joined(x, y_CHW, seen_HW, feather))
+        if (height, width) == known_HW.shape:
+            return replace(result, spec=self)
+        enlarged_BCHW = torch.stack([images.resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW])
+        pictures_BCHW = joined(enlarged_BCHW, truth_CHW, known_HW, self.feather).clamp(-1, 1)
+        return replace(result, spec=self, pictures_BCHW=pictures_BCHW, notes=[f"The new part was drawn at {width}x{height} pixels and enlarged."])
+
+    def _canvas(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """The upload with its new margins (3, H, W), and what is known of it (H, W); unknown pixels are 0."""
+        source = _mask_source(inputs)
+        x_CHW = images.to_tensor(inputs.picture())
+        known_HW = images.mask_to_tensor(source) if source is not None else torch.ones(x_CHW.shape[1:])
+        sides = (self.left, self.right, self.top, self.bottom)
+        known_HW, x_CHW = torch.nn.functional.pad(known_HW, sides), torch.nn.functional.pad(x_CHW, sides)
+        return x_CHW * known_HW, known_HW
+
+
+def known_tokens(engine: ImageEngine, y_CHW: Tensor, known_HW: Tensor) -> Tensor:
+    """Codes (1, L) of the tokens whose pixels are all known, ``MASK`` elsewhere."""
+    tokenizer = engine.prior.tokenizer
+    padded = engine.padded(torch.cat([filled(y_CHW, known_HW), known_HW[None]]))[None]
+    known_BL = -torch.nn.functional.max_pool2d(-padded[:, 3:], tokenizer.stride).flatten(1)
+    return torch.where(known_BL > 0, tokenizer.encode(padded[:, :3]), MASK)
+
+
+def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Both at another size; a pixel stays known where all it is made of is."""
+    if known_HW.shape == (height, width):
+        return x_CHW, known_HW
+    weight_HW = images.resize(known_HW[None], (height, width))[0]
+    small_HW = (weight_HW > 0.999).float()
+    if not bool(small_HW.any()):
+        raise InvalidSpec(f"At {width}x{height} pixels nothing of the kept part is left; set a larger 'working_size'.")
+    return images.resize(x_CHW, (height, width)) * small_HW, small_HW
+
+
+def _mask_source(inputs: Inputs) -> Picture | None:
+    """The picture that says what is known: the mask, else an image with transparency."""
+    if inputs.mask is not None:
+        return inputs.mask
+    return inputs.image if inputs.image is not None and inputs.image.has_alpha else None
+
+
+def _given(image: Size | None) -> Size:
+    if image is None:
+        raise InvalidSpec("Editing needs a picture; send one as 'image'.")
+    return image

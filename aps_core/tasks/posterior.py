@@ -1,0 +1,106 @@
+"""Draws a picture task's samples by Algorithm 1, with what every such task reports on the way and in the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from aps_core._lazy import lazy_import
+from aps_core.tasks.base import PictureProgress, PictureTaskSpec, ProgressHook
+from aps_core.tasks.results import PictureResult
+from aps_core.types import Objective, SamplerState, StepInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.engine import Engine
+    from aps_core.types import Grid
+else:
+    torch = lazy_import("torch")
+
+
+class Step(NamedTuple):
+    """What is kept of a finished reverse step."""
+
+    misfit: float
+    inner_steps: int
+    seconds: float
+    prior_seconds: float
+
+
+@dataclass
+class Run:
+    """One run of a picture task: where it runs, where it starts, and who is told."""
+
+    engine: Engine
+    fingerprint: str
+    on_step: ProgressHook | None
+    resume: SamplerState | None
+    started: float = field(default_factory=time.perf_counter)
+
+    def sample(
+        self,
+        spec: PictureTaskSpec,
+        objective: Objective,
+        size: tuple[int, int],
+        z_BL: Tensor | None = None,
+        finish: Callable[[Tensor], Tensor] | None = None,
+    ) -> PictureResult:
+        """Samples of ``size`` (height, width) under ``objective``.
+
+        ``z_BL`` holds decided tokens, see :func:`aps_core.aps.sample_aps`; ``finish`` turns decoded pictures (B, 3, H, W),
+        cropped to ``size``, into what is shown and returned.
+        """
+        from aps_core.aps import sample_aps
+        from aps_core.engine import ImageEngine
+
+        engine = self.engine
+        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        height, width = size
+        grid = engine.grid(height, width)
+        steps: list[Step] = []
+
+        def shown(x_BCHW: Tensor) -> Tensor:
+            picture_BCHW = x_BCHW[..., :height, :width]
+            return finish(picture_BCHW) if finish is not None else picture_BCHW
+
+        sample = sample_aps(
+            engine.prior,
+            objective,
+            spec.sampler,
+            grid=grid,
+            generator=torch.Generator(engine.device).manual_seed(spec.seed),
+            batch=spec.num_samples,
+            condition=spec.prompt,
+            on_step=lambda info: self._report(info, steps, grid, objective, shown),
+            resume=self.resume,
+            z_BL=z_BL,
+        )
+        return PictureResult(
+            spec=spec,
+            pictures_BCHW=shown(sample.x_BCHW).clamp(-1, 1),
+            codes_BL=sample.z_BL,
+            misfit_B=sample.misfit_B.tolist(),
+            noise_floor=objective.noise_floor,
+            misfit_curve=[step.misfit for step in steps],
+            inner_steps=[step.inner_steps for step in steps],
+            seconds={
+                "prior": sum(step.prior_seconds for step in steps),
+                "sampling": sum(step.seconds for step in steps),
+                "total": time.perf_counter() - self.started,
+            },
+            fingerprint=self.fingerprint,
+            resumed_from_step=self.resume.step if self.resume else None,
+        )
+
+    def _report(self, info: StepInfo, steps: list[Step], grid: Grid, objective: Objective, shown: Callable[[Tensor], Tensor]) -> bool | None:
+        steps.append(Step(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds))
+        if self.on_step is None:
+            return None
+        picture_BCHW = shown(info.x_hat_BCHW)
+        return self.on_step(
+            PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, self.fingerprint, info, picture_BCHW, grid, objective.noise_floor)
+        )

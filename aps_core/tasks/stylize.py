@@ -1,0 +1,129 @@
+"""Stylization: a picture after a prompt in the style of a reference picture, without training (paper, appendix "Reference-based Stylization").
+
+The style of the decoded picture is the measurement: Algorithm 1 pulls the tokens' logits towards the reference's style
+vector instead of towards a degraded picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from aps_core import images
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
+from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
+from aps_core.tasks.posterior import Run
+from aps_core.tasks.results import PictureResult
+from aps_core.types import Objective, SamplerState
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.engine import Engine, ImageEngine
+else:
+    torch = lazy_import("torch")
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "csd": {"learning_rate": 0.1, "inner_steps": 100, "steps": 15},  # the paper's
+    "gram": {"temperature": 1.0},
+}
+"""Sampler settings recommended with each style measure, over the prior's own."""
+SMALLEST = 16
+"""Pixels a style picture needs on each side."""
+
+
+class StylizeSpec(PictureTaskSpec):
+    """Make a picture after a prompt in the style of a reference picture; a content picture may give the layout."""
+
+    type: Literal["stylize"] = "stylize"
+    prompt: Prompt = Field(description="Text describing what the picture shows.")
+    gram_weight: float = Field(1.0, ge=0, le=10, description="Weight of the style as Gram statistics of the prior's own image encoder.")
+    csd_weight: float = Field(0.0, ge=0, le=10, description="Weight of the style as CSD vector (the paper's), whose weights must be installed.")
+    content_strength: float = Field(0.5, ge=0, lt=1, description="How much the content picture's layout counts against the style; 0 leaves it out.")
+    width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the content picture's, else the prior's native size.")
+    height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the content picture's, else the prior's native size.")
+    working_size: int | None = Field(None, ge=32, le=4096, description="Reduce the content picture so that its longer side is at most this many pixels.")
+    pictures: ClassVar[Mapping[str, bool]] = {"style": True, "image": False}
+
+    def output_size(self, image: Size | None) -> Size:
+        """Size of the picture: what was asked for, else the content picture's, else the native one."""
+        height, width = self.prior_spec().native_size
+        if image is not None:
+            width, height = image
+            scale = min(1.0, (self.working_size or max(image)) / max(image))
+            width, height = max(1, round(width * scale)), max(1, round(height * scale))
+        return self.width or width, self.height or height
+
+    def recommended(self) -> dict[str, Any]:
+        """The prior's settings, and those of the style measure."""
+        return {**super().recommended(), **SETTINGS["csd" if self.csd_weight else "gram"], "perceptual_weight": 0.0}
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """See :meth:`TaskSpec.work`: an encoder's pass comes on top of every decoder's."""
+        tokens, passes = super().work(image)
+        return tokens, 2 * passes
+
+    def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
+        """See :meth:`TaskSpec.check`."""
+        self.prior_spec().check_prompt(self.prompt)
+        if mask is not None:
+            raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.")
+        if self.gram_weight == self.csd_weight == 0:
+            raise InvalidSpec("Without a style measure there is nothing to do: set 'gram_weight' or 'csd_weight' above 0.")
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """See :meth:`TaskSpec.check_inputs`."""
+        super().check_inputs(inputs)
+        style = _style(inputs)
+        if min(style.width, style.height) < SMALLEST:
+            raise InvalidSpec(f"The style picture is {style.width}x{style.height} pixels; it needs {SMALLEST} on each side.")
+
+    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
+        """The reference's style, then Algorithm 1. The result's misfit, and each step's, is the style distance."""
+        from aps_core.engine import ImageEngine
+
+        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        job = Run(engine, fingerprint, on_step, resume)
+        image = inputs.image
+        width, height = self.output_size((image.width, image.height) if image is not None else None)
+        return job.sample(self, self.objective(inputs, engine, height, width), (height, width))
+
+    def objective(self, inputs: Inputs, engine: ImageEngine, height: int, width: int) -> Objective:
+        """Style distance to the reference, and the content distance where there is a content picture.
+
+        Raises:
+            WeightsMissing, WeightsInvalid: the CSD's weights are needed, and absent or damaged.
+        """
+        from aps_core.objectives.gram import Content, GramStyle, WeightedSum
+
+        style_CHW = reference(images.to_tensor(_style(inputs)).to(engine.device), height, width)
+        parts: list[tuple[float, Objective]] = []
+        if self.gram_weight:
+            parts.append((self.gram_weight, GramStyle(engine.prior.tokenizer, style_CHW)))
+        if self.csd_weight:
+            parts.append((self.csd_weight, engine.csd_objective(style_CHW)))
+        measured = len(parts)
+        if inputs.image is not None and self.content_strength:
+            total = sum(weight for weight, _ in parts)
+            parts = [((1 - self.content_strength) * weight / total, part) for weight, part in parts]
+            content_CHW = images.resize(images.to_tensor(inputs.image).to(engine.device), (height, width))
+            parts.append((self.content_strength, Content(engine.prior.tokenizer, engine.padded(content_CHW))))
+        return parts[0][1] if len(parts) == 1 else WeightedSum(parts, measured)
+
+
+def reference(style_CHW: Tensor, height: int, width: int) -> Tensor:
+    """The style picture reduced, if larger, until it just covers the picture to be made: strokes keep their size against the picture's."""
+    scale = max(height / style_CHW.shape[1], width / style_CHW.shape[2])
+    if scale >= 1:
+        return style_CHW
+    return images.resize(style_CHW, (round(style_CHW.shape[1] * scale), round(style_CHW.shape[2] * scale))).clamp(-1, 1)
+
+
+def _style(inputs: Inputs) -> images.Picture:
+    if inputs.style is None:
+        raise InvalidSpec("Stylization needs a reference picture; send one as 'style'.")
+    return inputs.style

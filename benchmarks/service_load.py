@@ -1,0 +1,257 @@
+"""The service under load, over loopback, with its real processes: how fast, how late, how large.
+
+    python -m benchmarks.service_load --out benchmarks/results/service-load.json
+
+Submissions per second and their latency at 8 connections, beside a bare FastAPI + Redis + Celery floor measured in
+the same run, with small pictures and with fresh 200 kB JPEGs, with idle and with busy workers; polling; event streams
+for many clients; the time from asking for a cancellation to the end; the time to the first webhook; what the service
+adds to a job; the API's memory. Client and servers share the machine's cores: the numbers are its, not the API's alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from benchmarks.soak import cpu, free_port
+from service.embedded import running_server
+from service.jobs import open_store
+from service.launch import api_command, wait_ready, worker_command
+from service.settings import Settings
+from service.supervisor import process
+
+CONNECTIONS = 8
+QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 4, "inner_steps": 1}}
+LONG = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 20}}
+
+
+def jpeg(side: int, size: int = 0, seed: int = 0) -> bytes:
+    """A picture of ``side`` pixels; noise makes it at least ``size`` bytes."""
+    y, x = np.mgrid[0:side, 0:side]
+    noise = np.random.default_rng(seed).normal(0, 30 if size else 2, (side, side, 3))
+    planes = np.stack([127 + 90 * np.sin(x / (9 + c)) * np.cos(y / (7 + c)) for c in range(3)], -1) + noise
+    out = io.BytesIO()
+    Image.fromarray(planes.clip(0, 255).astype(np.uint8)).save(out, "JPEG", quality=80)
+    data = out.getvalue()
+    assert len(data) >= size, len(data)
+    return data
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Median, 99th percentile and maximum in milliseconds."""
+    cuts = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else seconds * 99
+    return {"p50_ms": round(1000 * cuts[49], 1), "p99_ms": round(1000 * cuts[98], 1), "max_ms": round(1000 * max(seconds), 1)}
+
+
+async def hammer(url: str, total: int, request: Callable[[httpx.AsyncClient, int], Awaitable[httpx.Response]]) -> dict[str, Any]:
+    """``total`` requests over eight connections; rate and latency."""
+    numbers, seconds, codes = iter(range(total)), list[float](), dict[int, int]()
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=CONNECTIONS)) as http:
+
+        async def one_connection() -> None:
+            for number in numbers:
+                started = time.perf_counter()
+                answer = await request(http, number)
+                seconds.append(time.perf_counter() - started)
+                codes[answer.status_code] = codes.get(answer.status_code, 0) + 1
+
+        started = time.perf_counter()
+        await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
+        took = time.perf_counter() - started
+    return {"requests": total, "per_second": round(total / took, 1), **spread(seconds), "codes": codes}
+
+
+def submitting(picture: Callable[[int], bytes], spec: dict[str, Any]) -> Callable[[httpx.AsyncClient, int], Awaitable[httpx.Response]]:
+    """A request that submits a job."""
+    return lambda http, number: http.post("/v1/restore", files={"image": picture(number)}, data={"spec": json.dumps(spec)})
+
+
+async def follow(url: str, job_id: str, clients: int) -> dict[str, Any]:
+    """Event streams of one job: how many clients see its end, and how late."""
+    ends: list[float] = []
+
+    async def one(http: httpx.AsyncClient) -> None:
+        async with http.stream("GET", f"/v1/jobs/{job_id}/events") as answer:
+            async for line in answer.aiter_lines():
+                if line == "event: done":
+                    ends.append(time.time())
+
+    async with httpx.AsyncClient(base_url=url, timeout=300, limits=httpx.Limits(max_connections=clients)) as http:
+        outcomes = await asyncio.gather(*(one(http) for _ in range(clients)), return_exceptions=True)
+    failures = [repr(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
+    finished = httpx.get(f"{url}/v1/jobs/{job_id}").json()["finished_at"]
+    ended = datetime.fromisoformat(finished).timestamp()
+    lag = spread([end - ended for end in ends]) if ends else {}
+    return {"clients": clients, "saw_the_end": len(ends), "failures": failures[:3], "lag": lag}
+
+
+def cancellation(http: httpx.Client, times: int) -> dict[str, Any]:
+    """From the request to the end of a running job, and how long its steps took."""
+    seconds, steps = [], []
+    for _ in range(times):
+        job = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).raise_for_status().json()
+        while (now := http.get(job["urls"]["self"]).json())["progress"] is None or now["progress"]["step"] < 2:
+            time.sleep(0.02)
+        started = time.perf_counter()
+        http.post(job["urls"]["cancel"]).raise_for_status()
+        while (now := http.get(job["urls"]["self"]).json())["state"] == "running":
+            time.sleep(0.005)
+        seconds.append(time.perf_counter() - started)
+        steps.append(now["progress"]["seconds"])
+    return {"times": times, **spread(seconds), "step_p50_ms": round(1000 * statistics.median(steps), 1)}
+
+
+def overhead(http: httpx.Client, times: int) -> dict[str, Any]:
+    """What a job takes from submission to end beyond its sampling, and the first webhook after its end."""
+    told: dict[str, float] = {}
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            told[body["data"]["id"]] = time.time()
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    extra, webhooks = [], []
+    for seed in range(times):
+        fields = {"spec": json.dumps({**QUICK, "seed": seed}), "webhook": json.dumps({"url": f"http://127.0.0.1:{receiver.server_port}/"})}
+        started = time.perf_counter()
+        answer = http.post("/v1/restore", files={"image": jpeg(64)}, data=fields, headers={"Prefer": "wait=60"})
+        job = answer.raise_for_status().json()
+        extra.append(time.perf_counter() - started - job["metrics"]["sampling_seconds"])
+        ended = time.time()
+        while job["id"] not in told and time.time() < ended + 30:
+            time.sleep(0.002)
+        webhooks.append(told.get(job["id"], ended + 30) - ended)
+    receiver.shutdown()
+    return {"jobs": times, "beyond_sampling": spread(extra), "first_webhook_after_the_answer": spread(webhooks)}
+
+
+def memory_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024, 1)
+
+
+@contextlib.contextmanager
+def floor(settings: Settings, log: Path) -> Iterator[str]:
+    """The bare application, answering."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.floor:app", "--port", str(port), "--no-access-log"]
+    with process("floor", command, settings, log):
+        url = f"http://127.0.0.1:{port}"
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                httpx.post(f"{url}/floor", json={}, timeout=5)
+                break
+            time.sleep(0.1)
+        yield url
+
+
+def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
+    base = Settings(data_dir=folder, artifacts_dir=folder / "artifacts", threads=1, webhook_allow_private=True, max_backlog_seconds=0)
+    log, port = folder / "log", free_port()
+    url = f"http://127.0.0.1:{port}"
+    found: dict[str, Any] = {}
+    with contextlib.ExitStack() as exits:
+        settings = base.model_copy(update={"redis_url": exits.enter_context(running_server(base))})
+        api = exits.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
+        worker = exits.enter_context(process("worker", worker_command(settings), settings, log))
+        wait_ready(url, {"API": api, "worker": worker})
+        http = exits.enter_context(httpx.Client(base_url=url, timeout=120))
+        store, _ = open_store(settings)
+        found["overhead"] = overhead(http, 20)
+        found["cancel"] = cancellation(http, 5)
+        job = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).json()
+        found["event_streams"] = asyncio.run(follow(url, job["id"], clients))
+        found["poll"] = asyncio.run(hammer(url, requests * 2, lambda http, _: http.get(f"/v1/jobs/{job['id']}")))
+
+        small = jpeg(32)
+        busy = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).json()
+        found["submit_small_busy_worker"] = asyncio.run(hammer(url, requests, submitting(lambda _: small, LONG)))
+        # no worker computes from here on; the registration of the one that did lasts a while
+        worker.terminate()
+        worker.wait()
+        del busy
+        exits.enter_context(registered(settings))
+        with floor(settings, log) as bare:
+            found["floor"] = asyncio.run(hammer(bare, requests * 2, lambda http, _: http.post("/floor", json=QUICK)))
+            found["submit_small_idle"] = asyncio.run(hammer(url, requests, submitting(lambda _: small, QUICK)))
+        large = [jpeg(720, 200_000, seed) for seed in range(16)]
+        found["submit_200kB_jpeg"] = asyncio.run(hammer(url, requests, submitting(lambda number: large[number % 16], {**QUICK, "working_size": 256})))
+        found["ratio_to_floor"] = round(found["submit_small_idle"]["per_second"] / found["floor"]["per_second"], 3)
+        found["api_memory_mb"] = memory_mb(api.pid)
+        store.redis.close()
+    return found
+
+
+@contextlib.contextmanager
+def registered(settings: Settings) -> Iterator[None]:
+    """A worker in the registry that takes nothing, so that submissions are accepted and only they are measured."""
+    store, registry = open_store(settings)
+    entry = next(worker for worker in registry.known())
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(2):
+            registry.renew(entry)
+
+    registry.renew(entry)
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        store.redis.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--clients", type=int, default=500, help="event streams at a time")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="aps-load-") as folder:
+        found = measure(Path(folder), arguments.requests, arguments.clients)
+    report = {
+        "command": "python -m benchmarks.service_load " + " ".join(sys.argv[1:]),
+        "machine": {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0)), "python": platform.python_version(), "load_average_before": load_before},
+        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
+        "connections": CONNECTIONS,
+        **found,
+    }
+    text = json.dumps(report, indent=1)
+    print(text)
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

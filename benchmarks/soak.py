@@ -1,0 +1,314 @@
+"""Many short jobs while processes are killed at random: is every job finished, once?
+
+    python -m benchmarks.soak --jobs 1000 --seconds 600 --out benchmarks/results/soak.json
+
+Starts a store, an API (for its sweeper) and workers, all supervised, submits jobs at an even pace, and meanwhile
+kills or freezes something every few seconds: the child that computes, its parent, the API, the store. In the end every
+job's history is checked: it ended, once, well; its version only grew; no step was saved twice or left out; and its
+picture has the bytes of an undisturbed run. Exit status 1 if anything is amiss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from redis.exceptions import RedisError
+
+from aps_core.tasks import validate_spec
+from service.embedded import server_binary, server_command
+from service.jobs import ArtifactStore, Job, JobState, new_job_id, open_store
+from service.launch import api_command, worker_command
+from service.queue import Bell
+from service.settings import Settings
+from service.supervisor import Supervisor
+
+VICTIMS = {"child": 6, "parent": 2, "frozen child": 1, "API": 1, "store": 1}
+"""What is disturbed, and how often relative to the others."""
+SEEDS = 4
+STEPS = 4
+
+
+@dataclass
+class Soak:
+    """The running service, what was done to it, and what became of its jobs."""
+
+    settings: Settings
+    supervisor: Supervisor
+    workers: int
+    chance: random.Random
+    jobs: dict[str, int] = field(default_factory=dict)
+    """Seeds of the submitted jobs by id."""
+    disturbances: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.store, self.registry = open_store(self.settings, retries=50)
+        self.artifacts, self.bell = ArtifactStore(self.settings.artifacts), Bell(self.settings)
+
+    def start(self, url: Path) -> None:
+        """Starts everything and waits for the workers."""
+        binary = server_binary(self.settings)
+        self.supervisor.start("store", server_command(binary, self.settings.data_dir, url))
+        for number in range(self.workers):
+            self.supervisor.start(f"worker {number + 1}", worker_command(self.settings))
+        self.supervisor.start("API", api_command("127.0.0.1", free_port()))
+        self.until(lambda: len(self.registry.live()) == self.workers, 300)
+
+    def until(self, done: Any, seconds: float) -> bool:
+        """Tends the processes until something is true, or time is out."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.supervisor.tend()
+            try:
+                if done():
+                    return True
+            except RedisError:
+                pass
+            time.sleep(0.05)
+        return False
+
+    def submit(self, seed: int) -> None:
+        """A small restoration, written as the API writes it; repeated until the store has it."""
+        job_id = new_job_id()
+        sampler = {"steps": STEPS, "inner_steps": 1}
+        spec = validate_spec({"type": "restore", "operator": {"type": "denoise"}, "sigma": 0.1, "seed": seed, "sampler": sampler}).resolved()
+        image = self.artifacts.put(job_id, "measurement.png", picture(), "image/png")
+        size = (SIDE, SIDE)
+        described = {"task": "restore", "prior": spec.prior, "spec": spec.model_dump(mode="json"), "inputs": {"image": image}}
+        job = Job.model_validate({"id": job_id, "image_size": size, "output_size": size, "estimated_seconds": 0.2, **described})
+        while True:
+            try:
+                self.store.submit(job)
+                break
+            except RedisError:
+                self.supervisor.tend()
+                time.sleep(0.1)
+        self.jobs[job_id] = seed
+        self.bell.ring(job)
+
+    def disturb(self) -> None:
+        """Kills or freezes something."""
+        victim = self.chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
+        children = self.supervisor.children
+        process = children[victim] if victim in children else children[f"worker {self.chance.randint(1, self.workers)}"]
+        if process.poll() is not None:
+            return
+        if "child" in victim:
+            found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            if not found:
+                return
+            pid = int(found[0])
+            os.kill(pid, signal.SIGSTOP if victim.startswith("frozen") else signal.SIGKILL)
+            if victim.startswith("frozen"):
+                threading.Timer(self.settings.lease_seconds + 1, thaw, [pid]).start()
+        else:
+            process.kill()
+        self.disturbances[victim] += 1
+
+    def open_jobs(self) -> int:
+        """Jobs that have not ended."""
+        load = self.store.load(self.settings.priors)
+        return sum(load.jobs.values())
+
+
+def thaw(pid: int) -> None:
+    """Lets a frozen process go on, if it is still there."""
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return
+
+
+SIDE = 32
+
+
+def picture() -> bytes:
+    """A smooth little picture."""
+    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    planes = np.stack([127 + 100 * np.sin(x / (3 + c)) * np.cos(y / (4 + c)) for c in range(3)], -1)
+    out = io.BytesIO()
+    Image.fromarray(planes.astype(np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
+    """What became of the jobs, from their records and histories."""
+    faults: list[str] = []
+    states: Counter[str] = Counter()
+    seconds, resumed, repeated, wasted = [], 0, 0, 0
+    for job_id, seed in soak.jobs.items():
+        job, events = soak.store.get(job_id), soak.store.events(job_id, count=5000)
+        if job is None or not job.state.terminal:
+            states["lost"] += 1
+            faults.append(f"{job_id} is lost: {job and job.state}")
+            continue
+        states[job.state] += 1
+        ends = [event.type for event in events].count("done")
+        versions = [event.data["version"] for event in events]
+        steps = [event.data["step"] for event in events if event.type == "progress"]
+        result = job.artifact("result.png")
+        wrong = {
+            f"ended {ends} times": ends != 1,
+            "its last event is not its end": events[-1].type != "done",
+            "its version did not grow": versions != sorted(set(versions)),
+            f"saved the steps {steps}": steps != list(range(1, STEPS + 1)),
+            f"is {job.state}: {job.error}": job.state is not JobState.SUCCEEDED,
+            "has other bytes than an undisturbed run": result is None or result.file != expected[seed],
+        }
+        faults += [f"{job_id} {what}" for what, holds in wrong.items() if holds]
+        resumed += job.resumed_from_step is not None
+        repeated += job.attempt > 1
+        # an attempt that did not end wastes the step it was in
+        wasted += sum(event.data.get("state") == "queued" for event in events[1:])
+        if job.finished_at and job.created_at:
+            seconds.append((job.finished_at - job.created_at).total_seconds())
+    return {
+        "states": dict(states),
+        "lost": states["lost"],
+        "finished_twice": sum("ended" in fault and "ended 0" not in fault for fault in faults),
+        "faults": faults[:50],
+        "jobs_tried_again": repeated,
+        "jobs_resumed_from_a_checkpoint": resumed,
+        "jobs_put_back": wasted,
+        "seconds_submission_to_end": {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99), "max": max(seconds, default=0.0)},
+    }
+
+
+def quantile(values: list[float], q: float) -> float:
+    return round(statistics.quantiles(values, n=1000)[round(q * 1000) - 1], 3) if len(values) > 1 else 0.0
+
+
+def undisturbed(soak: Soak) -> dict[int, str]:
+    """The file of every seed's result when nothing happens."""
+    for seed in range(SEEDS):
+        soak.submit(seed)
+    if not soak.until(lambda: soak.open_jobs() == 0, 120):
+        raise SystemExit("The undisturbed jobs did not end.")
+    files = {}
+    for job_id, seed in soak.jobs.items():
+        job = soak.store.get(job_id)
+        result = job.artifact("result.png") if job is not None else None
+        if result is None:
+            raise SystemExit(f"An undisturbed job ended without a result: {job}")
+        files[seed] = result.file
+    soak.jobs.clear()
+    return files
+
+
+def disturbed(soak: Soak, jobs: int, seconds: float, pause: float) -> None:
+    """Submits at an even pace and disturbs at random for so long."""
+    started = time.monotonic()
+    next_disturbance = started + pause
+    while (elapsed := time.monotonic() - started) < seconds or len(soak.jobs) < jobs:
+        soak.supervisor.tend()
+        if time.monotonic() > next_disturbance:
+            soak.disturb()
+            next_disturbance = time.monotonic() + soak.chance.uniform(0.5, 1.5) * pause
+        if len(soak.jobs) < min(jobs, jobs * elapsed / seconds):
+            soak.submit(soak.chance.randrange(SEEDS))
+        else:
+            time.sleep(0.02)
+
+
+def drain(soak: Soak, patience: float = 300) -> None:
+    """Waits for the last jobs, as long as some end; a slow machine is no loss."""
+    fewest, since = soak.open_jobs(), time.monotonic()
+    while fewest and time.monotonic() - since < patience:
+        soak.until(lambda: soak.open_jobs() == 0, 5)
+        if (now := soak.open_jobs()) < fewest:
+            fewest, since = now, time.monotonic()
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="aps-soak-") as name, ExitStack() as exits:
+        folder = Path(name)
+        settings = Settings(
+            redis_url=f"unix://{folder / 's.sock'}",
+            data_dir=folder,
+            artifacts_dir=folder / "artifacts",
+            priors=["embedded"],
+            threads=1,
+            lease_seconds=arguments.lease,
+            heartbeat_seconds=arguments.lease / 5,
+            sweep_seconds=1,
+            ring_seconds=5,
+        )
+        supervisor = Supervisor(settings, folder / "service.log", healthy_seconds=2)
+        exits.callback(supervisor.stop)
+        soak = Soak(settings, supervisor, arguments.workers, random.Random(arguments.seed))
+        exits.callback(soak.bell.close)
+        soak.start(folder / "s.sock")
+        expected = undisturbed(soak)
+        started = time.monotonic()
+        disturbed(soak, arguments.jobs, arguments.seconds, arguments.pause)
+        drain(soak)
+        took = time.monotonic() - started
+        found = check(soak, expected)
+        if found["faults"]:
+            print((folder / "service.log").read_text()[-5000:], file=sys.stderr)
+    return {
+        "command": "python -m benchmarks.soak " + " ".join(sys.argv[1:]),
+        "machine": {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0)), "python": platform.python_version()},
+        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
+        "jobs": arguments.jobs,
+        "workers": arguments.workers,
+        "lease_seconds": arguments.lease,
+        "seconds": round(took, 1),
+        "disturbances": dict(soak.disturbances),
+        **found,
+    }
+
+
+def cpu() -> str:
+    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return models[0] if models else platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=600, help="over which they are submitted")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--pause", type=float, default=12, help="mean seconds between two disturbances")
+    parser.add_argument("--lease", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    report = run(arguments)
+    text = json.dumps(report, indent=1)
+    print(text)
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(text + "\n")
+    sys.exit(1 if report["faults"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""How much unfinished work there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis import Redis
+
+
+@dataclass(frozen=True)
+class Load:
+    """Unfinished work at one moment."""
+
+    jobs: dict[tuple[str, ...], int]
+    """Number of jobs by state (queued or running), prior and class."""
+    backlog_seconds: dict[str, float]
+    """Predicted seconds of a prior's queued and running jobs."""
+    oldest_seconds: dict[str, float]
+    """How long the prior's oldest waiting job has waited; 0 when none waits."""
+    dead: int
+    """Given-up jobs that are kept."""
+
+
+def read_load(redis: Redis, prefix: str, priors: Sequence[str]) -> Load:
+    """Everything in one round trip; the keys are those of :mod:`service.jobs.transitions`."""
+    with redis.pipeline(transaction=False) as pipe:
+        pipe.time()
+        pipe.hgetall(f"{prefix}tally")
+        pipe.zcard(f"{prefix}dead")
+        for prior in priors:
+            pipe.get(f"{prefix}backlog:{prior}")
+            pipe.zrange(f"{prefix}waiting:{prior}", 0, 0, withscores=True)
+        (seconds, micros), tally, dead, *rest = pipe.execute()
+    now = seconds + micros / 1e6
+    return Load(
+        jobs={tuple(name.decode().split(" ")): int(number) for name, number in tally.items()},
+        backlog_seconds={prior: int(raw or 0) / 1000 for prior, raw in zip(priors, rest[0::2], strict=True)},
+        oldest_seconds={prior: now - found[0][1] if found else 0.0 for prior, found in zip(priors, rest[1::2], strict=True)},
+        dead=dead,
+    )

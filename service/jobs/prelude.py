@@ -1,0 +1,120 @@
+"""What the transitions share, in Lua: keys, the clock, reading and writing the record, and the steps they are made of.
+
+Keys and rules are described in :mod:`service.jobs.transitions`.
+"""
+
+from __future__ import annotations
+
+from service.jobs.outbox import NOTIFY
+
+_TOOLS = """
+local prefix, id = KEYS[1], ARGV[1]
+local job = prefix .. 'job:' .. id
+local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
+local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+
+local function get(field) return redis.call('HGET', job, field) end
+local function set(...) redis.call('HSET', job, ...) end
+local function text(number) return string.format('%.6f', number) end
+-- seconds by which a class goes before, and behind, the jobs of its time: nobody waits for ever
+local head_start = {high = 3600, normal = 0, low = -3600}
+local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
+local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
+local function queue() return prefix .. 'queued:' .. get('prior') end
+local function waiting() return prefix .. 'waiting:' .. get('prior') end
+local function tenant() return get('tenant') or '' end
+local function index() return prefix .. 'jobs:' .. tenant() end
+local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
+local function holds(fence) return get('state') == 'running' and get('fence') == fence end
+local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
+
+-- what the worker shall do
+local function word() return get('cancel_requested') and 'cancel' or overdue() and 'deadline' or 'run' end
+
+local function emit(kind, data)
+  local version = redis.call('HINCRBY', job, 'version', 1)
+  redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
+end
+
+"""
+
+_CHANGES = """
+-- the client's jobs by state, for its quotas
+local function count(state)
+  for _, each in ipairs({'queued', 'running'}) do
+    redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
+  end
+end
+
+-- what the prior's workers still have to do; whole milliseconds, so that adding and taking away cancel exactly
+local function backlog(sign)
+  local ms = math.floor(1000 * tonumber(get('estimated_seconds') or 0))
+  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
+end
+
+-- how many unfinished jobs there are by state, prior and class
+local function tally(change)
+  local state = get('state')
+  if state == 'queued' or state == 'running' then
+    redis.call('HINCRBY', prefix .. 'tally', state .. ' ' .. get('prior') .. ' ' .. (get('priority') or 'normal'), change)
+  end
+end
+
+local function become(state)
+  tally(-1)
+  set('state', state)
+  tally(1)
+end
+
+local function enqueue()
+  redis.call('ZADD', queue(), rank(), id)
+  redis.call('ZADD', waiting(), get('created_at'), id)
+end
+
+local function dequeue()
+  redis.call('ZREM', queue(), id)
+  redis.call('ZREM', waiting(), id)
+end
+
+local function move(state, phase)
+  become(state)
+  set('phase', phase)
+  count(state)
+  emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
+end
+
+-- nobody computes the job any more
+local function let_go()
+  redis.call('ZREM', leases, id)
+  local owner = get('owner')
+  if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
+end
+
+local function requeue()
+  let_go()
+  enqueue()
+  set('rung_at', text(now), 'rings', 0)
+  move('queued', 'preempted')
+end
+
+local function finish(state, ttl)
+  let_go()
+  dequeue()
+  redis.call('ZREM', deadlines, id)
+  if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
+  redis.call('HDEL', job, 'phase')
+  count(state)
+  backlog(-1)
+  become(state)
+  set('finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
+  emit('done', cjson.encode({state = state}))
+  notify('job.completed')
+  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
+  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
+end
+"""
+
+PRELUDE = _TOOLS + NOTIFY + _CHANGES
+"""Goes before every script."""

@@ -1,0 +1,222 @@
+"""The client against the real service, over a network that sometimes fails."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from proxy import Proxy
+from stack import Stack, png
+
+import aps_client
+from aps_client import AsyncClient, Client, Connection, Retry
+from aps_core.errors import APSError
+from service.jobs import JobState
+
+QUICK = {"sigma": 0.1, "sampler": {"steps": 3, "inner_steps": 2}}
+LONG = {"sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 40}}
+
+
+def size(picture: bytes) -> tuple[int, int]:
+    with Image.open(io.BytesIO(picture)) as opened:
+        return opened.size
+
+
+@pytest.fixture
+def client(stack: Stack):
+    with Client(stack.url) as client:
+        yield client
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    path.write_bytes(png())
+    return path
+
+
+@pytest.fixture
+def proxy(stack: Stack):
+    with Proxy(int(stack.url.rpartition(":")[2])) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through(proxy: Proxy):
+    """A client behind the proxy, with short pauses."""
+    with Client(Connection(server=proxy.url, timeout=20, retry=Retry(pause_seconds=0.05))) as client:
+        yield client
+
+
+def test_one_line_restores_a_file(stack: Stack, photo: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("APS_SERVER", stack.url)
+    result = aps_client.restore(photo, "gaussian_blur", **QUICK)
+    (path,) = result.save(tmp_path / "restored.png")
+    assert size(path.read_bytes()) == (64, 64)
+    assert result.sidecar["spec"]["operator"] == {"type": "gaussian_blur", "sigma": 3.0}
+    assert result.job.state is JobState.SUCCEEDED
+    assert set(result.files) == {"result.png", "result.json"}  # and not what was sent
+
+
+@pytest.mark.parametrize("source", ["path", "bytes", "file"])
+def test_a_picture_may_be_a_path_bytes_or_a_file(client: Client, photo: Path, source: str):
+    picture = {"path": str(photo), "bytes": photo.read_bytes(), "file": io.BytesIO(photo.read_bytes())}[source]
+    job = client.submit("restore", {"image": picture}, operator={"type": "denoise"}, **QUICK)
+    assert job.image_size == (64, 64)
+    assert client.wait(job.id, timeout=60).state is JobState.SUCCEEDED
+
+
+def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path: Path):
+    result = client.restore(photo, num_samples=2, **QUICK)
+    names = {path.name for path in result.save(tmp_path / "out.png")}
+    assert {"out.png", "out-sample-1.png", "out-sample-2.png", "out-mean.png", "out-spread.png"} <= names
+    assert len(result.samples) == 2
+    assert result.image in result.samples
+
+
+def test_every_other_task_has_its_method(client: Client, photo: Path):
+    mask = io.BytesIO()
+    drawn = Image.new("L", (64, 64), 255)
+    drawn.paste(0, (16, 16, 48, 48))
+    drawn.save(mask, "PNG")
+    quick = {"sampler": {"steps": 2, "inner_steps": 1}}
+    assert size(client.edit(photo, "a flower", mask=mask.getvalue(), **quick).image) == (64, 64)
+    assert size(client.stylize(photo, "a castle", width=48, height=32, **quick).image) == (48, 32)
+    assert size(client.generate("a flower", width=32, height=32, **quick).image) == (32, 32)
+
+
+def test_previews_come_step_by_step(client: Client, photo: Path):
+    job = client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
+    previews = list(client.previews(job))
+    assert [(one.step, one.total) for one in previews] == [(1, 3), (2, 3), (3, 3)]
+    assert size(previews[-1].jpeg) == (64, 64)
+    assert previews[-1].misfit is not None
+
+
+def test_the_asynchronous_client_does_the_same(stack: Stack, photo: Path):
+    async def both() -> tuple[list[int], list[str]]:
+        async with AsyncClient(stack.url) as client:
+            job = await client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
+            steps = [preview.step async for preview in client.previews(job)]
+            results = await asyncio.gather(*(client.restore(photo, seed=seed, **QUICK) for seed in (1, 2)))
+            known = [job.id async for job in client.jobs(page_size=2)]
+            assert {result.job.id for result in results} < set(known)
+            with pytest.raises(aps_client.NotFound):
+                await client.job("00000000-0000-0000-0000-000000000000")
+            return steps, known
+
+    steps, known = asyncio.run(both())
+    assert steps == [1, 2, 3]
+    assert len(known) == len(set(known)) >= 3
+
+
+def test_both_clients_have_the_same_methods():
+    def public(cls: type) -> set[str]:
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    assert public(Client) == public(AsyncClient)
+
+
+def test_every_job_is_listed_once_over_pages(client: Client, photo: Path):
+    made = [client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK).id for _ in range(3)]
+    listed = [job.id for job in client.jobs(page_size=2)]
+    assert listed[:3] == made[::-1]
+    assert len(listed) == len(set(listed))
+
+
+def test_cancel_delete_and_the_errors_they_leave(client: Client, photo: Path):
+    job = client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **LONG)
+    next(event for event in client.events(job) if event.type == "progress")
+    with pytest.raises(aps_client.Conflict) as running:
+        client.delete(job)
+    assert running.value.code == "job_running"
+    with pytest.raises(aps_client.WaitTimeout) as patience:
+        client.wait(job, timeout=0.2)
+    assert patience.value.job.id == job.id
+    client.cancel(job)
+    with pytest.raises(aps_client.JobCanceled) as canceled:
+        client.result(job, timeout=60)
+    assert canceled.value.code == "canceled"
+    client.delete(job)
+    with pytest.raises(aps_client.NotFound) as gone:
+        client.job(job)
+    assert gone.value.request_id
+
+
+def test_errors_carry_the_services_code_and_fields(client: Client, photo: Path):
+    with pytest.raises(aps_client.InvalidRequest) as wrong:
+        client.restore(photo, {"type": "super_resolution", "factor": 3})
+    assert wrong.value.code == "invalid_spec"
+    assert wrong.value.problem.errors[0].pointer == "/operator/factor"
+    assert "2, 4 or 8" in str(wrong.value)
+    with pytest.raises(aps_client.InvalidRequest) as text:
+        client.restore(b"hello")
+    assert (text.value.code, text.value.retryable) == ("not_an_image", False)
+    assert isinstance(text.value, APSError)
+
+
+def test_nobody_there_is_said_after_the_last_try():
+    with (
+        Client(Connection(server="http://127.0.0.1:9", retry=Retry(attempts=2, pause_seconds=0.01))) as client,
+        pytest.raises(aps_client.Unreachable, match="Is the service running"),
+    ):
+        client.capabilities()
+
+
+def test_a_task_the_service_does_not_have(stack: Stack):
+    with Client(stack.url) as client, pytest.raises(aps_client.NotFound, match="Not Found"):
+        client.submit("nonesuch")
+
+
+def test_an_answer_that_got_lost_makes_no_second_job(through: Client, client: Client, proxy: Proxy, photo: Path):
+    before = {job.id for job in client.jobs()}
+    proxy.refuse, proxy.cut_answers = 1, 1
+    job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
+    assert proxy.connections == 3  # refused, cut after the service had the job, answered
+    assert {one.id for one in client.jobs()} - before == {job.id}
+    assert client.wait(job, timeout=60).state is JobState.SUCCEEDED
+
+
+def test_the_callers_own_key_holds_over_processes(client: Client, stack: Stack, photo: Path):
+    spec = {"operator": {"type": "denoise"}, "idempotency_key": 'order "7"', **QUICK}
+    first = client.submit("restore", {"image": photo}, **spec)
+    with Client(stack.url) as another:
+        assert another.submit("restore", {"image": photo}, **spec).id == first.id
+        with pytest.raises(aps_client.InvalidRequest) as other:
+            another.submit("restore", {"image": photo}, **{**spec, "seed": 1})
+    assert other.value.code == "idempotency_key_reused"
+
+
+def test_events_go_on_where_the_connection_broke(through: Client, proxy: Proxy, photo: Path):
+    spec = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
+    job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
+    seen = []
+    for event in through.events(job):
+        seen.append(event)
+        if event.type == "progress" and event.data["step"] == 2:
+            before = proxy.connections
+            proxy.refuse = 1
+            proxy.cut()
+    assert proxy.connections >= before + 2
+    assert [event.data["step"] for event in seen if event.type == "progress"] == list(range(1, 9))
+    assert len({event.id for event in seen}) == len(seen)
+    assert seen[-1].job is not None
+    assert seen[-1].job.state is JobState.SUCCEEDED
+
+
+def test_a_damaged_download_is_noticed(client: Client, photo: Path):
+    job = client.restore(photo, **QUICK).job
+    lied = [one.model_copy(update={"sha256": "0" * 64}) for one in job.artifacts]
+    with pytest.raises(aps_client.Corrupt):
+        client.download(job.model_copy(update={"artifacts": lied}), "result.png")
+
+
+def test_the_key_goes_along_and_stays_out_of_sight(monkeypatch):
+    monkeypatch.setenv("APS_API_KEY", "aps_secret")
+    connection = Connection()
+    assert connection.options()["headers"]["Authorization"] == "Bearer aps_secret"
+    assert "secret" not in repr(replace(connection))

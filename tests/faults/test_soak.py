@@ -1,0 +1,24 @@
+"""The short form of the soak: random kills, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "soak.json"
+    options = ["--jobs", "40", "--seconds", "12", "--pause", "2.5", "--lease", "2", "--workers", "2", "--seed", "1"]
+    done = subprocess.run([sys.executable, "-m", "benchmarks.soak", *options, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(out.read_text())
+    assert (report["lost"], report["finished_twice"], report["states"]) == (0, 0, {"succeeded": 40})
+    assert sum(report["disturbances"].values()) >= 2

@@ -1,0 +1,80 @@
+"""Processes kept alive: restarted with growing pauses, stopped together, gone with whoever started them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from service import supervisor
+from service.settings import Settings
+from service.supervisor import Supervisor
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def processes() -> Iterator[Supervisor]:
+    running = Supervisor(Settings())
+    yield running
+    running.stop()
+
+
+def until(processes: Supervisor, done: Callable[[], bool]) -> float:
+    started = time.monotonic()
+    while not done():
+        assert time.monotonic() - started < 30
+        processes.tend()
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def test_what_dies_is_started_again_as_it_was(processes: Supervisor) -> None:
+    processes.start("sleeper", SLEEP, MARK="here")
+    first = processes.children["sleeper"]
+    first.kill()
+    until(processes, lambda: processes.children["sleeper"].pid != first.pid and processes.children["sleeper"].poll() is None)
+    with open(f"/proc/{processes.children['sleeper'].pid}/environ") as environment:
+        assert "MARK=here" in environment.read()
+
+
+def test_what_dies_again_and_again_is_started_more_and_more_rarely(processes: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.1)
+    processes.start("failing", [sys.executable, "-c", "raise SystemExit(3)"])
+    member = processes.members["failing"]
+    pauses = []
+    for failures in (1, 2, 3, 4):
+        until(processes, lambda failures=failures: member.failures == failures and member.due_at is not None)  # type: ignore[misc]
+        assert member.due_at is not None
+        pauses.append(member.due_at - time.monotonic())
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.05)
+
+
+def test_what_ran_long_is_started_again_at_once(processes: Supervisor) -> None:
+    processes.start("sleeper", SLEEP)
+    member = processes.members["sleeper"]
+    member.failures, member.started_at = 6, time.monotonic() - 1000
+    member.running.kill()
+    member.running.wait()
+    processes.tend()
+    assert member.failures == 0
+    assert member.due_at is not None
+    assert member.due_at - time.monotonic() <= supervisor.FIRST_PAUSE_SECONDS
+
+
+def test_stopping_asks_everybody_at_once(processes: Supervisor) -> None:
+    slow = [
+        sys.executable,
+        "-c",
+        "import signal, sys, time\nsignal.signal(15, lambda *_: (time.sleep(1), sys.exit(0)))\nprint('up', flush=True)\ntime.sleep(600)",
+    ]
+    for number in range(3):
+        processes.start(f"slow {number}", slow)
+    children = list(processes.children.values())
+    time.sleep(1)
+    started = time.monotonic()
+    processes.stop()
+    assert time.monotonic() - started < 2.5, "each takes a second, together they take little more"
+    assert all(child.poll() is not None for child in children)

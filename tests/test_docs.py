@@ -1,0 +1,191 @@
+"""README and documentation: they build without a warning, and every block of code on them runs as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from PIL import Image
+from stack import free_port
+
+from aps_cli.main import main
+from aps_core.capabilities import operator_table
+from aps_core.operators import OperatorSpec
+from aps_core.tasks import TaskSpec
+from service.launch import running_service
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"(?:<!-- not run: ([^\n]+) -->\n)?```(python|bash)\n(.*?)```", re.DOTALL)
+SHOWN_AS = "http://127.0.0.1:8000"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code; ``reason`` says why it cannot run in a test."""
+
+    reason: str
+    language: str
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(page.read_text())]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a reader sits: a folder with a photograph, ``aps`` and ``python`` on the path, the service running."""
+
+    folder: Path
+    url: str
+    environment: dict[str, str]
+
+    def run(self, block: Block) -> str:
+        code = block.code.replace(SHOWN_AS, self.url)
+        command = [sys.executable, "-c", code] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+        extra = {"APS_SERVER": self.url} if block.language == "python" else {}
+        # one core, as the service's worker has one thread: the same seed gives the same bytes with the same number of threads
+        one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+        done = subprocess.run([*one, *command], cwd=self.folder, env={**self.environment, **extra}, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("reader")
+    programs, home = folder / "bin", folder / "home"
+    programs.mkdir()
+    home.mkdir()
+    for program, arguments in (("aps", "-m aps_cli.main "), ("python", "")):
+        (programs / program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        (programs / program).chmod(0o755)
+    # What is shown takes the prior's recommended settings; here every process recommends small ones.
+    (programs / "sitecustomize.py").write_text(
+        "from aps_core.priors.embedded import EmbeddedPrior\nfrom aps_core.priors.embedded_text import EmbeddedTextPrior\n"
+        "EmbeddedPrior.recommended.update(steps=2, inner_steps=2)\nEmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
+    )
+    (folder / "examples").symlink_to(ROOT / "examples")
+    with Image.open(ROOT / "examples/photos/coffee.png") as photo:
+        photo.convert("RGB").resize((96, 96)).save(folder / "photo.jpg")
+        photo.convert("RGB").resize((32, 32)).save(folder / "small.png")
+    environment = {
+        **{variable: value for variable, value in os.environ.items() if not variable.startswith("APS_")},
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{programs}",
+        "XDG_STATE_HOME": str(home),
+    }
+    settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1, priors=["embedded", "embedded_text"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+        with running_service(settings, embedded=True, port=free_port(), log_file=home / "service.log") as (url, _):
+            yield Place(folder, url, {**environment, "OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.timeout(1200)  # a page is many processes
+@pytest.mark.parametrize("page", [page for page in PAGES if any(not block.reason for block in blocks(page))], ids=name)
+def test_every_block_runs(place: Place, page: Path):
+    for block in blocks(page):
+        if not block.reason:
+            place.run(block)
+
+
+def test_what_does_not_run_has_options_that_exist():
+    for page in PAGES:
+        for block in blocks(page):
+            for line in block.code.replace("\\\n", " ").splitlines() if block.reason else ():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["aps"]:
+                    command: click.Command = main
+                    for word in words[1:]:
+                        if isinstance(command, click.Group) and word in command.commands:
+                            command = command.commands[word]
+                    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+                    assert {word for word in words if word.startswith("-")} <= known, f"{page}: {line}"
+
+
+def test_a_newcomer_needs_ten_lines_of_python_or_three_commands(place: Place):
+    python = next(block for block in blocks(ROOT / "docs/python.md") if block.language == "python")
+    assert len(python.code.splitlines()) <= 10
+    place.run(python)
+    with Image.open(place.folder / "restored.png") as restored:
+        assert restored.size == (96, 96)
+    submit, state, fetch, *_ = blocks(ROOT / "docs/http.md")
+    assert [block.code.count("curl ") for block in (submit, state, fetch)] == [1, 1, 1]
+    place.run(submit)
+    assert place.run(state).strip() == "succeeded"
+    (place.folder / "result.png").unlink(missing_ok=True)
+    place.run(fetch)
+    with Image.open(place.folder / "result.png") as fetched:
+        assert fetched.size == (96, 96)
+
+
+def test_the_tests_notice_a_block_that_fails(place: Place):
+    for code in ("aps restore nowhere.jpg", "curl -sf http://127.0.0.1:8000/v1/jobs/x | jq .", "false | true"):
+        with pytest.raises(AssertionError):
+            place.run(Block("", "bash", code))
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    text = {page: (tmp_path / "site" / page / "index.html").read_text() for page in ("operators", "reference/commands", "reference/client", "algorithm")}
+    assert not [page for page, html in text.items() if "{{ " in html]
+    for task in TaskSpec.family:
+        assert f"aps {task}" in text["reference/commands"]
+    for method in ("restore", "previews", "verify_webhook", "WaitTimeout"):
+        assert method in text["reference/client"]
+    for html in (tmp_path / "site").rglob("*.html"):
+        assert not re.search(r'(?:src|href)="(?:https?:)?//[^"]+\.(?:js|css|woff2?)', html.read_text()), f"{html} loads from elsewhere"
+
+
+def test_every_operator_has_a_picture_and_every_task_a_page():
+    pictures = {path.stem for path in (ROOT / "docs/gallery").glob("*.webp")}
+    ours = {name for name in OperatorSpec.family if OperatorSpec.named(name).__module__.startswith("aps_core")}
+    assert ours - pictures == {"nonlinear_blur"}  # its weights do not ship
+    assert {path.stem for path in (ROOT / "docs/tasks").glob("*.md")} == set(TaskSpec.family)
+    assert sum(path.stat().st_size for path in (ROOT / "docs/gallery").iterdir()) < 500_000
+
+
+def test_the_algorithm_page_names_every_line():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from docs_hooks import ALGORITHM, algorithm
+    finally:
+        sys.path.pop(0)
+    cited = {int(number) for numbers in ALGORITHM for number in numbers.split(", ")}
+    assert cited == set(range(4, 25)) - {22}  # 1-3 say what goes in, 22 ends the loop
+    source = (ROOT / "aps_core/aps.py").read_text().splitlines()
+    for row in algorithm().splitlines()[2:]:
+        code, number = re.findall(r"\| `(.*)` \(line (\d+)\) \|$", row)[0]
+        assert code.replace("\\|", "|") in source[int(number) - 1]
+
+
+def test_the_readme_has_the_registrys_operators():
+    assert operator_table() in (ROOT / "README.md").read_text()
+
+
+def test_links_of_the_readme_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_json_of_a_result_says_what_was_run(place: Place):
+    place.run(Block("", "bash", "aps restore photo.jpg --operator hdr --working-size 64 -o told.png"))
+    assert json.loads((place.folder / "told.json").read_text())["spec"]["sampler"]["steps"] == 2  # and so the small settings are in force
