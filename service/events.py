@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,6 +17,12 @@ from service.services import Services
 
 BLOCK_MILLISECONDS = 2000
 RETRY_MILLISECONDS = 2000
+_EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
+def is_event_id(text: str) -> bool:
+    """Whether ``text`` is an id the store may have given: two numbers, of milliseconds and of events in one."""
+    return _EVENT_ID.fullmatch(text) is not None and all(int(part) < 2**63 for part in text.split("-"))
 
 
 async def job_events(redis: Redis, services: Services, job_id: str, after: str) -> AsyncIterator[ServerSentEvent]:

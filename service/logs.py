@@ -20,9 +20,10 @@ Format = Literal["text", "json"]
 _SECRETS = (
     (re.compile(r"(aps_[0-9a-f]{12})_[A-Za-z0-9_-]+"), r"\1_***"),
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:***@"),
+    (re.compile(r"(whsec_)[A-Za-z0-9+/=_-]+"), r"\1***"),
     (re.compile(r"(?i)(bearer|basic)\s+[A-Za-z0-9._~+/=-]+"), r"\1 ***"),
 )
-"""API keys (their public part stays), passwords in URLs, credentials of any scheme."""
+"""API keys (their public part stays), passwords in URLs, webhook secrets, credentials of any scheme."""
 
 
 class Formatter(logging.Formatter):

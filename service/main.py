@@ -17,6 +17,7 @@ import aps_core
 from aps_core.tasks import TaskSpec
 from service import build, files, health, logs, openapi, problems, routes, submit, webhook_routes
 from service.access import check_start
+from service.docs import add_docs
 from service.guard import HostGuard
 from service.middleware import BodyLimit, RequestContext
 from service.queue_metrics import QueueMetrics
@@ -36,13 +37,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     logs.configure(settings.log_level, settings.log_format)
     build.describe()
-    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, redoc_url=None)
+    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
     app.state.settings = settings
     problems.install(app)
     for task in sorted(TaskSpec.family):
         submit.add_task(app, task, TaskSpec.named(task))
     for part in (routes.router, files.router, webhook_routes.router, health.router):
         app.include_router(part)
+    add_docs(app)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)

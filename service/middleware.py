@@ -17,7 +17,10 @@ from service.problems import BodyTooLarge
 log = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_POLICY = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+_POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 PROBES = ("/livez", "/readyz", "/metrics")
 """Asked by orchestrators, under whatever name they know, and often."""
 
@@ -53,8 +56,9 @@ class RequestContext:
                 headers["Referrer-Policy"] = "no-referrer"
                 headers["Cross-Origin-Opener-Policy"] = "same-origin"
                 headers["Cross-Origin-Resource-Policy"] = "same-origin"
-                if scope["path"] != "/docs":  # the API browser brings scripts of its own
-                    headers.setdefault("Content-Security-Policy", _POLICY)
+                headers["X-Frame-Options"] = "DENY"
+                headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
+                headers.setdefault("Content-Security-Policy", _POLICY)
             await send(message)
 
         try:

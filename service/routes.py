@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -12,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.capabilities import describe
 from service.access import Reader, Writer
 from service.availability import describe_priors
-from service.events import job_events
+from service.events import is_event_id, job_events
 from service.headers import matches
 from service.openapi import headers, problems
 from service.problems import JobActive
@@ -20,8 +19,6 @@ from service.services import services_of
 from service.views import JobPage, JobView, retry_after
 
 router = APIRouter(prefix="/v1")
-
-_EVENT_ID = re.compile(r"\d{1,20}-\d{1,20}")
 
 
 @router.get("/jobs", tags=["jobs"], responses=problems(401, 403, 422, 503))
@@ -73,7 +70,7 @@ async def get_events(request: Request, who: Reader, job_id: str, last_event_id: 
     """The job's history and what follows, as server-sent events ``status``, ``progress`` and ``done``."""
     services = services_of(request)
     await run_in_threadpool(services.job, job_id, who.name)
-    after = last_event_id if last_event_id and _EVENT_ID.fullmatch(last_event_id) else "0-0"
+    after = last_event_id if last_event_id and is_event_id(last_event_id) else "0-0"
     return EventSourceResponse(job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30)
 
 
