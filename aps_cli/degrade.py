@@ -13,14 +13,16 @@ from aps_cli.fields import PICTURE, Verb, operator_from, operator_options
 @click.command(cls=Verb)
 @click.argument("photo", type=PICTURE)
 @operator_options
-@click.option("--sigma", default=0.05, show_default=True, type=click.FloatRange(0, 1), help="Noise standard deviation on the [-1, 1] scale.")
+@click.option("--sigma", type=click.FloatRange(0, 1), help="Noise standard deviation on the [-1, 1] scale; default: 0.05, beside poisson 0.")
+@click.option("--noise", "kind", type=click.Choice(["gaussian", "poisson"]), default="gaussian", show_default=True, help="Noise to add.")
+@click.option("--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson).")
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
-def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Path | None, **options: Any) -> None:
+def degrade(photo: Path, output: Path | None, sigma: float | None, kind: str, peak: float, seed: int, mask: Path | None, **options: Any) -> None:
     """Degrade a clean PHOTO with an operator and noise, to try a restoration on.
 
-    y = A(x) + sigma * noise, written as an 8-bit picture.
+    y = A(x), counted in photons with poisson noise, + sigma * gaussian noise, written as an 8-bit picture.
     """
     import torch
 
@@ -33,7 +35,12 @@ def degrade(photo: Path, output: Path | None, sigma: float, seed: int, mask: Pat
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
-    y = noise.add_noise(spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0], sigma, torch.Generator().manual_seed(seed))
+    y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
+    y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y  # what has no colour has no coloured noise
+    generator = torch.Generator().manual_seed(seed)
+    if kind == "poisson":
+        y = noise.add_poisson(y, peak, generator)
+    y = noise.add_noise(y, sigma if sigma is not None else 0.05 * (kind == "gaussian"), generator)
     output = output or photo.with_suffix(".degraded.png")
-    output.write_bytes(images.encode_png(y.clamp(-1, 1)))
+    output.write_bytes(images.encode_png(y.clamp(-1, 1).expand(3, -1, -1)))
     click.echo(output)

@@ -1,9 +1,11 @@
-"""``aps eval``: the benchmark with progress on the terminal."""
+"""``aps eval``: samplers compared on degraded photographs, or all of the paper's experiments, with progress on the terminal."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,59 +14,152 @@ from aps_cli.fields import parse_value
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
 
+if TYPE_CHECKING:
+    from aps_core.engine import ImageEngine
+    from aps_core.evaluation import Row
+    from aps_core.evaluation.photographs import Photographs
+    from aps_core.evaluation.suite import Questions
 
-def run(
-    folder: Path,
-    out: Path,
-    tasks: tuple[str, ...],
-    methods: tuple[str, ...],
-    protocols: tuple[str, ...],
-    settings: tuple[str, ...],
-    *,
-    prior: str,
-    device: str | None,
-    threads: int | None,
-    samples: int,
-    limit: int | None,
-    sigma: float,
-    seed: int,
-) -> None:
-    """Runs :func:`aps_core.evaluation.evaluate` and prints its summary."""
-    from aps_core import evaluation
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
+
+
+@click.command("eval")
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("eval-output"),
+    show_default=True,
+    help="Where tables and pictures go; an earlier run there is continued.",
+)
+@click.option("--suite", type=click.Choice(["paper"]), help="All of the paper's experiments in place of one comparison.")
+@click.option("--experiment", "experiments", multiple=True, help="Only these experiments of the suite (may repeat).")
+@click.option("--ffhq", type=FOLDER, help="FFHQ validation pictures: the suite also runs on the paper's 100.")
+@click.option("--imagenet", type=FOLDER, help="ImageNet validation pictures: likewise; needs --imagenet-list.")
+@click.option("--imagenet-list", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The paper's list, lines of FILE CLASS.")
+@click.option(
+    "--questions", default=0, show_default=True, help="Seeds a prompt for the suite's question answering with the embedded text prior; 0 leaves it out."
+)
+@click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
+@click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
+@click.option("--protocol", "protocols", multiple=True, help="native, upsampled, upsampled4 (may repeat); default native, for the suite the first two.")
+@click.option("--samples", default=1, show_default=True, help="Also the mean of this many APS samples.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many photographs.")
+@click.option("--size", type=click.IntRange(min=32), help="Side of the photographs in pixels; default 256, or the prior's own where that is smaller.")
+@click.option("--sigma", default=0.05, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--prior", default="embedded", show_default=True)
+@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--threads", type=int, help="CPU threads.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
+)
+def evaluate(folder: Path, out: Path, suite: str | None, device: str | None, threads: int | None, settings: tuple[str, ...], **options: Any) -> None:
+    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, tables and contact sheets."""
     from aps_core.engine import ImageEngine
     from aps_core.samplers.methods import METHODS
 
-    for kind, given, known in (("task", tasks, evaluation.TASKS), ("method", methods, METHODS), ("protocol", protocols, evaluation.PROTOCOLS)):
-        for name in given:
-            if name not in known:
-                raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
-    explicit: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     overrides: dict[str, dict[str, Any]] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         method, dot, field = name.rpartition(".")
         if dot and method not in METHODS:
             raise InvalidSpec(f"--set {name}: there is no method '{method}'; known: {', '.join(METHODS)}.")
-        (overrides.setdefault(method, {}) if dot else explicit)[field] = parse_value(value)
-    config = APSConfig.model_validate(explicit)
-    engine = ImageEngine.load(prior, default_device(device), threads)
-    rows = evaluation.evaluate(
-        engine,
-        config.with_recommended(engine.spec.recommended),
-        folder,
-        out,
-        tasks=tasks or tuple(evaluation.TASKS),
-        methods=methods or tuple(METHODS),
-        protocols=protocols,
-        sigma=sigma,
-        seed=seed,
-        samples=samples,
-        limit=limit,
-        overrides=overrides,
-        report=lambda row: click.echo(
-            f"{row.protocol:9} {row.task:14} {row.image:12} {row.method:13} {row.psnr:6.2f} dB  SSIM {row.ssim:.3f}"
-            f"  {row.seconds:6.1f} s  {row.decodes:5} decodes"
-        ),
-    )
-    click.echo("\n" + evaluation.summary(rows))
+        (overrides.setdefault(method, {}) if dot else changes)[field] = parse_value(value)
+    engine = ImageEngine.load(options["prior"], default_device(device), threads)
+    config = APSConfig.model_validate(changes).with_recommended(engine.spec.recommended)
+    size = options["size"] or min(256, engine.spec.native_size[0])
+    if suite:
+        _suite(engine, config, folder, out, size, options)
+    else:
+        _comparison(engine, config, folder, out, size, overrides, options)
+
+
+def _comparison(
+    engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size: int, overrides: dict[str, dict[str, Any]], options: dict[str, Any]
+) -> None:
+    """Chosen methods on chosen tasks."""
+    from aps_core.evaluation import PROTOCOLS, Plan, Variant, photographs, strengths
+    from aps_core.evaluation import evaluate as run
+    from aps_core.evaluation.sheets import contact_sheet
+    from aps_core.evaluation.suite import lpips_if_here
+    from aps_core.evaluation.tables import summary
+    from aps_core.samplers.methods import METHODS
+
+    tasks, protocols = options["tasks"] or DEFAULT_TASKS, options["protocols"] or ("native",)
+    methods = options["methods"] or tuple(METHODS)
+    for kind, given, known in (("method", methods, METHODS), ("protocol", protocols, PROTOCOLS)):
+        for name in given:
+            if name not in known:
+                raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
+    for task in tasks:
+        strengths(task, size)
+    variants = [Variant(name, settings=overrides.get(name, {})) for name in methods]
+    if options["samples"] > 1:
+        variants.append(Variant("aps", settings=overrides.get("aps", {}), samples=options["samples"]))
+    photos = photographs(folder, size, options["limit"])
+    plan = Plan(tuple(tasks), tuple(variants), tuple(protocols), (options["sigma"],), options["seed"])
+    rows = run(engine, config, photos, out, plan, lpips=lpips_if_here(engine.device), report=progress(plan.size(len(photos))))
+    text = summary(rows)
+    (out / "summary.md").write_text(text)
+    contact_sheet(out / "contact_sheet.png", out / "pictures", rows)
+    click.echo("\n" + text)
     click.echo(f"Tables and pictures: {out}")
+
+
+def _suite(engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size: int, options: dict[str, Any]) -> None:
+    """The paper's experiments on every data set given."""
+    from aps_core.evaluation import photographs
+    from aps_core.evaluation import suite as paper_suite
+    from aps_core.evaluation.paper import experiments
+    from aps_core.evaluation.photographs import ffhq, imagenet
+
+    known = experiments(config, options["protocols"] or ("native", "upsampled"), options["seed"])
+    chosen = [experiment for experiment in known if experiment.name in options["experiments"]] if options["experiments"] else known
+    for name in options["experiments"]:
+        if name not in {experiment.name for experiment in known}:
+            raise InvalidSpec(f"There is no experiment '{name}'; known: {', '.join(experiment.name for experiment in known)}.")
+    limit = options["limit"]
+    sets: dict[str, Photographs] = {"photos": photographs(folder, size, limit)}
+    if options["ffhq"]:
+        sets["ffhq"] = ffhq(options["ffhq"], size, limit)
+    if options["imagenet"]:
+        if options["imagenet_list"] is None:
+            raise InvalidSpec("--imagenet needs --imagenet-list: the paper's selection, imagenet_val_1k.txt of XingangPan/deep-generative-prior.")
+        sets["imagenet"] = imagenet(options["imagenet"], options["imagenet_list"], size, limit)
+    count = sum(experiment.plan.size(len(photos)) for photos in sets.values() for experiment in chosen)
+    told = progress(count)
+    text = paper_suite.run_suite(engine, config, sets, chosen, out, _questions(options), lambda dataset, name, row: told(row, f"{dataset} {name}"))
+    click.echo("\n" + text)
+    click.echo(f"Report, tables and pictures: {out}")
+
+
+def _questions(options: dict[str, Any]) -> Questions | None:
+    if not options["questions"]:
+        return None
+    from aps_core.engine import TextEngine
+    from aps_core.evaluation.suite import Questions
+
+    return Questions(TextEngine.load("embedded_text", "cpu", None), options["questions"], options["limit"])
+
+
+def progress(count: int) -> Callable[..., None]:
+    """Prints every line of the table with its number; lines of an earlier run, and those that experiments share, are not made again."""
+    started, made = time.monotonic(), 0
+
+    def told(row: Row, where: str = "") -> None:
+        nonlocal made
+        made += 1
+        click.echo(
+            f"[{made} of at most {count}, {(time.monotonic() - started) / 60:.1f} min] {where} {row.protocol} {row.task} {row.image} {row.method}: "
+            f"{row.psnr:.2f} dB  SSIM {row.ssim:.3f}  {row.seconds:.1f} s  {row.decodes} decodes"
+        )
+
+    return told

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from aps_cli.degrade import degrade
 from aps_cli.doctor import doctor
 from aps_cli.eval_text import eval_text
+from aps_cli.evaluate import evaluate
 from aps_cli.fields import PICTURE, field_lines
 from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
@@ -112,37 +112,6 @@ def capabilities(as_json: bool, markdown: bool) -> None:
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
 
-@main.command("eval")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "-o", "--out", type=FOLDER, default=Path("eval-output"), show_default=True, help="Where tables and pictures go; an earlier run there is continued."
-)
-@click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
-@click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
-@click.option("--protocol", "protocols", multiple=True, default=["native"], show_default=True, help="native or upsampled (may repeat).")
-@click.option("--samples", default=1, show_default=True, help="Also the mean of this many APS samples.")
-@click.option("--limit", type=int, help="Only the first so many photographs.")
-@click.option("--sigma", default=0.05, show_default=True)
-@click.option("--seed", default=0, show_default=True)
-@click.option("--prior", default="embedded", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
-@click.option("--threads", type=int, help="CPU threads.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
-)
-def evaluate(
-    folder: Path, out: Path, tasks: tuple[str, ...], methods: tuple[str, ...], protocols: tuple[str, ...], settings: tuple[str, ...], **options: Any
-) -> None:
-    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, means and a contact sheet."""
-    from aps_cli import evaluate as command
-
-    command.run(folder, out, tasks, methods, protocols, settings, **options)
-
-
 @main.command()
 @click.argument("prior")
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
@@ -175,7 +144,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-for command in (degrade, doctor, eval_text, jobs, keys, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
+for command in (degrade, doctor, evaluate, eval_text, jobs, keys, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
     main.add_command(command)
 
 

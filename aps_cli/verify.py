@@ -24,7 +24,7 @@ from aps_cli.device import default_device
 from aps_core import images, installed, noise
 from aps_core.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import APSError
-from aps_core.evaluation import round_trip
+from aps_core.evaluation.cases import round_trip
 from aps_core.images import Picture
 from aps_core.metrics import psnr
 from aps_core.operators.super_resolution import SuperResolution

@@ -14,7 +14,10 @@ def describe() -> dict[str, Any]:
     """Tasks, operators and priors with their JSON Schemas; plain JSON, needs no torch."""
     return {
         "version": __version__,
-        "tasks": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(TaskSpec.family.items())],
+        "tasks": [
+            {"type": name, "summary": cls.summary(), "pictures": dict(cls.pictures), "schema": cls.model_json_schema()}
+            for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
+        ],
         "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
         "priors": [
             {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended, "weights": cls.weights, **_here(cls)}

@@ -18,7 +18,7 @@ class APSConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
-    inner_steps: int = Field(100, ge=0, le=500, description="Adam steps M on the logits in every reverse step; 0 samples the prior's expectation alone.")
+    inner_steps: int = Field(100, ge=0, le=5000, description="Adam steps M on the logits in every reverse step; 0 samples the prior's expectation alone.")
     learning_rate: float = Field(1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats a step.")
     guidance_scale: float = Field(3.5, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt.")
     inner: Literal["fixed", "adaptive"] = Field(

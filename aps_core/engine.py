@@ -98,7 +98,7 @@ class ImageEngine(Engine):
         """Tokens down and across that cover a picture of this size in pixels."""
         return -(-height // self.stride), -(-width // self.stride)
 
-    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float, config: APSConfig) -> MeasurementObjective:
+    def measurement_objective(self, operator: BoundOperator, y_CHW: Tensor, sigma: float | Tensor, config: APSConfig) -> MeasurementObjective:
         """Data term and, when weighted, the perceptual term of the extractor the settings name.
 
         Raises:

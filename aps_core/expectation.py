@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -30,4 +31,6 @@ class _ExpectedCode(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g_ND: Tensor) -> tuple[Tensor, None]:
         p_NK, codebook_KD, x_bar_ND = ctx.saved_tensors
-        return torch.addmm((g_ND * x_bar_ND).sum(-1, keepdim=True), g_ND, codebook_KD.T, beta=-1).mul_(p_NK), None
+        # the second term rides along in the product as one more dimension, in which every code is 1
+        both_NE = torch.cat([g_ND, -(g_ND * x_bar_ND).sum(-1, keepdim=True)], dim=1)
+        return (both_NE @ F.pad(codebook_KD, (0, 1), value=1.0).T).mul_(p_NK), None

@@ -16,8 +16,10 @@ from aps_core.weights import read_json
 
 LOGIT_TABLES = 8
 """Float32 tables (tokens x codes) alive at once: logits, their gradient, two of Adam, softmax, its gradient, windows, their sum."""
-SAVED_PER_CHANNEL = 9.3
-"""Numbers a decoder saves for its backward pass, per channel and residual block: 6.45 GiB in float32 at 512x512 pixels with MAGVIT-v2."""
+STOCK_BLOCK = 9.3
+"""Tensors a residual block of stock layers keeps for its backward pass: counted on MAGVIT-v2, 6.45 GiB in float32 at 512x512 pixels."""
+LEAN_BLOCK, LEAN_MIDDLE = 2, 8
+"""The same of our frozen layers, the inputs of the normalisations alone; and of the middle: two blocks and attention with its queries, keys, values."""
 GRADIENTS = 4
 """Full-size tensors of the backward pass alive at once beside them."""
 MAGVIT_CHANNELS = 128
@@ -56,28 +58,41 @@ def language_model(folder: Path) -> Transformer:
     return _transformer(folder, "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size")
 
 
-def magvit_channels(folder: Path) -> tuple[float, float]:
-    """Of a MAGVIT-v2 folder: channels x residual blocks of the decoder per pixel, and channels at full size per pixel."""
+@dataclass(frozen=True)
+class Decoder:
+    """What an image decoder holds while it is differentiated, in numbers per pixel."""
+
+    saved: float
+    """Kept from the forward pass for the backward pass."""
+    widest: float
+    """One tensor at full size."""
+
+
+def magvit_decoder(folder: Path) -> Decoder:
+    """Of a MAGVIT-v2 folder, with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
     config = read_json(folder / "config.json")
     decoder = config.get("decoder", MAGVIT_DECODER)
-    width, patch = int(config.get("ch", MAGVIT_CHANNELS)), int(config.get("patch", 1))
-    levels = zip(decoder["ch_mult"], decoder["num_res_blocks"], strict=True)
-    blocks = sum(width * mult * count / 4**level for level, (mult, count) in enumerate(levels))
-    return blocks / patch**2, width * decoder["ch_mult"][0] / patch**2
+    width, area = int(config.get("ch", MAGVIT_CHANNELS)), int(config.get("patch", 1)) ** 2
+    levels = [(width * mult, count, area * 4**level) for level, (mult, count) in enumerate(zip(decoder["ch_mult"], decoder["num_res_blocks"], strict=True))]
+    above, _, coarsest = levels[-1]
+    saved = LEAN_MIDDLE * above / coarsest + levels[0][0] / area  # and the last normalisation
+    for channels, count, pixels in reversed(levels):
+        saved += (above + (LEAN_BLOCK * count - 1) * channels) / pixels  # the first block reads what the level above gave
+        above = channels
+    return Decoder(saved, levels[0][0] / area)
 
 
-def vqmodel_channels(folder: Path) -> tuple[float, float]:
-    """The same of a diffusers ``VQModel`` folder; its decoder has one block more a level than its encoder."""
+def vqmodel_decoder(folder: Path) -> Decoder:
+    """The same of a diffusers ``VQModel`` folder, stock layers; its decoder has one block more a level than its encoder."""
     config = read_json(folder / "config.json")
     widths, count = config["block_out_channels"], int(config["layers_per_block"]) + 1
-    return sum(width * count / 4**level for level, width in enumerate(widths)), float(widths[0])
+    return Decoder(STOCK_BLOCK * sum(width * count / 4**level for level, width in enumerate(widths)), float(widths[0]))
 
 
-def image_token_bytes(channels: tuple[float, float], codes: int, stride: int, forward: int, number: int) -> int:
+def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, number: int) -> int:
     """Bytes per token of a picture job. ``forward``: working memory of the prior; ``number``: bytes of one number in the decoder."""
-    blocks, full = channels
-    decoder = stride**2 * (SAVED_PER_CHANNEL * blocks + GRADIENTS * full) * number
-    return int(decoder + LOGIT_TABLES * FLOAT * codes + forward)
+    pixels = stride**2 * (decoder.saved + GRADIENTS * decoder.widest) * number
+    return int(pixels + LOGIT_TABLES * FLOAT * codes + forward)
 
 
 def text_token_bytes(prior: Transformer, rewards: Sequence[Transformer], number: int) -> int:

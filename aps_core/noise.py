@@ -26,6 +26,23 @@ def add_noise(y: Tensor, sigma: float, generator: Generator) -> Tensor:
     return y + sigma * torch.randn(y.shape, generator=generator, device=y.device, dtype=y.dtype)
 
 
+def add_poisson(y: Tensor, peak: float, generator: Generator) -> Tensor:
+    """Photon noise: ``y`` as counted, where white counts ``peak`` photons on average and black none. Not clipped above."""
+    return torch.poisson(_counts(y, peak).to("cpu"), generator=generator).to(y) * (2 / peak) - 1
+
+
+def poisson_sigma(y: Tensor, peak: float) -> Tensor:
+    """Standard deviation of every value's photon noise, estimated from the noisy value itself: the root of its count.
+
+    A count below 1 is taken for 1, or black pixels would be trusted without bounds.
+    """
+    return _counts(y, peak).clamp(min=1).sqrt() * (2 / peak)
+
+
+def _counts(y: Tensor, peak: float) -> Tensor:
+    return (y.clamp(min=-1) + 1) * (peak / 2)
+
+
 def estimate_sigma(y_CHW: Tensor, weight: Tensor | None = None) -> float:
     """Standard deviation of white Gaussian noise in a picture, on its own scale.
 

@@ -6,6 +6,7 @@ import datetime
 import json
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 WARM_UP, TIMED = 3, 20
 
@@ -72,6 +74,25 @@ def _timed_cuda(call: Callable[[], object], repeats: int) -> Timing:
     return Timing(statistics.median(samples), percentile(samples, 0.95), torch.cuda.max_memory_allocated() / 2**30, torch.cuda.max_memory_reserved() / 2**30)
 
 
+def busiest_operators(call: Callable[[], object], device: torch.device, rows: int = 16) -> list[dict[str, Any]]:
+    """Where the time of ``call`` goes: operators and the shape of their first argument, largest share first."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities, record_shapes=True) as record:
+        call()
+
+    def spent(event: Any) -> float:
+        return float(event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total)
+
+    totals: dict[str, tuple[float, int]] = {}
+    for event in record.key_averages(group_by_input_shape=True):
+        name = f"{event.key} {event.input_shapes[0] if event.input_shapes else ''}".strip()
+        seconds, calls = totals.get(name, (0.0, 0))
+        totals[name] = seconds + spent(event), calls + event.count
+    whole = sum(seconds for seconds, _ in totals.values())
+    ordered = sorted(totals.items(), key=lambda item: -item[1][0])[:rows]
+    return [{"operator": name, "share": round(seconds / whole, 3), "calls": calls} for name, (seconds, calls) in ordered]
+
+
 def percentile(samples: list[float], share: float) -> float:
     """The value below which ``share`` of the samples lie (nearest rank)."""
     return sorted(samples)[min(len(samples) - 1, int(share * len(samples)))]
@@ -125,16 +146,27 @@ def _cpu_name() -> str:
 
 def report(title: str, facts: dict[str, Any], rows: list[dict[str, Any]], out: Path | None) -> None:
     """Prints a table of ``rows`` and writes everything as JSON."""
-    print(f"\n{title}\n" + ", ".join(f"{k} {v}" for k, v in facts.items()))
+    print(f"\n{title}\n" + ", ".join(f"{k} {v}" for k, v in facts.items() if not isinstance(v, dict)))
+    print_table(rows)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps({"title": title, "command": command(), **facts, "rows": rows}, indent=1) + "\n")
+        print(f"written to {out}")
+
+
+def command() -> str:
+    """The command line of this run, as it is typed from the repository's root."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    return " ".join(["python", *(["-m", module.name] if module else sys.argv[:1]), *sys.argv[1:]])
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Aligned columns on the terminal."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps({"title": title, **facts, "rows": rows}, indent=1) + "\n")
-        print(f"written to {out}")
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _cell(value: object) -> str:

@@ -25,7 +25,7 @@ from aps_core.engine import be_deterministic
 from aps_core.priors.mmada import MMaDAPrior
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.types import StepInfo
-from benchmarks.harness import Rates, calibrate, clock_of, machine, report, timed
+from benchmarks.harness import Rates, busiest_operators, calibrate, clock_of, machine, print_table, report, timed
 from benchmarks.inner_loop import Case
 from benchmarks.models import TOKENIZERS, prior, tokenizer
 
@@ -83,6 +83,9 @@ def measure(size: str, args: argparse.Namespace, device: torch.device, rates: Ra
     if args.naive:
         naive = args.steps * args.inner_steps * timed(case.naive(), device).median_ms / 1e3 + prior_s
         row |= {"naive s (from 20 iterations)": naive, "times naive": naive / seconds}
+    if args.profile:
+        few = config.model_copy(update={"steps": min(2, args.steps)})
+        row["profile"] = busiest_operators(lambda: run(case, model, few, prompt), device)
     return row
 
 
@@ -98,6 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--text-tokens", type=int, default=128, help="length of the prompt; 0 turns guidance off")
     parser.add_argument("--compile", choices=["none", "norms", "decoder"], help="default: the library's choice for the device")
     parser.add_argument("--naive", action="store_true", help="also time the naive iteration")
+    parser.add_argument("--profile", action="store_true", help="also say which operators a job's time goes to (two reverse steps)")
     parser.add_argument("--repeats", type=int, default=1, help="timed jobs after the first")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON file to write")
@@ -106,12 +110,19 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     be_deterministic()
     rates = calibrate(device)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    profiles: dict[str, list[dict[str, Any]]] = {}
     for size in args.sizes or (["256x256", "512x512"] if device.type == "cuda" else ["128x128"]):
         rows.append(measure(size, args, device, rates))
+        if args.profile:
+            profiles[size] = rows[-1].pop("profile")
         print(rows[-1], flush=True)
     facts = machine(device, rates) | {"T": args.steps, "M": args.inner_steps, "inner": "adaptive" if args.adaptive else "fixed"}
-    report("Restoration jobs", facts | {"text_tokens": args.text_tokens, "windows": args.windows}, rows, args.out)
+    for size, profile in profiles.items():
+        print(f"\nWhere the time of {size} goes")
+        print_table(profile)
+    facts |= {"text_tokens": args.text_tokens, "windows": args.windows} | ({"profiles": profiles} if profiles else {})
+    report("Restoration jobs", facts, rows, args.out)
 
 
 if __name__ == "__main__":

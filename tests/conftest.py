@@ -62,7 +62,7 @@ def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
         http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
         running = Stack(settings, url, http, log, stack)
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 240
         while True:
             try:
                 http.get("/livez").raise_for_status()

@@ -24,6 +24,9 @@ from service.launch import worker_command
 from service.settings import Settings
 from service.supervisor import process
 
+PATIENCE = 240
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
+
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:
     """A smooth picture, the same every time."""
@@ -64,11 +67,11 @@ class Stack:
         before = {worker["name"] for worker in self.live_workers()}
         worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log))
         self.workers.append(worker)
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + PATIENCE
         while not {entry["name"] for entry in self.live_workers()} - before:
             assert worker.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+            time.sleep(0.25)
         return worker
 
     def ensure_worker(self) -> None:
@@ -116,7 +119,7 @@ class Stack:
                     name, _, value = line.partition(": ")
                     fields[name] = value
 
-    def wait(self, job_id: str, seconds: float = 60) -> dict[str, Any]:
+    def wait(self, job_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The job when it is over."""
         deadline = time.monotonic() + seconds
         while (job := self.job(job_id))["state"] in ("queued", "running"):

@@ -122,9 +122,19 @@ def test_eval_writes_tables_and_continues(tmp_path):
     first = aps(*command)
     assert first.exit_code == 0, first.output
     table = (tmp_path / "out" / "per_image.csv").read_text()
-    assert [line.split(",")[3] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
+    assert [line.split(",")[4] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "out" / "contact_sheet.png").stat().st_size > 10_000
     assert aps(*command).exit_code == 0
     assert (tmp_path / "out" / "per_image.csv").read_text() == table
     assert "There is no task 'sr5'" in aps("eval", folder, "--task", "sr5").output
+
+
+def test_eval_suite_runs_chosen_experiments(tmp_path):
+    quick = ["--set", "steps=2", "--set", "inner_steps=2", "--size", 64, "--limit", 1, "--device", "cpu"]
+    result = aps("eval", PHOTOS, "--suite", "paper", "--experiment", "steps", "-o", tmp_path, *quick)
+    assert result.exit_code == 0, result.output
+    assert "[7 of at most 7," not in result.output  # of five values of M two are 1 / 10 and 0 of 2: the same run
+    assert "| 50 (0.5 of the recommended) | 24.80 / 0.713 / 0.273 |" in (tmp_path / "report.md").read_text()
+    assert "There is no experiment 'table9'" in aps("eval", PHOTOS, "--suite", "paper", "--experiment", "table9", *quick).output
+    assert "--imagenet needs --imagenet-list" in aps("eval", PHOTOS, "--suite", "paper", "--imagenet", PHOTOS, *quick).output

@@ -66,3 +66,21 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch):
         assert done.exit_code == 2, done.output
         assert words in done.output
         assert done.output.strip().splitlines()[-1].startswith("aps: ")
+
+
+def test_a_grey_picture_with_photon_noise_is_restored_in_colour(tmp_path):
+    source, grey, out = photo(tmp_path / "a.png"), tmp_path / "grey.png", tmp_path / "out.png"
+    noise = ("--noise", "poisson", "--peak", 50)
+    done = aps("degrade", source, "--operator", "colorize", *noise, "-o", grey)
+    assert done.exit_code == 0, done.output
+    counted = np.asarray(opened(grey)).astype(int)
+    assert np.ptp(counted, axis=-1).max() == 0
+    aps("degrade", source, "--operator", "colorize", "--sigma", 0, "-o", out)
+    clean = np.asarray(opened(out)).astype(int)
+    spread = np.abs(counted - clean)[..., 0]
+    assert spread[clean[..., 0] > 180].mean() > 1.3 * spread[clean[..., 0] < 60].mean()
+    done = aps("restore", grey, "--operator", "colorize", *noise, *QUICK, "-o", out)
+    assert done.exit_code == 0, done.output
+    spec = json.loads(out.with_suffix(".json").read_text())["spec"]
+    assert (spec["noise"], spec["peak"], spec["sigma"]) == ("poisson", 50.0, 0.0)
+    assert np.ptp(np.asarray(opened(out)).astype(int), axis=-1).max() > 0

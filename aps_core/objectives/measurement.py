@@ -17,13 +17,16 @@ class MeasurementObjective:
     The data term is a *sum* over the measurement: under Adam its scale would not matter but for
     Adam's epsilon, below which the small gradients of improbable codes would vanish. The perceptual
     term is scaled to the same sum, so its weight means the same at every size.
+
+    ``sigma`` may differ from value to value (photon noise): residuals are then divided by it and multiplied by its mean over
+    the observed values, which stands for it in the noise floor and the misfit.
     """
 
     def __init__(
         self,
         operator: BoundOperator,
         y_CHW: Tensor,
-        sigma: float,
+        sigma: float | Tensor,
         norm: Literal["l1", "l2"] = "l1",
         perceptual: Features | None = None,
         perceptual_weight: float = 0.0,
@@ -33,6 +36,11 @@ class MeasurementObjective:
         self.y_BCHW = y_CHW[None] if weight is None else y_CHW[None] * weight
         self.observed = float(y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum())
         self.norm = norm
+        self.trust: Tensor | None = None
+        if isinstance(sigma, Tensor):
+            observed = sigma if weight is None else sigma * weight[0]
+            spread, sigma = sigma, float(observed.sum()) / self.observed
+            self.trust = sigma / spread
         # Expected misfit of the truth: mean absolute, or mean square, of Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
         # Gaussian noise for L2; for L1 Laplace noise of the same mean absolute value.
@@ -47,7 +55,7 @@ class MeasurementObjective:
         measured = self.operator(x_BCHW)
         if self.operator.weight is not None:
             measured = measured * self.operator.weight
-        residual = measured - self.y_BCHW
+        residual = measured - self.y_BCHW if self.trust is None else (measured - self.y_BCHW) * self.trust
         error = residual.abs() if self.norm == "l1" else residual.square()
         loss_B = error.flatten(1).sum(1)
         misfit_B = loss_B.detach() / self.observed

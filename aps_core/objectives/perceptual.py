@@ -25,9 +25,11 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
     """The tokenizer's own encoder as feature extractor. Not LPIPS, and not comparable with it."""
 
     def features(x_BCHW: Tensor) -> list[Tensor]:
-        height, width = (size % tokenizer.stride for size in x_BCHW.shape[-2:])
-        pad = ((tokenizer.stride - width) % tokenizer.stride, (tokenizer.stride - height) % tokenizer.stride)
-        return [torch.tanh(tokenizer.features(torch.nn.functional.pad(x_BCHW, (0, pad[0], 0, pad[1]), mode="replicate")))]
+        height, width = x_BCHW.shape[-2:]
+        pad = (-width % tokenizer.stride, -height % tokenizer.stride)
+        if any(pad):
+            x_BCHW = torch.nn.functional.pad(x_BCHW, (0, pad[0], 0, pad[1]), mode="replicate")
+        return [torch.tanh(tokenizer.features(x_BCHW))]
 
     return features
 

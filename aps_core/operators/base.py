@@ -47,6 +47,10 @@ class OperatorSpec(Spec, family=True):
             WeightsMissing, WeightsInvalid: it needs ``weights`` that are absent or damaged.
         """
 
+    def measurement(self, upload_CHW: Tensor) -> Tensor:
+        """The measurement an upload (3, H, W) in [-1, 1] holds; where A loses colours, the upload may still show some."""
+        return upload_CHW
+
     def image_shape(self, measurement_CHW: Shape) -> Shape:
         """Shape of the restored picture, given the measurement's."""
         return measurement_CHW

@@ -72,6 +72,8 @@ class PriorSpec(Spec, family=True):
 class ImagePriorSpec(PriorSpec):
     """A prior over pictures; ``recommended`` holds fields of :class:`aps_core.config.APSConfig`."""
 
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Settings of the samplers that benchmarks compare with APS, by method, where they were tuned on this prior."""
     native_size: ClassVar[tuple[int, int]]
     """Height and width in pixels the prior was trained at; larger pictures are seen through overlapping windows."""
     stride: ClassVar[int]

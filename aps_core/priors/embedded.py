@@ -62,7 +62,7 @@ def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
     transformer, tokenizer = spec.folders()
     codes = 2 ** int(read_json(tokenizer / "config.json").get("codebook_dim", 13))
     number = spec.number_bytes(device)
-    return footprint.image_token_bytes(footprint.magvit_channels(tokenizer), codes, spec.stride, footprint.llada(transformer).forward_bytes(number), number)
+    return footprint.image_token_bytes(footprint.magvit_decoder(tokenizer), codes, spec.stride, footprint.llada(transformer).forward_bytes(number), number)
 
 
 def mmada_check_prompt(folder: Path, prompt: str) -> None:

@@ -41,8 +41,8 @@ class VQDiffusion(ImagePriorSpec):
         config, number = read_json(folder / "transformer" / "config.json"), self.number_bytes(device)
         width = int(config["num_attention_heads"]) * int(config["attention_head_dim"])
         transformer = footprint.Transformer(width, int(config["num_layers"]), 4 * width, 0)
-        channels = footprint.vqmodel_channels(folder / "vqvae")
-        return footprint.image_token_bytes(channels, int(config["num_vector_embeds"]) - 1, self.stride, transformer.forward_bytes(number), number)
+        decoder = footprint.vqmodel_decoder(folder / "vqvae")
+        return footprint.image_token_bytes(decoder, int(config["num_vector_embeds"]) - 1, self.stride, transformer.forward_bytes(number), number)
 
     def load(self, device: torch.device) -> Prior:
         """See :meth:`PriorSpec.load`."""

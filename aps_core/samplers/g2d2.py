@@ -11,6 +11,7 @@ mixture: that code, or with probability ``revision`` the prediction it makes the
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -18,8 +19,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
+from aps_core.anchors import gumbel_perturbed
 from aps_core.aps import Sample
 from aps_core.errors import InvalidSpec, SamplingDiverged
+from aps_core.expectation import expected_code
 from aps_core.samplers.run import finish, report, start
 from aps_core.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
@@ -126,23 +129,27 @@ def variational_fit(
     kl_weight = config.kl_weight * 10 ** (above * config.kl_decades)
     phi_BLK = start_BLK.clone().requires_grad_()
     radam = torch.optim.RAdam([phi_BLK], lr=config.learning_rate * 10 ** (above * config.learning_rate_decades))
-    curve: list[float] = []
+    codebook_KD, losses = tokenizer.codebook_KD, []
     for _ in range(config.inner_steps):
-        exponential_BLK = torch.empty_like(log_p_BLK).exponential_(generator=generator)  # minus its logarithm is Gumbel noise
-        relaxed_BLK = torch.softmax((phi_BLK - exponential_BLK.log()) / config.gumbel_temperature, dim=-1)
-        x_hat_BCHW = tokenizer.decode(relaxed_BLK @ tokenizer.codebook_KD, grid)  # not quantised
+        perturbed_BLK = gumbel_perturbed(phi_BLK, 1.0, generator) / config.gumbel_temperature
+        x_hat_BCHW = tokenizer.decode(expected_code(perturbed_BLK.flatten(0, 1), codebook_KD).unflatten(0, phi_BLK.shape[:2]), grid)  # not quantised
         loss_B, misfit_B = objective(x_hat_BCHW)
-        log_q_BLK = torch.log_softmax(phi_BLK, dim=-1)
-        divergence = (log_q_BLK.exp() * (log_q_BLK - log_p_BLK)).sum()
-        loss = loss_B.sum() + kl_weight * divergence
-        curve.append(float(loss.detach()) / len(start_BLK))
-        radam.zero_grad()
-        loss.backward()
+        (phi_BLK.grad,) = torch.autograd.grad(loss_B.sum(), phi_BLK)
+        divergence, gradient_BLK = divergence_with_gradient(phi_BLK.detach(), log_p_BLK)
+        phi_BLK.grad.add_(gradient_BLK, alpha=kl_weight)
+        losses.append(loss_B.detach().sum() + kl_weight * divergence)
         radam.step()
-        with torch.no_grad():
-            phi_BLK -= phi_BLK.logsumexp(-1, keepdim=True)
-    if not torch.isfinite(loss):
+    curve = (torch.stack(losses) / len(start_BLK)).tolist()
+    if not math.isfinite(curve[-1]):
         raise SamplingDiverged(f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate ({config.learning_rate}).")
     return VariationalFit(
         log_q_BLK=torch.log_softmax(phi_BLK.detach(), dim=-1), x_hat_BCHW=x_hat_BCHW.detach(), loss_curve=curve, misfit=float(misfit_B.mean())
     )
+
+
+def divergence_with_gradient(phi_BLK: Tensor, log_p_BLK: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(softmax(phi) || p), summed, and its gradient ``q (log q - log p - KL of the row)``."""
+    log_q_BLK = torch.log_softmax(phi_BLK, dim=-1)
+    q_BLK, ratio_BLK = log_q_BLK.exp(), log_q_BLK.sub_(log_p_BLK)
+    divergence_BL1 = (q_BLK * ratio_BLK).sum(-1, keepdim=True)
+    return divergence_BL1.sum(), q_BLK.mul_(ratio_BLK.sub_(divergence_BL1))

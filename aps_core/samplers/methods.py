@@ -41,12 +41,16 @@ def _aps(**changes: Any) -> Method:
     return Method(sample_aps, lambda config: APSConfig(**{**config.model_dump(), **changes}))
 
 
+def _single_optimisation(config: APSConfig) -> APSConfig:
+    return APSConfig(**{**config.model_dump(), "steps": 1, "inner_steps": config.steps * config.inner_steps})
+
+
 def _g2d2(config: APSConfig) -> G2D2Config:
     return G2D2Config(steps=config.steps, inner_steps=max(1, config.inner_steps), guidance_scale=config.guidance_scale)
 
 
 def _sgdd(config: APSConfig) -> SGDDConfig:
-    return SGDDConfig(steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
+    return SGDDConfig(steps=config.steps, denoise_steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
 
 
 def _svdd(config: APSConfig) -> SVDDConfig:
@@ -58,10 +62,12 @@ METHODS: dict[str, Method] = {
     "aps_i": _aps(remasking="prior", anchor_temperature=0.0),
     "aps_ii": _aps(remasking="posterior", anchor_temperature=0.0),
     "random_order": _aps(remasking="random"),
+    "single_optimisation": Method(sample_aps, _single_optimisation),
     "aps": _aps(),
     "g2d2": Method(sample_g2d2, _g2d2),
     "sgdd": Method(sample_sgdd, _sgdd),
     "svdd": Method(sample_svdd, _svdd),
 }
 """The unguided prior (ignores the measurement), APS in the paper's two orders (by the prior's and by the optimised
-posterior's confidence), in a random one as a control, and with the settings as given; then the paper's competitors."""
+posterior's confidence); two controls, a random order and one reverse step with the inner steps of all; APS with the settings
+as given; then the paper's competitors."""

@@ -34,6 +34,16 @@ class RestoreSpec(PictureTaskSpec):
     type: Literal["restore"] = "restore"
     operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
     sigma: Sigma = Field("auto", description="Noise standard deviation on the [-1, 1] scale (0.05 is 6.4 grey levels), or 'auto' to estimate it.")
+    noise: Literal["gaussian", "poisson"] = Field(
+        "gaussian", description="Noise of the measurement: the same everywhere, or photon noise, which grows with brightness."
+    )
+    peak: float = Field(
+        100.0,
+        gt=0,
+        le=1e6,
+        description="Photons a white value counts on average; fewer are noisier.",
+        json_schema_extra={"x-when": {"noise": "poisson"}},
+    )
     working_size: int | None = Field(
         None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
     )
@@ -75,11 +85,19 @@ class RestoreSpec(PictureTaskSpec):
         notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
         shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = self.operator.bind(shape, engine.device, mask_HW)
-        sigma = float(noise.estimate_sigma(y_CHW, operator.weight) if self.sigma == "auto" else self.sigma)
+        sigma, spread = self._noise(y_CHW, operator.weight)
         _, height, width = shape
-        objective = engine.measurement_objective(operator.cropped(height, width), y_CHW, sigma, self.sampler)
+        objective = engine.measurement_objective(operator.cropped(height, width), y_CHW, spread, self.sampler)
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())
+
+    def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
+        """``sigma`` as a number, and the standard deviation of all noise; photon noise comes on top, and beside it 'auto' finds none."""
+        if self.noise == "gaussian":
+            sigma = float(noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma)
+            return sigma, sigma
+        sigma = 0.0 if self.sigma == "auto" else self.sigma
+        return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1 = known."""
@@ -93,7 +111,7 @@ class RestoreSpec(PictureTaskSpec):
         if (height, width) != y_CHW.shape[-2:]:
             y_CHW = images.resize(y_CHW, (height, width))
             mask_HW = None if mask_HW is None else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
-        return y_CHW, mask_HW
+        return self.operator.measurement(y_CHW), mask_HW
 
 
 def _given(image: Size | None) -> Size:

@@ -25,8 +25,8 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
     """
     if spec.prior != engine.spec.type:
         raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
-    spec.check_inputs(inputs)
     spec = spec.resolved()
+    spec.check_inputs(inputs)
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)

@@ -19,28 +19,36 @@ async function request(url, options = {}) {
   }
   const json = /json/.test(answer.headers.get("content-type") ?? "");
   if (!answer.ok) throw new Problem(json ? await answer.json() : { detail: t.unreadable(answer.status), status: answer.status });
-  return answer.json();
+  return answer;
 }
 
-export const capabilities = () => request("/v1/capabilities");
-export const samples = () => request("samples/index.json");
-export const getJob = (id) => request(`/v1/jobs/${encodeURIComponent(id)}`);
-export const cancel = (job) => request(job.urls.cancel, { method: "POST" });
+const json = async (url, options) => (await request(url, options)).json();
 
-/** Submits a restoration; ``mask`` may be null. */
-export function restore(image, mask, spec) {
+export const capabilities = () => json("/v1/capabilities");
+export const samples = () => json("samples/index.json");
+export const getJob = (id) => json(`/v1/jobs/${encodeURIComponent(id)}`);
+export const page = (url = "/v1/jobs?limit=24") => json(url);
+export const cancel = (job) => json(job.urls.cancel, { method: "POST" });
+export const remove = (job) => request(job.urls.self, { method: "DELETE" });
+export const text = async (url) => (await request(url)).text();
+export const blob = async (url) => (await request(url)).blob();
+
+/** Submits a job; ``pictures`` are files by the names the task declares. */
+export function submit(task, pictures, spec) {
+  if (!Object.keys(pictures).length) {
+    return json(`/v1/${task}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(spec) });
+  }
   const body = new FormData();
-  body.append("image", image);
-  if (mask) body.append("mask", mask);
+  for (const [name, file] of Object.entries(pictures)) body.append(name, file);
   body.append("spec", JSON.stringify(spec));
-  return request("/v1/restore", { method: "POST", body });
+  return json(`/v1/${task}`, { method: "POST", body });
 }
 
 /**
- * Follows a job's events from the first one; reconnects by itself until ``done`` or ``stop()``.
- * ``onClosed`` is called when the server refuses the stream for good.
+ * Follows a job's events from the first one; the browser reconnects by itself, from the last event it saw.
+ * ``onLost`` tells that it is trying to; ``onClosed`` that the server refuses the stream for good.
  */
-export function follow(job, { onStatus, onProgress, onDone, onClosed }) {
+export function follow(job, { onStatus, onProgress, onDone, onLost, onClosed }) {
   const source = new EventSource(job.urls.events);
   source.addEventListener("status", (event) => onStatus(JSON.parse(event.data)));
   source.addEventListener("progress", (event) => onProgress(JSON.parse(event.data)));
@@ -48,8 +56,9 @@ export function follow(job, { onStatus, onProgress, onDone, onClosed }) {
     source.close();
     onDone(JSON.parse(event.data).job);
   });
-  source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED) onClosed();
-  });
+  source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? onClosed() : onLost()));
   return { stop: () => source.close() };
 }
+
+/** The name under which a job keeps the picture sent as ``name``. */
+export const inputName = (name) => (name === "image" ? "measurement.png" : `${name}.png`);

@@ -1,86 +1,112 @@
-// The form: a picture, how it was degraded, and what the service should make of it.
+// A task's form: its pictures, its prompt, its settings; all from the task's schema.
 
 import * as api from "./api.js";
-import { COARSE_PIXELS } from "./compare.js";
-import { byId, el } from "./dom.js";
+import { button, el } from "./dom.js";
 import { group, markErrors, validate } from "./form.js";
-import { t } from "./strings.js";
+import { maskEditor } from "./mask.js";
+import { pictureSlot } from "./slot.js";
+import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 
-const TASK = "restore";
-const MAIN_FIELDS = ["operator", "sigma", "seed", "prompt", "working_size"];
+/** Fields of any task that are worth seeing at once, after those it requires. */
+const MAIN_FIELDS = ["operator", "sigma", "compare_unguided", "num_samples", "seed"];
 
-/** Builds the form from the service's capabilities; ``onJob`` gets the accepted job. */
-export function compose(described, samples, { onJob, onProblem }) {
-  const picture = pictureInput(described.limits, onProblem);
-  const settings = settingsForm(described);
-  showSamples(samples, picture, settings, onProblem);
-
-  const form = byId("compose");
+/** A task's form; ``onJob`` gets the accepted job. */
+export function composer(task, described, samples, { onJob, onProblem }) {
+  const words = wordsOf(task.type, task.summary);
+  const settings = settingsForm(task, described);
+  const pictures = pictureInputs(task, described.limits, settings, onProblem);
+  const starts = samples.filter((sample) => sample.task === task.type);
+  const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
+  const actions = el("div", { class: "actions" }, submit, el("p", { class: "note", textContent: words.notice }));
+  const form = el(
+    "form",
+    { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
+    el("section", { class: "pictures" }, ...pictures.elements, gallery(task, starts, words, pictures, settings, onProblem)),
+    el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, actions),
+  );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     onProblem(null);
-    if (!picture.file()) return fail(onProblem, { message: t.needImage }, () => byId("image").focus());
-    if (!validate(form)) return fail(onProblem, { message: t.fixFields });
-    busy(true);
+    const missing = pictures.missing();
+    if (missing) return onProblem({ message: missing });
+    if (!validate(form)) return onProblem({ message: t.fixFields });
+    submit.disabled = true;
+    submit.textContent = t.submitting;
     try {
-      const mask = settings.needsMask() ? (byId("mask").files[0] ?? null) : null;
-      onJob(await api.restore(picture.file(), mask, settings.read()));
+      onJob(await api.submit(task.type, await pictures.files(), settings.read()));
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
-      fail(onProblem, error, () => byId("alert").focus());
+      onProblem(error);
       markErrors(form, error.errors);
     } finally {
-      busy(false);
+      submit.disabled = false;
+      submit.textContent = words.submit;
     }
   });
-  return { focusId: "image" };
+  document.addEventListener("paste", (event) => {
+    const pasted = event.clipboardData?.files[0];
+    if (pasted && form.isConnected) pictures.paste(pasted);
+  });
+  const intro = el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: words.title }), el("p", { textContent: words.lede }));
+  /** Takes over a past job's pictures and settings. */
+  const fill = async (job) => {
+    settings.write(job.spec);
+    await pictures.fill(job);
+  };
+  return { element: el("div", { class: "compose" }, intro, form), title: words.title, fill };
 }
 
-function fail(onProblem, problem, focus = () => {}) {
-  onProblem(problem);
-  focus();
-}
-
-function busy(sending) {
-  const button = byId("submit");
-  button.disabled = sending;
-  button.textContent = sending ? t.submitting : t.submit;
+/** The task's priors that this service offers: those that make what its own default makes. */
+function priorsFor(schema, described) {
+  const makes = described.priors.find(({ name }) => name === schema.properties.prior?.default)?.makes;
+  return { makes, offered: described.priors.filter((prior) => prior.offered && prior.makes === makes) };
 }
 
 /** Everything of the task's schema: the common fields open, the rest folded. */
-function settingsForm(described) {
-  const { schema } = described.tasks.find((task) => task.type === TASK);
-  const offered = described.priors.filter((prior) => prior.offered);
+function settingsForm(task, described) {
+  const { schema } = task;
+  const { makes, offered } = priorsFor(schema, described);
+  const names = offered.map(({ name }) => name);
   const prior = offered[0];
-  const priors = offered.map(({ name }) => name);
-  const properties = { ...schema.properties, prior: { ...schema.properties.prior, enum: priors, default: priors[0] } };
-  const skip = ["sampler", ...(priors.length > 1 ? [] : ["prior"])];
+  const properties = { ...schema.properties };
+  if (names.length) properties.prior = { ...properties.prior, enum: names, default: names[0] };
+  const folding = Object.keys(properties).filter((name) => properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties);
+  const skip = [...folding, ...(names.length > 1 ? [] : ["prior"])];
   const main = group({ properties }, schema.$defs, "", undefined, skip);
-  const sampler = group(schema.$defs.APSConfig, schema.$defs, "/sampler", prior?.recommended ?? {});
+  const folds = new Map(folding.map((name) => [name, foldedGroup(name, properties[name], schema.$defs, prior?.recommended ?? {})]));
   // large results take long: suggest twice the size the prior was made for
-  if (prior) main.controls.get("working_size").write(2 * Math.max(...prior.native_size));
+  if (prior?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...prior.native_size));
 
-  const ordered = [...MAIN_FIELDS, ...main.controls.keys()].filter((name, index, all) => main.controls.has(name) && all.indexOf(name) === index);
-  const part = (names) => el("div", { class: "fields" }, ...names.map((name) => main.controls.get(name).element));
-  byId("fields").replaceChildren(
-    part(ordered.filter((name) => MAIN_FIELDS.includes(name))),
-    folded(t.more, part(ordered.filter((name) => !MAIN_FIELDS.includes(name)))),
-    folded(t.labels.sampler, el("p", { class: "help", textContent: schema.properties.sampler.description }), sampler.element),
-  );
-  const needsMask = () => wantsUpload(main.controls.get("operator").read());
-  const showMask = () => (byId("mask-field").hidden = !needsMask());
-  byId("fields").addEventListener("change", showMask);
-  byId("fields").addEventListener("choose", showMask);
-  showMask();
+  const open = [...new Set([...(Object.keys(task.pictures).length ? [] : ["prompt"]), ...(schema.required ?? []), ...MAIN_FIELDS])].filter((name) => main.controls.has(name));
+  const rest = [...main.controls.keys()].filter((name) => !open.includes(name));
+  const part = (some) => el("div", { class: "fields" }, ...some.map((name) => main.controls.get(name).element));
+  const element = el("div", { class: "groups" }, part(open), rest.length > 0 && folded(t.more, part(rest)), ...[...folds.values()].map((fold) => fold.element));
+  const available = offered.some((candidate) => candidate.available);
+  const warning = available || !makes ? null : el("p", { class: "note warn", textContent: t.noPrior(t.kinds[makes] ?? makes) });
   const read = () => {
-    const chosen = sampler.read();
-    return { ...main.read(), ...(Object.keys(chosen).length ? { sampler: chosen } : {}) };
+    const spec = main.read();
+    for (const [name, fold] of folds) {
+      const chosen = fold.read();
+      if (Object.keys(chosen).length) spec[name] = chosen;
+    }
+    return spec;
   };
   const write = (spec) => {
-    for (const [name, value] of Object.entries(spec)) main.controls.get(name).write(value);
-    showMask();
+    for (const [name, value] of Object.entries(spec)) (main.controls.get(name) ?? folds.get(name))?.write(value);
+    element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
-  return { read, write, needsMask };
+  // a degradation may or may not need a mask; a task without one that takes masks needs them always
+  const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
+  return { element, warning, read, write, needsMask };
+}
+
+/** A group of settings of which only those that were filled in are sent; ``fields`` of its schema names those that matter. */
+function foldedGroup(name, property, defs, recommended) {
+  const inner = defs[property.$ref.split("/").at(-1)];
+  const chosen = property.fields ? Object.fromEntries(property.fields.map((field) => [field, inner.properties[field]])) : inner.properties;
+  const made = group({ ...inner, properties: chosen }, defs, `/${name}`, recommended);
+  const help = el("p", { class: "help", textContent: property.description });
+  return { ...made, element: folded(t.labels[name] ?? humanise(name), help, made.element) };
 }
 
 /** Whether an operator, or one inside it, takes its mask from an upload. */
@@ -92,72 +118,78 @@ function folded(title, ...content) {
   return el("details", { class: "folded" }, el("summary", { textContent: title }), ...content);
 }
 
-/** The picture, dropped, pasted or chosen. */
-function pictureInput(limits, onProblem) {
-  const shown = byId("image-shown");
-  const drop = byId("drop");
-  let file = null;
-  byId("image-action").textContent = t.choose;
-  byId("image-hint").textContent = t.imageHint(limits.max_upload_bytes);
-
-  const take = (chosen, name = chosen.name) => {
-    file = chosen;
-    URL.revokeObjectURL(shown.src);
-    shown.src = URL.createObjectURL(chosen);
-    shown.alt = t.imageAlt;
-    shown.hidden = false;
-    shown.onload = () => {
-      byId("image-hint").textContent = t.imageInfo(name, shown.naturalWidth, shown.naturalHeight);
-      shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < COARSE_PIXELS);
-      onProblem(null);
-    };
-    shown.onerror = () => {
-      file = null;
-      shown.hidden = true;
-      drop.classList.remove("filled");
-      byId("image-action").textContent = t.choose;
-      onProblem({ message: t.notAPicture(name) });
-    };
-    byId("image-action").textContent = t.change;
-    drop.classList.add("filled");
-    for (const button of document.querySelectorAll("#samples button")) button.setAttribute("aria-pressed", "false");
+/** A slot for each of the task's pictures; its mask is painted over the picture. */
+function pictureInputs(task, limits, settings, onProblem) {
+  const names = Object.keys(task.pictures).sort((a, b) => task.pictures[b] - task.pictures[a]);
+  const masked = names.includes("mask") && names.includes("image");
+  const mask = masked ? maskEditor(onProblem) : null;
+  const slots = new Map();
+  const tools = masked ? el("div", { class: "mask-box", hidden: true }, el("p", { class: "help", textContent: wordsOf(task.type).mask }), mask.toolbar) : null;
+  let hasImage = false;
+  const showMask = () => {
+    if (!masked) return;
+    tools.hidden = mask.surface.hidden = !hasImage || !settings.needsMask();
   };
-
-  const input = byId("image");
-  input.addEventListener("change", () => {
-    if (input.files[0]) take(input.files[0]);
-    input.value = ""; // so that the same file can be chosen again
-  });
-  for (const kind of ["dragenter", "dragover"]) {
-    drop.addEventListener(kind, (event) => {
-      event.preventDefault();
-      drop.classList.add("over");
-    });
+  for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
+    const onChange = (shown) => {
+      if (name !== "image" || !masked) return;
+      hasImage = Boolean(shown);
+      if (shown) mask.reset(shown.naturalWidth, shown.naturalHeight);
+      showMask();
+    };
+    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange });
+    slots.set(name, slot);
+    if (name !== "image" || !masked) continue;
+    slot.holder.append(mask.surface);
+    slot.element.append(tools);
   }
-  for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
-  drop.addEventListener("drop", (event) => {
-    event.preventDefault();
-    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
-  });
-  document.addEventListener("paste", (event) => {
-    const pasted = event.clipboardData?.files[0];
-    if (pasted && !byId("compose").hidden) take(pasted, t.pasted);
-  });
-  return { take, file: () => file };
+  settings.element.addEventListener("change", showMask);
+  settings.element.addEventListener("choose", showMask);
+  showMask();
+
+  const files = async () => {
+    const found = [...slots].map(([name, slot]) => [name, slot.file()]);
+    if (masked && hasImage && settings.needsMask()) found.push(["mask", await mask.blob()]);
+    return Object.fromEntries(found.filter(([, file]) => file));
+  };
+  const missing = () => {
+    const [name, slot] = [...slots].find(([candidate, each]) => task.pictures[candidate] && !each.file()) ?? [];
+    slot?.focus();
+    return name ? t.needPicture(pictureLabel(task.type, name)) : null;
+  };
+  const fetched = async (artifact) => new File([await api.blob(artifact.url)], artifact.name, { type: artifact.media_type });
+  const fill = async (job) => {
+    for (const name of names) {
+      const artifact = job.artifacts.find((candidate) => candidate.name === api.inputName(name));
+      if (!artifact) slots.get(name)?.clear();
+      else if (slots.has(name)) await slots.get(name).take(await fetched(artifact));
+      else await mask.load(await fetched(artifact));
+    }
+  };
+  const paste = (file) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, t.pasted);
+  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, slots, files, missing, fill, paste };
 }
 
-function showSamples(samples, picture, settings, onProblem) {
-  const items = samples.map(({ name, file, spec }) => {
-    const image = el("img", { src: `samples/${file}`, alt: "", width: 96, height: 96, loading: "lazy" });
-    const button = el("button", { type: "button", class: "sample", "aria-pressed": "false" }, image, el("span", { textContent: t.samples[name] ?? name }));
-    button.addEventListener("click", async () => {
-      const answer = await fetch(image.src).catch(() => null);
-      if (!answer?.ok) return onProblem({ message: t.unreachable });
-      picture.take(new File([await answer.blob()], file, { type: "image/png" }));
+/** Things to start from, a button each: pictures with their settings, or a prompt. */
+function gallery(task, starts, words, pictures, settings, onProblem) {
+  if (!starts.length) return null;
+  const buttons = starts.map(({ name, pictures: files, spec }) => {
+    const shown = Object.values(files)[0];
+    const picture = shown && el("img", { src: `samples/${shown}`, alt: "", width: 96, height: 96, loading: "lazy" });
+    const take = async () => {
+      try {
+        for (const [slot, file] of Object.entries(files)) await pictures.slots.get(slot)?.take(new File([await api.blob(`samples/${file}`)], file, { type: "image/png" }));
+      } catch (error) {
+        if (!(error instanceof api.Problem)) throw error;
+        return onProblem(error);
+      }
       settings.write(spec);
-      button.setAttribute("aria-pressed", "true");
-    });
-    return el("li", {}, button);
+      for (const each of buttons) each.setAttribute("aria-pressed", String(each === made));
+    };
+    const made = button("", take, { class: shown ? "sample" : "chip-button", "aria-pressed": "false" });
+    made.append(...[picture, el("span", { textContent: t.samples[name] ?? humanise(name) })].filter(Boolean));
+    return made;
   });
-  byId("samples").replaceChildren(...items);
+  const list = el("ul", { class: Object.keys(starts[0].pictures).length ? "samples" : "chips" }, ...buttons.map((each) => el("li", {}, each)));
+  return el("div", { class: "gallery" }, el("h2", { textContent: words.samples }), list);
 }

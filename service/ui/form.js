@@ -6,6 +6,9 @@
 import { el } from "./dom.js";
 import { humanise, plain, t } from "./strings.js";
 
+/** Texts that may be as long get several lines. */
+const LONG = 200;
+
 let serial = 0;
 const nextId = () => `f${++serial}`;
 
@@ -15,10 +18,12 @@ const nameOf = (schema) => t.names[schema.properties.type.default] ?? humanise(s
 /** The control for ``schema``; ``defs`` are its definitions, ``suggested`` values replace defaults that the caller leaves out. */
 export function control(schema, defs, pointer, suggested) {
   schema = resolve(schema, defs);
+  const kinds = schema.anyOf?.find((kind) => kind.oneOf); // one of several kinds, or nothing
+  if (kinds) return choice({ ...schema, oneOf: kinds.oneOf, optional: true }, defs, pointer);
   if (schema.oneOf) return choice(schema, defs, pointer);
   if (schema.properties) return group(schema, defs, pointer, suggested);
   if (schema.type === "array") return list(schema, defs, pointer);
-  if (schema.type === "boolean") return select({ ...schema, enum: [true, false] }, pointer, suggested);
+  if (schema.type === "boolean") return check(schema, pointer, suggested);
   if (schema.enum) return select(schema, pointer, suggested);
   return input(schema, pointer, suggested);
 }
@@ -60,9 +65,11 @@ function input(schema, pointer, suggested) {
   const fallback = suggested ?? schema.default;
   // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
   const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
-  const inputElement = el("input", { type: number ? "number" : "text", autocomplete: "off" });
+  const long = !number && schema.maxLength >= LONG;
+  const inputElement = long ? el("textarea", { rows: schema.maxLength > 1000 ? 4 : 2 }) : el("input", { type: number ? "number" : "text", autocomplete: "off" });
   if (number) limit(inputElement, number);
   else inputElement.maxLength = schema.maxLength ?? 1000;
+  inputElement.required = Boolean(schema.minLength);
   if (optional) inputElement.placeholder = fallback ?? t.noDefault.toLowerCase();
   else inputElement.value = fallback ?? "";
   const read = () => {
@@ -71,8 +78,16 @@ function input(schema, pointer, suggested) {
     if (text === "") return optional ? undefined : fallback;
     return Number(text);
   };
-  const write = (value) => (inputElement.value = value === undefined || value === null || value === word ? "" : value);
+  const asSuggested = (value) => suggested !== undefined && value === suggested;
+  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : value);
   return { element: field(pointer, inputElement, schema), read, write };
+}
+
+function check(schema, pointer, suggested) {
+  const inputElement = el("input", { type: "checkbox", checked: suggested ?? schema.default ?? false });
+  const element = field(pointer, inputElement, schema);
+  element.classList.add("check");
+  return { element, read: () => inputElement.checked, write: (value) => (inputElement.checked = value ?? schema.default ?? false) };
 }
 
 function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
@@ -90,7 +105,7 @@ function select(schema, pointer, suggested) {
   const optional = suggested !== undefined;
   const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
   for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: t.values[value] ?? humanise(String(value)) }));
-  const write = (value) => (inputElement.value = value === undefined ? "" : schema.enum.indexOf(value));
+  const write = (value) => (inputElement.value = value === undefined || (optional && value === fallback) ? "" : schema.enum.indexOf(value));
   if (!optional) write(fallback);
   const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);
   return { element: field(pointer, inputElement, schema), read, write };
@@ -135,23 +150,30 @@ function choice(schema, defs, pointer) {
   const [simple, containing] = [false, true].map((wanted) => kinds.filter((kind) => containsKinds(kind) === wanted));
   const offered = nested ? simple : [...simple, ...containing];
   const details = el("div", { class: "choice-details" });
-  const picker = nested ? selectPicker(offered, pointer) : radioPicker(offered, schema, pointer);
+  const asSelect = nested || schema.optional;
+  const picker = asSelect ? selectPicker(offered, pointer, schema.optional) : radioPicker(offered, schema, pointer);
   let current;
+  const nothing = () => {
+    current = null;
+    details.replaceChildren();
+  };
   const show = (type) => {
     const kind = offered.find((candidate) => candidate.properties.type.default === type);
     current = { type, ...group(kind, defs, pointer) };
     details.replaceChildren(el("p", { class: "summary", textContent: plain(kind.description) }), current.element);
     details.dispatchEvent(new Event("choose", { bubbles: true }));
   };
-  picker.onPick(show);
+  picker.onPick((type) => (type ? show(type) : nothing()));
   const write = (value) => {
-    picker.pick(value.type);
+    picker.pick(value?.type ?? "");
+    if (!value) return nothing();
     show(value.type);
     current.write(value);
   };
   const first = offered.find((kind) => kind.properties.type.default === "super_resolution") ?? offered[0];
-  write({ type: first.properties.type.default });
-  return { element: el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details), read: () => ({ type: current.type, ...current.read() }), write };
+  write(schema.optional ? undefined : { type: first.properties.type.default });
+  const element = el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details);
+  return { element, read: () => current ? { type: current.type, ...current.read() } : undefined, write };
 }
 
 const containsKinds = (kind) => Object.values(kind.properties).some((property) => property.type === "array");
@@ -168,11 +190,12 @@ function radioPicker(kinds, schema, pointer) {
   };
 }
 
-function selectPicker(kinds, pointer) {
+function selectPicker(kinds, pointer, optional) {
   const options = kinds.map((kind) => el("option", { value: kind.properties.type.default, textContent: nameOf(kind) }));
-  const inputElement = el("select", { "aria-label": labelOf(`${pointer}/type`) }, ...options);
+  const none = optional ? [el("option", { value: "", textContent: t.leftOut })] : [];
+  const inputElement = el("select", { "aria-label": labelOf(optional ? pointer : `${pointer}/type`) }, ...none, ...options);
   return {
-    elements: [inputElement],
+    elements: optional ? [el("legend", { textContent: labelOf(pointer) }), inputElement] : [inputElement],
     pick: (type) => (inputElement.value = type),
     onPick: (listener) => inputElement.addEventListener("change", () => listener(inputElement.value)),
   };
@@ -219,7 +242,7 @@ function list(schema, defs, pointer) {
 
 /** Marks every control that its own range refuses; true when there is none. */
 export function validate(root) {
-  const wrong = [...root.querySelectorAll("input, select")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
+  const wrong = [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
   for (const candidate of wrong) mark(candidate, candidate.validationMessage);
   reveal(wrong[0]);
   return wrong.length === 0;

@@ -1,82 +1,130 @@
-// One job while it runs: where it stands, its latest preview, its misfit.
+// One job: where it stands, its steps as they come, and in the end its result.
 
 import * as api from "./api.js";
 import { chart } from "./chart.js";
-import { comparison } from "./compare.js";
-import { byId } from "./dom.js";
-import { showResult } from "./result.js";
-import { t } from "./strings.js";
+import { button, el } from "./dom.js";
+import { resultView } from "./result.js";
+import { stageFor } from "./stage.js";
+import { t, wordsOf } from "./strings.js";
+import { timeline } from "./timeline.js";
 
 const POLL_MILLISECONDS = 2000;
 
 const over = (job) => !["queued", "running"].includes(job.state);
 
 /** Shows a job and follows it to its end; ``close()`` lets go of it. */
-export function jobView(first, { onProblem, onAgain }) {
-  const viewer = comparison(first);
+export function jobView(first, task, described, { onProblem, onAgain }) {
+  const words = wordsOf(first.task, task.summary);
+  const stage = stageFor(first, task, words);
+  const status = statusPanel(words);
+  const curves = curvePanel(words, first.output_size === null);
   const points = new Map();
+  const track = timeline({ onStep: showStep, countOf: (step) => points.get(step)?.[first.output_size ? "anchors" : "decided"].length ?? 0 });
+  const result = resultView(first, task, described, words, stage, { onAgain, onProblem });
+  const cancelButton = button(t.cancel, guarded(onProblem, async () => update(await api.cancel(job))));
   let job = first;
   let timer = 0;
   let ended = false;
+  let lost = false;
   let stream = null;
 
-  const update = (changed) => {
+  const heading = el("h1", { tabIndex: -1 });
+  const text = el("p", { role: "status" });
+  const element = el(
+    "div",
+    { class: "job" },
+    el("div", { class: "intro" }, heading, text),
+    el(
+      "div",
+      { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
+      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip),
+      el("div", { class: "panel" }, status.element, el("div", { class: "actions" }, cancelButton, result.actions), el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+    ),
+  );
+
+  function update(changed) {
     if (ended) return; // a late answer to an earlier question
     job = changed;
-    showState(job);
+    heading.textContent = titleOf(job, words);
+    status.show(job);
+    if (!points.size || over(job)) text.textContent = stateText(job);
+    cancelButton.hidden = over(job);
+    cancelButton.disabled = job.cancel_requested;
     if (!over(job)) return;
     ended = true;
     clearTimeout(timer);
-    if (job.state === "succeeded") showResult(job, viewer);
-    else if (job.error) onProblem({ title: job.error.title, message: job.error.detail });
-  };
+    result.show(job);
+    if (job.state === "failed" && job.error) onProblem({ title: job.error.title, message: job.error.detail });
+  }
 
-  const poll = () => {
+  function poll() {
     clearTimeout(timer);
     // events do not tell how many jobs come first; and a refused stream tells nothing
     if (!ended && (job.state === "queued" || stream === null)) timer = setTimeout(refresh, POLL_MILLISECONDS);
-  };
+  }
 
-  const refresh = guarded(onProblem, async () => {
-    update(await api.getJob(job.id));
+  async function refresh() {
+    try {
+      update(await api.getJob(job.id));
+      if (stream === null) follow();
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      if (error.status === 404) return onProblem(error);
+      text.textContent = t.reconnecting;
+    }
     poll();
-  });
+  }
 
-  const onProgress = (event) => {
+  function showStep(step) {
+    const event = points.get(step);
+    if (!event) return;
+    curves.show(points, step);
+    if (job.state === "succeeded" && step === event.total) return result.choose();
+    stage.show(event);
+  }
+
+  function onProgress(event) {
+    lost = false;
     points.set(event.step, event);
-    const known = [...points.values()].sort((a, b) => a.step - b.step);
-    showChart(known.filter((point) => Number.isFinite(point.misfit) && Number.isFinite(point.noise_floor)));
+    stage.add(event);
+    track.reach(event.step, event.total, job.state === "succeeded" && event.step < event.total);
     if (over(job)) return; // history of a finished job
-    viewer.estimate(event.preview_url);
-    showProgress(event);
-    const settled = known.reduce((sum, point) => sum + point.anchors.length, 0) / (event.grid[0] * event.grid[1]);
-    byId("job-text").textContent = t.anchored(Math.min(1, settled));
-  };
+    status.progress(event);
+    text.textContent = stage.settled();
+  }
 
-  byId("job").hidden = false;
-  byId("chart-box").hidden = byId("facts-box").hidden = true;
-  byId("cancel").disabled = false;
-  byId("cancel").onclick = guarded(onProblem, async () => update(await api.cancel(job)));
-  byId("again").onclick = onAgain;
+  function follow() {
+    const onClosed = () => {
+      stream = null;
+      poll();
+    };
+    const onLost = () => {
+      if (ended || lost) return;
+      lost = true;
+      text.textContent = t.reconnecting;
+    };
+    stream = api.follow(job, { onStatus: refresh, onProgress, onDone: update, onLost, onClosed });
+  }
+
   update(job);
-  const onClosed = () => {
-    stream = null;
-    refresh();
-  };
-  // a finished job is followed, too: its history holds the curve
-  stream = api.follow(job, { onStatus: refresh, onProgress, onDone: update, onClosed });
+  follow(); // a finished job, too: its history holds the curve
   poll();
   return {
+    element,
+    title: words.title,
     close() {
       ended = true;
       clearTimeout(timer);
+      track.stop();
       stream?.stop();
     },
   };
 }
 
+const titleOf = (job, words) => ({ running: words.running, succeeded: words.succeeded })[job.state] ?? t.states[job.state];
+
 /** Runs ``action``; a problem is shown rather than thrown. */
-function guarded(onProblem, action) {
+export function guarded(onProblem, action) {
   return async () => {
     try {
       await action();
@@ -87,22 +135,8 @@ function guarded(onProblem, action) {
   };
 }
 
-function showState(job) {
-  byId("job-title").textContent = t.states[job.state];
-  byId("job-text").textContent = stateText(job);
-  byId("running").hidden = over(job);
-  byId("cancel").hidden = over(job);
-  byId("cancel").disabled = job.cancel_requested;
-  byId("again").hidden = !over(job);
-  byId("download").hidden = byId("sidecar").hidden = job.state !== "succeeded";
-  if (job.progress) return showProgress(job.progress);
-  byId("steps").removeAttribute("value"); // not started: how long that takes is not known
-  byId("steps-text").textContent = t.phases[job.phase] ?? "";
-  byId("time-text").textContent = "";
-}
-
 function stateText(job) {
-  if (job.state === "succeeded") return t.done;
+  if (job.state === "succeeded") return job.output_size ? t.done : t.doneText;
   if (job.state === "canceled") return t.canceledText;
   if (job.state === "failed") return "";
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);
@@ -111,15 +145,53 @@ function stateText(job) {
   return `${ahead} ${estimate}`;
 }
 
-function showProgress({ step, total, seconds }) {
-  byId("steps").max = total;
-  byId("steps").value = step;
-  byId("steps-text").textContent = t.step(step, total);
-  byId("time-text").textContent = step < total ? t.remaining(seconds * (total - step)) : "";
+/** Progress bar, step and remaining time. */
+function statusPanel(words) {
+  const bar = el("progress", { max: 1, "aria-label": words.running });
+  const stepText = el("span");
+  const timeText = el("span", { class: "help" });
+  const element = el("div", { class: "running" }, el("div", { class: "progress-line" }, stepText, timeText), bar);
+  const progress = ({ step, total, seconds }) => {
+    bar.max = total;
+    bar.value = step;
+    stepText.textContent = t.step(step, total);
+    timeText.textContent = step < total ? t.remaining(seconds * (total - step)) : "";
+  };
+  const show = (job) => {
+    element.hidden = over(job);
+    if (job.progress) return progress(job.progress);
+    bar.removeAttribute("value"); // not started: how long that takes is not known
+    stepText.textContent = t.phases[job.phase] ?? "";
+    timeText.textContent = "";
+  };
+  return { element, show, progress };
 }
 
-function showChart(points) {
-  if (!points.length) return;
-  byId("chart-box").hidden = false;
-  byId("chart").replaceChildren(chart(points));
+/** The curve over the steps, and the inner loop of the step that is shown. */
+function curvePanel(words, isText) {
+  const main = el("div");
+  const inner = el("div");
+  const innerTitle = el("figcaption");
+  const innerBox = el("figure", { class: "chart inner", hidden: true }, innerTitle, inner);
+  const title = el("figcaption", { textContent: words.curve });
+  const box = el("figure", { class: "chart" }, title, main, words.curveHelp && el("p", { class: "help", textContent: words.curveHelp }));
+  const element = el("div", { class: "curves", hidden: true }, box, innerBox);
+  const valueOf = (event) => (isText ? event.reward_curve[0] : event.misfit) ?? NaN;
+  const loopOf = (event) => (isText ? event.reward_curve : event.loss_curve) ?? [];
+  const show = (points, step) => {
+    const events = Array.from({ length: Math.max(...points.keys()) }, (_, index) => points.get(index + 1));
+    const guided = isText ? events.filter((event) => event?.guided) : events;
+    const values = guided.map((event) => (event ? valueOf(event) : NaN));
+    element.hidden = !values.some((value) => Number.isFinite(value) && value !== 0);
+    if (element.hidden) return;
+    const { total, noise_floor: floor = 0 } = points.get(step);
+    const steps = isText && events.some((event) => event && !event.guided) ? guided.length : total;
+    main.replaceChildren(chart({ name: words.curve, values, total: steps, floor, marked: step }));
+    const loop = loopOf(points.get(step));
+    innerBox.hidden = loop.length < 2;
+    if (innerBox.hidden) return;
+    innerTitle.textContent = t.innerTitle(step);
+    inner.replaceChildren(chart({ name: t.innerTitle(step), values: loop, total: loop.length, axis: "" }));
+  };
+  return { element, show };
 }

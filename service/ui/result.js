@@ -1,62 +1,121 @@
-// A finished job: its pictures, its downloads, and how it was made.
+// A finished job: its pictures or its answer, its downloads, and how it was made.
 
-import { byId, el } from "./dom.js";
+import * as api from "./api.js";
+import { button, el } from "./dom.js";
+import { codeBox } from "./snippets.js";
+import { expired } from "./stage.js";
 import { humanise, t } from "./strings.js";
 
-/** Shows the pictures of a job that succeeded in ``viewer``, and everything about them. */
-export function showResult(job, viewer) {
-  const artifact = (name) => job.artifacts.find((candidate) => candidate.name === name);
-  const best = artifact("result.png");
-  const pictures = job.artifacts.filter(({ name }) => name.startsWith("sample-")); // of several, each one; the best is among them
-  const choose = (picture) => {
-    viewer.result(picture.url);
-    link("download", picture, job);
-    for (const button of byId("draws").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.value === picture.name));
+/** The parts of a job's page that are about its result; all hidden until ``show``. */
+export function resultView(first, task, described, words, stage, { onAgain, onProblem }) {
+  const download = el("a", { class: "button primary" });
+  const sidecar = el("a", { class: "button", textContent: t.sidecar });
+  const again = button(t.again, () => onAgain(first));
+  const fresh = el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
+  const actions = el("div", { class: "actions inner", hidden: true }, download, sidecar, again, fresh);
+  const strip = el("div", { class: "strip", hidden: true });
+  const facts = el("div", { class: "facts" });
+  let chosen = null;
+
+  const choose = (picture = chosen) => {
+    if (!picture) return showAnswer();
+    chosen = picture;
+    stage.result(picture.url, picture.alt, picture.label);
+    link(download, picture.artifact, first, t.download);
+    for (const each of strip.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each.value === picture.artifact.name));
   };
-  byId("draws").replaceChildren(...pictures.map((picture, index) => draw(picture, index, choose)));
-  byId("draws").hidden = pictures.length < 2;
-  choose(pictures.find(({ sha256 }) => sha256 === best.sha256) ?? best);
-  link("sidecar", artifact("result.json"), job);
-  showFacts(job);
-  if (job.expires_at && new Date(job.expires_at) < new Date()) byId("job-text").textContent = t.expired;
+
+  let answered = null; // the finished job of a text task
+  const showAnswer = async () => {
+    try {
+      if (answered) await stage.result(answered);
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      onProblem(error);
+    }
+  };
+
+  const show = (job) => {
+    actions.hidden = false;
+    facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
+    const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
+    const gone = expired(job);
+    download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
+    if (gone) return facts.prepend(el("p", { class: "note warn", textContent: t.expired }));
+    if (job.state !== "succeeded") return;
+    link(sidecar, find("result.json"), job, t.sidecar);
+    if (!job.output_size) {
+      link(download, find("answer.txt"), job, t.downloadText);
+      answered = job;
+      return choose();
+    }
+    const pictures = picturesOf(job, find, words);
+    choose(pictures.find(({ artifact }) => artifact.name === "result.png") ?? pictures[0]);
+    const shown = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];
+    strip.hidden = shown.length === 0;
+    const list = el("ul", { class: "draws" }, ...shown.map((picture) => thumbnail(picture, choose)));
+    const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
+    strip.replaceChildren(el("h2", { textContent: t.strip }), list, ...(help ? [help] : []));
+  };
+  return { actions, strip, facts, show, choose };
 }
 
-function link(id, artifact, job) {
-  byId(id).href = artifact.url;
-  byId(id).download = `${job.id}-${artifact.name}`;
+/** What can be looked at, each with its words. */
+function picturesOf(job, find, words) {
+  const named = [["result.png", words.after, t.pictureAlt.result], ["mean.png", t.mean, t.pictureAlt.mean], ["spread.png", t.spread, t.pictureAlt.spread]];
+  const samples = job.artifacts.filter(({ name }) => /^sample-\d+\.png$/.test(name));
+  const entry = (artifact, label, alt) => ({ artifact, url: artifact.url, label, alt });
+  const [result, ...derived] = named.filter(([name]) => find(name)).map(([name, label, alt]) => entry(find(name), label, alt));
+  return [result, ...samples.map((artifact, index) => entry(artifact, t.draw(index + 1), t.draw(index + 1))), ...derived];
 }
 
-function draw(picture, index, choose) {
-  const image = el("img", { src: picture.url, alt: "", width: 64, height: 64 });
-  const button = el("button", { type: "button", class: "sample", value: picture.name, "aria-label": t.draw(index + 1), "aria-pressed": "false" }, image);
-  button.addEventListener("click", () => choose(picture));
-  return el("li", {}, button);
+function link(element, artifact, job, text) {
+  element.href = artifact.url;
+  element.download = `${job.id}-${artifact.name}`;
+  element.textContent = text;
 }
 
-function showFacts(job) {
+function thumbnail(picture, choose) {
+  const made = button("", () => choose(picture), { class: "sample", value: picture.artifact.name, "aria-pressed": "false" });
+  made.append(el("img", { src: picture.url, alt: "", width: 72, height: 72 }), el("span", { textContent: picture.label }));
+  return el("li", {}, made);
+}
+
+function factsOf(job, described) {
   const { spec, metrics } = job;
-  const facts = {
-    operator: operatorText(spec.operator),
+  const rows = {
+    operator: spec.operator && operatorText(spec.operator, described),
     sigma: number(metrics.sigma ?? spec.sigma),
+    prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,
-    prompt: spec.prompt,
+    sampler: spec.sampler && t.samplerText(spec.sampler.steps, spec.sampler.inner_steps),
     prior: spec.prior,
-    size: t.size(...job.output_size),
-    misfit: metrics.misfit && `${metrics.misfit.map(number).join(", ")} / ${number(metrics.noise_floor)}`,
+    size: job.output_size && t.size(...job.output_size),
+    misfit: metrics.noise_floor > 0 && metrics.misfit?.length ? `${metrics.misfit.map(number).join(", ")} / ${number(metrics.noise_floor)}` : undefined,
     seconds: metrics.sampling_seconds && t.seconds(metrics.sampling_seconds),
+    waited: metrics.wait_seconds >= 1 ? t.seconds(metrics.wait_seconds) : undefined,
   };
-  const rows = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "" && value !== null);
-  byId("facts").replaceChildren(...rows.map(([name, value]) => el("div", {}, el("dt", { textContent: t.facts[name] }), el("dd", { textContent: value }))));
-  byId("notes").replaceChildren(...(metrics.notes ?? []).map((note) => el("li", { textContent: note })));
-  byId("facts-box").hidden = false;
+  const known = Object.entries(rows).filter(([, value]) => value !== undefined && value !== "" && value !== null && value !== false);
+  const list = el("dl", {}, ...known.map(([name, value]) => el("div", {}, el("dt", { textContent: t.facts[name] }), el("dd", { textContent: value }))));
+  const notes = (metrics.notes ?? []).map((note) => el("p", { class: "help", textContent: note }));
+  return [el("h2", { textContent: t.factsTitle }), list, ...notes];
 }
 
 const number = (value) => (typeof value === "number" ? Number(value.toPrecision(3)).toString() : value);
 
-/** An operator and its settings in one line. */
-function operatorText({ type, ...settings }) {
+/** An operator's name; of several, each one's. */
+export function operatorName({ type, ...settings }) {
   const stages = Object.values(settings).find(Array.isArray);
-  if (stages) return stages.map(operatorText).join(t.thenWord);
-  const values = Object.entries(settings).map(([name, value]) => `${humanise(name).toLowerCase()} ${value}`);
-  return [t.names[type] ?? humanise(type), ...values].join(", ");
+  return stages ? stages.map(operatorName).join(t.thenWord) : (t.names[type] ?? humanise(type));
+}
+
+/** An operator and those of its settings that matter, in one line. */
+function operatorText(operator, described) {
+  const { type, ...settings } = operator;
+  const stages = Object.values(settings).find(Array.isArray);
+  if (stages) return stages.map((stage) => operatorText(stage, described)).join(t.thenWord);
+  const properties = described.operators.find((each) => each.type === type)?.schema.properties ?? {};
+  const matters = (name) => Object.entries(properties[name]?.["x-when"] ?? {}).every(([other, value]) => settings[other] === value);
+  const values = Object.entries(settings).filter(([name]) => matters(name)).map(([name, value]) => `${humanise(name).toLowerCase()} ${value}`);
+  return [operatorName(operator), ...values].join(", ");
 }

@@ -1,68 +1,132 @@
-// The page: shows the form, or the job whose id is in the address.
+// The page: shows a task's form, the history, or the job whose id is in the address.
 
 import * as api from "./api.js";
-import { compose } from "./compose.js";
-import { byId, el } from "./dom.js";
+import { composer } from "./compose.js";
+import { button, byId, el } from "./dom.js";
+import { historyView } from "./history.js";
 import { jobView } from "./live.js";
-import { fillPage, t } from "./strings.js";
+import { fillPage, t, wordsOf } from "./strings.js";
+import { themeButton } from "./theme.js";
+
+const HISTORY = "history";
+const ORDER = ["restore", "stylize", "edit", "guide", "generate"];
 
 fillPage();
+themeButton(byId("theme"));
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names what is shown
+  byId("view").focus();
+});
 
-/** Shows a problem above the page's content, or takes it away. */
+/** Shows a problem, or takes it away. */
 function alertUser(problem) {
   const box = byId("alert");
   const title = problem?.title ? el("strong", { textContent: problem.title }) : null;
-  box.replaceChildren(...(problem ? [title, el("span", { textContent: problem.message })].filter(Boolean) : []));
+  const close = button("×", () => alertUser(null), { class: "icon", "aria-label": t.dismiss });
+  box.replaceChildren(...(problem ? [el("p", {}, title, el("span", { textContent: problem.message })), close] : []));
   box.hidden = !problem;
 }
 
 async function start() {
   alertUser(null);
-  let form;
   let described;
+  let samples;
   try {
-    described = await api.capabilities();
-    form = compose(described, await api.samples(), { onJob: (job) => (location.hash = job.id), onProblem: alertUser });
+    [described, samples] = await Promise.all([api.capabilities(), api.samples()]);
   } catch (error) {
     if (!(error instanceof api.Problem)) throw error;
     alertUser(error);
-    const retry = el("button", { type: "button", class: "small", textContent: t.tryAgain });
-    retry.addEventListener("click", start);
-    byId("alert").append(retry);
+    byId("alert").append(button(t.tryAgain, start, { class: "small" }));
     return;
   }
+  described.tasks.sort((a, b) => rank(a.type) - rank(b.type));
   showWorkers(described.workers);
-  let shown = null;
-  const route = async () => {
-    shown?.close();
-    shown = null;
+  byId("tasks").replaceChildren(...described.tasks.map(({ type }) => el("a", { href: `#${type}`, textContent: wordsOf(type).name })));
+  new Router(described, samples).listen();
+}
+
+const rank = (type) => (ORDER.indexOf(type) + 1 || ORDER.length + 1);
+
+/** What the address says is what is shown. */
+class Router {
+  constructor(described, samples) {
+    this.described = described;
+    this.samples = samples;
+    this.forms = new Map();
+    this.shown = null;
+  }
+
+  listen() {
+    window.addEventListener("hashchange", async () => {
+      await this.show();
+      document.querySelector("#view h1")?.focus({ preventScroll: true });
+    });
+    this.show();
+  }
+
+  async show() {
+    this.shown?.close?.();
+    this.shown = null;
     alertUser(null);
-    const id = decodeURIComponent(location.hash.slice(1));
-    byId("compose").hidden = Boolean(id);
-    byId("job").hidden = true;
-    if (!id) return;
+    const place = decodeURIComponent(location.hash.slice(1));
+    const task = this.described.tasks.find(({ type }) => type === place) ?? (place ? null : this.described.tasks[0]);
+    if (task) this.mount(this.form(task), task.type);
+    else if (place === HISTORY) this.mount(historyView(this.described, { onProblem: alertUser }), HISTORY);
+    else await this.showJob(place);
+    window.scrollTo(0, 0);
+  }
+
+  mount(view, place) {
+    this.shown = view;
+    byId("view").replaceChildren(view.element);
+    for (const link of document.querySelectorAll(".bar a[href^='#']")) {
+      if (link.hash === `#${place}`) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.title = `${view.title} · ${t.brand}`;
+    view.opened?.();
+  }
+
+  /** The task's form, as it was left. */
+  form(task) {
+    if (!this.forms.has(task.type)) {
+      const made = composer(task, this.described, this.samples, { onJob: (job) => (location.hash = job.id), onProblem: alertUser });
+      this.forms.set(task.type, made);
+    }
+    return this.forms.get(task.type);
+  }
+
+  async showJob(id) {
     try {
       const job = await api.getJob(id);
       if (decodeURIComponent(location.hash.slice(1)) !== id) return; // the address changed meanwhile
-      shown = jobView(job, { onProblem: alertUser, onAgain: () => (location.hash = "") });
+      const task = this.described.tasks.find(({ type }) => type === job.task) ?? { type: job.task, pictures: {}, schema: { properties: {} } };
+      this.mount(jobView(job, task, this.described, { onProblem: alertUser, onAgain: (past) => this.again(past, task) }), job.task);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       history.replaceState(null, "", location.pathname);
-      byId("compose").hidden = false;
+      await this.show();
       alertUser(error.status === 404 ? new api.Problem({ detail: t.lost(id) }) : error);
     }
-    window.scrollTo(0, 0);
-  };
-  window.addEventListener("hashchange", async () => {
-    await route();
-    (location.hash ? byId("job-title") : byId(form.focusId)).focus({ preventScroll: true });
-  });
-  await route();
+  }
+
+  /** The form of a job's task, filled in as the job was. */
+  async again(job, task) {
+    try {
+      await this.form(task).fill(job);
+      location.hash = task.type;
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      alertUser(error);
+    }
+  }
 }
 
 function showWorkers(workers) {
   const state = byId("service-state");
+  const devices = [...new Set(workers.map((worker) => worker.device).filter(Boolean))];
   state.textContent = t.workers(workers.length);
+  state.title = devices.join(", ");
   state.classList.toggle("ok", workers.length > 0);
 }
 

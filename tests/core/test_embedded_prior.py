@@ -48,7 +48,7 @@ CEILING = 24.8
 def restored(engine, photos, task, method, name="coffee", **settings):
     config = APSConfig(**settings).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, name, photos[name], 0.05, 0)
-    x, _ = evaluation.run_method(engine, config, case, method, 0)
+    x = evaluation.run_method(engine, config, case, evaluation.Variant(method), 0)[0]
     return float(psnr(x, photos[name][None])), float(psnr(evaluation.input_baseline(case), photos[name][None]))
 
 

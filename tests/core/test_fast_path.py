@@ -22,6 +22,7 @@ from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
 from aps_core.types import MASK
 from benchmarks.inner_loop import Case
+from benchmarks.job import prior_tflop
 from benchmarks.models import prior, tokenizer
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "magvitv2"
@@ -225,6 +226,15 @@ def test_prior_takes_the_flash_kernel_without_a_mask():
     assert len(attention) == counter.count("_scaled_dot_product_flash_attention") == 2 * 4
     assert not any(args[3:] for args in attention)  # query, key, value: neither mask nor causal
     assert counter.count("aten.mm") == 2 * 4 * 7 + 1  # linear layers of both passes; one head
+
+
+def test_arithmetic_of_the_published_prior():
+    """At 512 pixels, with 128 text tokens for the conditional pass: no padding, no text rows of the head. As published it is 48.8 TFLOP."""
+    meta = torch.device("meta")
+    case = Case("published", 512, 512, meta)
+    model = prior("published", case.grid, True, tokenizer("published", meta, torch.bfloat16), meta)
+    assert sum(p.numel() for p in model.model.parameters()) + model.head_KD.numel() == pytest.approx(7.598e9, rel=1e-3)
+    assert prior_tflop(case, model, APSConfig(), " ".join(["word"] * 125)) == pytest.approx(31.8, rel=0.01)
 
 
 def test_guidance_is_combined_before_the_head():

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from aps_core import images
-from aps_core.noise import add_noise, estimate_sigma
-from aps_core.operators import OperatorSpec
+from aps_core.noise import add_noise, add_poisson, estimate_sigma, poisson_sigma
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators import Bound, OperatorSpec
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.png"))
 
@@ -78,3 +79,36 @@ def test_a_colour_clipped_throughout_is_left_out():
 def test_tiny_pictures_do_not_fail():
     assert estimate_sigma(torch.zeros(3, 2, 2)) == 0.0
     assert estimate_sigma(torch.zeros(3, 5, 5)) == 0.0
+
+
+@pytest.mark.parametrize("peak", [20.0, 500.0])
+def test_photon_noise_grows_with_brightness(peak):
+    generator = torch.Generator().manual_seed(0)
+    for level in (-0.8, 0.0, 1.0):
+        y = add_poisson(torch.full((3, 120, 120), level), peak, generator)
+        photons = (level + 1) / 2 * peak
+        assert y.mean().item() == pytest.approx(level, abs=0.02)
+        assert y.std().item() == pytest.approx(2 / peak * photons**0.5, rel=0.03)
+        assert poisson_sigma(y, peak).mean().item() == pytest.approx(y.std().item(), rel=0.2)
+    assert torch.equal(add_poisson(torch.full((3, 4, 4), -1.0), peak, generator), torch.full((3, 4, 4), -1.0))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_the_truth_lies_at_the_noise_floor_and_dark_values_are_trusted_more(norm):
+    x = torch.linspace(-0.9, 0.9, 128).expand(3, 128, 128)
+    y = add_poisson(x, 50.0, torch.Generator().manual_seed(0))
+    objective = MeasurementObjective(Bound(lambda x_BCHW: x_BCHW), y, poisson_sigma(y, 50.0), norm)
+    assert float(objective(x[None])[1]) == pytest.approx(objective.noise_floor, rel=0.25)
+    dark, bright = y.clone(), y.clone()
+    dark[..., :20] += 0.1
+    bright[..., -20:] += 0.1
+    assert float(objective(dark[None])[0]) > 1.5 * float(objective(bright[None])[0])
+
+
+def test_a_constant_spread_is_the_number(photos):
+    x, y = photos[0][None], noisy(photos[0], 0.1)
+    operator = OperatorSpec.named("inpainting").model_validate({"mask": "random"}).bind(x.shape[1:])
+    one, many = (MeasurementObjective(operator, y, sigma) for sigma in (0.1, torch.full_like(y, 0.1)))
+    assert many.noise_floor == pytest.approx(one.noise_floor, rel=1e-5)
+    for a, b in zip(one(x), many(x), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

@@ -171,6 +171,16 @@ def test_saturating_blur_varies_and_clips():
     torch.testing.assert_close(bright[..., :4], plain[..., :4], atol=0.1, rtol=0)  # dark, far from the edge: hardly changed
 
 
+def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
+    x = picture()
+    grey = bound("colorize", SHAPE)(x)
+    theirs = images.to_tensor(images.Picture(images.to_pil(x[0]).convert("L")))
+    assert (grey[0] - theirs).abs().max() < 2 / 127.5
+    toned = grey[0] * torch.tensor([1.0, 0.9, 0.7])[:, None, None]
+    measured = OperatorSpec.named("colorize")().measurement(toned)
+    assert torch.equal(measured[0], measured[2])
+
+
 # -- edges ----------------------------------------------------------------------------------------
 
 

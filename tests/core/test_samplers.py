@@ -11,7 +11,7 @@ from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
-from aps_core.samplers.g2d2 import reconsidered, variational_fit
+from aps_core.samplers.g2d2 import divergence_with_gradient, reconsidered, variational_fit
 from aps_core.samplers.methods import METHODS
 from aps_core.samplers.sgdd import denoise, hamming_log_odds, metropolis_hastings
 from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
@@ -88,7 +88,7 @@ def test_methods_compared_do_the_same_work(world, method):
     config, lengths = APSConfig(steps=4, inner_steps=6, perceptual_weight=0.0), []
     settings = METHODS[method].configured(config, {})
     METHODS[method].sampler(world.prior, world.objective, settings, grid=GRID, generator=generator(), on_step=lambda info: lengths.append(len(info.loss_curve)))
-    assert lengths == ([0] * 4 if method == "prior_only" else [6] * 4)
+    assert lengths == {"prior_only": [0] * 4, "single_optimisation": [24]}.get(method, [6] * 4)
 
 
 def test_settings_of_one_method_can_be_changed_alone():
@@ -202,6 +202,16 @@ def test_without_a_likelihood_the_distribution_stays_at_the_prior(world):
     config = G2D2Config(inner_steps=300, learning_rate=0.1, kl_weight=1.0)
     drawn_back = variational_fit(away, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator())
     torch.testing.assert_close(drawn_back.log_q_BLK[0].exp(), log_p[0].exp(), atol=0.02, rtol=0)
+
+
+def test_the_divergences_gradient():
+    phi, log_p = (torch.randn(2, 3, 5, generator=generator(seed)) for seed in (0, 1))
+    log_p = log_p.log_softmax(-1)
+    phi.requires_grad_()
+    exact = torch.nn.functional.kl_div(log_p, phi.log_softmax(-1), reduction="sum", log_target=True)
+    value, gradient = divergence_with_gradient(phi.detach(), log_p)
+    torch.testing.assert_close(value, exact.detach())
+    torch.testing.assert_close(gradient, torch.autograd.grad(exact, phi)[0])
 
 
 def test_decided_tokens_are_a_mixture(world):

@@ -21,6 +21,7 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
             redis_url=server.url,
             data_dir=folder,
             artifacts_dir=folder / "artifacts",
+            priors=["embedded"],
             threads=1,
             lease_seconds=LEASE,
             heartbeat_seconds=0.3,

@@ -49,7 +49,7 @@ def test_kills_at_random_steps_change_nothing(running_cluster: Cluster, undistur
     kill_at_random(running_cluster, undisturbed, kills)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=50, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(KILLS)
 def test_many_kills_at_random_steps_change_nothing(running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:

@@ -43,21 +43,20 @@ def make_step(case, plan, dtype=torch.bfloat16, parts=None, objective=None):
 def test_graph_replay_equals_eager(compile):
     case = Case("published", 256, 256, CUDA)
     step = make_step(case, replace(EAGER, compile=compile))
-    replay = captured(step)
-    assert replay is not step
-    outcomes = []
-    for advance in (step, replay):
+
+    def outcome(advance):
         case.begin(step)
         losses = torch.zeros(20, device=CUDA)
         for i in range(20):
             advance()
             losses[i] = step.loss
-        outcomes.append((losses, step.phi_NK.clone(), step.x_hat_BCHW.clone()))
-        if advance is step:
-            # eager iterations bind new result tensors; the graph writes those of its capture
-            replay = captured(step)
-    for eager, replayed in zip(*outcomes, strict=True):
-        assert torch.equal(eager, replayed)
+        return losses, step.phi_NK.clone(), step.x_hat_BCHW.clone()
+
+    eager = outcome(step)
+    replay = captured(step)  # the graph writes the results of its capture, so no eager step may follow
+    assert replay is not step
+    for ours, theirs in zip(outcome(replay), eager, strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @PLANS

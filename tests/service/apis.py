@@ -26,7 +26,7 @@ def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx
         process("API", api_command("127.0.0.1", port), settings.model_copy(update=changes), log) as api,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
     ):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while True:
             try:
                 http.get("/livez").raise_for_status()

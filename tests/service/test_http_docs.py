@@ -1,4 +1,4 @@
-"""What docs/http.md says is so."""
+"""What docs/http-interface.md says is so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.problems import STATUS
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/http.md").read_text()
+PAGE = (ROOT / "docs/http-interface.md").read_text()
 
 
 def test_the_table_of_errors_is_complete() -> None:

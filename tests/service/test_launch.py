@@ -34,7 +34,7 @@ def processes_using(folder: Path) -> list[str]:
 def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing_behind(tmp_path: Path) -> None:
     settings, port = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1), free_port()
     service = launched(settings, port)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         assert service.poll() is None
         assert time.monotonic() < deadline
@@ -53,14 +53,14 @@ def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing_behind(tmp_path:
 def test_it_ends_when_a_worker_cannot_start(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", priors=["absent"])
     service = launched(settings, free_port())
-    assert service.wait(60) != 0
+    assert service.wait(120) != 0
     assert processes_using(tmp_path) == []
 
 
 def test_a_killed_launcher_leaves_no_orphans(tmp_path: Path) -> None:
     settings, port = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1), free_port()
     service = launched(settings, port)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(processes_using(tmp_path)) < 4:  # launcher, server, worker, API
         assert service.poll() is None
         assert time.monotonic() < deadline

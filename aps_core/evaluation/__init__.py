@@ -1,0 +1,22 @@
+"""Simulated restoration with known truth: cases, runs, tables, and the paper's experiments."""
+
+from aps_core.evaluation.cases import PROTOCOLS, Case, input_baseline, make_case, round_trip, strengths
+from aps_core.evaluation.photographs import photographs
+from aps_core.evaluation.rows import Row, read_rows
+from aps_core.evaluation.run import Plan, Variant, evaluate, run_method
+
+__all__ = [
+    "PROTOCOLS",
+    "Case",
+    "Plan",
+    "Row",
+    "Variant",
+    "evaluate",
+    "input_baseline",
+    "make_case",
+    "photographs",
+    "read_rows",
+    "round_trip",
+    "run_method",
+    "strengths",
+]

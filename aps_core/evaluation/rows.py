@@ -1,0 +1,98 @@
+"""The per-image table: one line a photograph, operator and method, appended as it is made and read back to continue."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from aps_core.errors import InvalidSpec
+from aps_core.evaluation.cases import Case
+from aps_core.lpips import LPIPS
+from aps_core.metrics import gradient_energy, psnr, ssim
+
+Key = tuple[str, str, float, str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line."""
+
+    protocol: str
+    task: str
+    sigma: float
+    image: str
+    method: str
+    """A method's name, with the settings that differ from the benchmark's."""
+    psnr: float
+    ssim: float
+    lpips: float
+    """VGG16, version 0.1; not a number where its weights are missing."""
+    gradient_energy: float
+    """Relative to the truth's: 1 means as much fine detail."""
+    misfit: float
+    noise_floor: float
+    seconds: float
+    decodes: int
+    """Pictures decoded on the way: the samplers' budget. 0 where nothing was sampled."""
+    gpu_gib: float
+    """Peak GPU memory; not a number on a CPU."""
+
+    @property
+    def key(self) -> Key:
+        """What the line is about."""
+        return self.protocol, self.task, self.sigma, self.image, self.method
+
+    @property
+    def residual(self) -> float:
+        """Misfit over the noise floor: 1 means only noise is left."""
+        return self.misfit / max(self.noise_floor, 1e-9)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a picture took."""
+
+    seconds: float
+    decodes: int = 0
+    gpu_gib: float = math.nan
+
+
+def score(case: Case, method: str, x_BCHW: Tensor, cost: Cost, lpips: LPIPS | None) -> Row:
+    """Metrics of one picture (1, 3, H, W) against the truth, at the truth's own size."""
+    truth, x = case.truth_CHW[None], case.at_truth_size(x_BCHW).clamp(-1, 1)
+    with torch.no_grad():
+        distance = float(lpips(x, truth)) if lpips is not None else math.nan
+    quality = float(psnr(x, truth)), float(ssim(x, truth)), distance, float(gradient_energy(x) / gradient_energy(truth))
+    about = case.protocol, case.task, case.sigma, case.image, method
+    return Row(*about, *quality, case.misfit(x_BCHW), case.objective.noise_floor, cost.seconds, cost.decodes, cost.gpu_gib)
+
+
+def append(table: Path, row: Row) -> None:
+    """Adds a line, after the header if it is the first."""
+    with table.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Row)])
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(asdict(row))
+
+
+def read_rows(table: Path) -> list[Row]:
+    """Rows of an earlier, perhaps interrupted, evaluation.
+
+    Raises:
+        InvalidSpec: the table has other columns than this version writes.
+    """
+    if not table.exists():
+        return []
+    columns: dict[str, Callable[[str], object]] = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Row)}
+    with table.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if list(reader.fieldnames or []) != list(columns):
+            raise InvalidSpec(f"{table} was written by another version (its columns differ); choose another output folder or remove it.")
+        return [Row(**{name: read(line[name]) for name, read in columns.items()}) for line in reader]  # type: ignore[arg-type]

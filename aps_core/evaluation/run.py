@@ -1,0 +1,160 @@
+"""Runs methods on cases, one line of the per-image table each; what is in the table already is not run again."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aps_core import images
+from aps_core.config import APSConfig
+from aps_core.engine import ImageEngine
+from aps_core.evaluation.cases import Case, input_baseline, make_case, round_trip
+from aps_core.evaluation.photographs import Photographs
+from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
+from aps_core.lpips import LPIPS
+from aps_core.samplers.methods import METHODS
+from aps_core.types import StepInfo
+
+REFERENCES = ("ceiling", "input")
+"""The tokenizer's encode-decode of the truth, and what a user has without a sampler."""
+Trajectory = list[tuple[int, float]]
+"""Decodes so far and data misfit, after every reverse step."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method of :data:`aps_core.samplers.methods.METHODS`, and what differs from the benchmark's settings."""
+
+    method: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of :class:`aps_core.config.APSConfig`, from which every method's settings follow."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the method's own settings, for tuning."""
+    samples: int = 1
+    """The mean of so many samples."""
+
+    def label(self, base: APSConfig) -> str:
+        """Its name in the table: the same for variants that give the same pictures."""
+        changed = {name: value for name, value in self.changes.items() if getattr(base, name) != value}
+        parts = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in sorted({**changed, **self.settings}.items())]
+        return " ".join([self.method, *parts, *([f"mean of {self.samples}"] if self.samples > 1 else [])])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run on every photograph: all variants on all tasks, at all noise levels, under all protocols."""
+
+    tasks: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    protocols: tuple[str, ...] = ("native",)
+    sigmas: tuple[float, ...] = (0.05,)
+    seed: int = 0
+
+    def size(self, photos: int) -> int:
+        """Lines it comes to."""
+        return len(self.tasks) * (len(self.variants) + len(REFERENCES)) * len(self.protocols) * len(self.sigmas) * photos
+
+
+def run_method(engine: ImageEngine, config: APSConfig, case: Case, variant: Variant, seed: int) -> tuple[Tensor, int, Trajectory]:
+    """Samples (B, 3, H, W) of one method on one case, the decodes each of them took, and how the misfit fell."""
+    method, common = METHODS[variant.method], APSConfig(**{**config.model_dump(), **variant.changes})
+    settings = method.configured(common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings})
+    decodes, trajectory = 1, []  # the last decode is of the final tokens
+
+    def follow(info: StepInfo) -> None:
+        nonlocal decodes
+        decodes += len(info.loss_curve)
+        trajectory.append((decodes - 1, info.misfit))
+
+    sample = method.sampler(
+        engine.prior,
+        engine.measurement_objective(case.operator, case.y_CHW, case.sigma, common),
+        settings,
+        grid=engine.grid(case.height, case.width),
+        generator=torch.Generator(engine.device).manual_seed(seed),
+        batch=variant.samples,
+        on_step=follow,
+    )
+    return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1), decodes, trajectory
+
+
+def cases(engine: ImageEngine, config: APSConfig, photos: Photographs, plan: Plan) -> Iterator[tuple[int, Case]]:
+    """Every case of a plan, whole photographs first, with the photograph's number."""
+    for protocol in plan.protocols:
+        for number, (name, truth) in enumerate(photos):
+            for sigma in plan.sigmas:
+                for task in plan.tasks:
+                    yield number, make_case(engine, config, protocol, task, name, truth, sigma, plan.seed + number)
+
+
+def evaluate(
+    engine: ImageEngine,
+    config: APSConfig,
+    photos: Photographs,
+    out: Path,
+    plan: Plan,
+    *,
+    lpips: LPIPS | None = None,
+    report: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Runs a plan; writes ``per_image.csv``, ``trajectories.csv`` and ``pictures/`` into ``out``.
+
+    Returns the plan's rows, those of an earlier run included.
+    """
+    (out / "pictures").mkdir(parents=True, exist_ok=True)
+    rows = {row.key: row for row in read_rows(out / "per_image.csv")}
+    wanted = []
+    labels = {variant.label(config): variant for variant in plan.variants}
+    for _, case in cases(engine, config, photos, plan):
+        keys = [(case.protocol, case.task, case.sigma, case.image, name) for name in (*REFERENCES, *labels)]
+        wanted += keys
+        for key in (key for key in keys if key not in rows):
+            x, cost, trajectory = _picture(engine, config, case, key[-1], labels, plan.seed)
+            row = rows[key] = score(case, key[-1], x, cost, lpips)
+            _keep(out, case, key[-1], x, trajectory)
+            append(out / "per_image.csv", row)
+            report(row)
+    return [rows[key] for key in wanted]
+
+
+def _picture(engine: ImageEngine, config: APSConfig, case: Case, name: str, labels: Mapping[str, Variant], seed: int) -> tuple[Tensor, Cost, Trajectory]:
+    """The picture (1, 3, H, W) that a line is about. The mean of several samples has draws of its own."""
+    on_gpu = engine.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(engine.device)
+    started = time.perf_counter()
+    if name in REFERENCES:
+        x = round_trip(engine, case.truth_CHW) if name == "ceiling" else input_baseline(case)
+        return x, Cost(time.perf_counter() - started), []
+    variant = labels[name]
+    drawn, decodes, trajectory = run_method(engine, config, case, variant, seed + (variant.samples > 1))
+    x = drawn.mean(0, keepdim=True)
+    gib = torch.cuda.max_memory_allocated(engine.device) / 2**30 if on_gpu else math.nan
+    return x, Cost(time.perf_counter() - started, decodes * variant.samples, gib), trajectory
+
+
+def picture_name(protocol: str, task: str, sigma: float, image: str, column: str) -> str:
+    """File of a picture below ``pictures/``."""
+    return f"{protocol}-{task}-{sigma:g}-{image}-{column.replace(' ', '_')}.png"
+
+
+def _keep(out: Path, case: Case, name: str, x_BCHW: Tensor, trajectory: Trajectory) -> None:
+    shown = {name: x_BCHW[0]}
+    if name == "input":
+        shown |= {"measurement": case.y_CHW.clamp(-1, 1), "truth": case.truth_CHW}
+    for column, x_CHW in shown.items():
+        images.to_pil(x_CHW).save(out / "pictures" / picture_name(case.protocol, case.task, case.sigma, case.image, column))
+    with (out / "trajectories.csv").open("a", newline="") as file:
+        writer = csv.writer(file)
+        if file.tell() == 0:
+            writer.writerow(["protocol", "task", "sigma", "image", "method", "decodes", "misfit", "noise_floor"])
+        about = case.protocol, case.task, case.sigma, case.image, name
+        writer.writerows([*about, decodes, misfit, case.objective.noise_floor] for decodes, misfit in trajectory)

@@ -1,0 +1,34 @@
+"""Colourisation: only the luminance is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from aps_core.operators.base import Bound, OperatorSpec, Shape
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+LUMA = (0.299, 0.587, 0.114)
+"""Shares of red, green and blue in the luminance (ITU-R BT.601), as JPEG and Pillow's grey pictures have them."""
+
+
+class Colorize(OperatorSpec):
+    """The picture is black and white; find colours. A coloured or toned upload is read as grey."""
+
+    type: Literal["colorize"] = "colorize"
+    linear: ClassVar[bool] = True
+
+    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+        return Bound(_luminance)
+
+    def measurement(self, upload_CHW: Tensor) -> Tensor:
+        return _luminance(upload_CHW[None])[0]
+
+
+def _luminance(x_BCHW: Tensor) -> Tensor:
+    """Grey as three equal channels, so that any other operator can follow."""
+    red, green, blue = x_BCHW.unbind(1)
+    grey_BHW = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
+    return grey_BHW[:, None].expand(-1, 3, -1, -1)

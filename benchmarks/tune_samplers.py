@@ -1,0 +1,134 @@
+"""Tunes every sampler on withheld training photographs, each with the same number of runs.
+
+    python -m benchmarks.tune_samplers --corpus CORPUS
+
+First every setting of a sampler's grid on two cases (one photograph reduced fourfold, one with 70 % of its pixels
+missing), then the two best on two more, of other photographs. What is best has the largest mean PSNR over the four.
+All settings take the same number of decodes. Samplers take turns, so that a run that is stopped has spent the same on
+all; one that is started again continues. Runs are written to
+``benchmarks/results/sampler-tuning.csv``, the choice to ``sampler-tuning.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from aps_core import evaluation
+from aps_core.config import APSConfig
+from aps_core.engine import ImageEngine
+from aps_core.evaluation.rows import Cost, score
+from training import corpus
+
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "aps": [{}, {"learning_rate": 6.0}, {"steps": 30, "inner_steps": 10}],
+    "single_optimisation": [{}, {"learning_rate": 1.0}, {"learning_rate": 0.3}],
+    "g2d2": [{}, {"learning_rate": 1.0, "kl_weight": 0.01}, {"steps": 30, "inner_steps": 10}],
+    "sgdd": [{"denoise_steps": 16}, {"denoise_steps": 16, "alpha": 1.0}, {"denoise_steps": 16, "steps": 50, "mh_steps": 5}],
+    "svdd": [{}, {"steps": 5, "candidates": 60}, {"steps": 30, "candidates": 10}],
+}
+"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from APS's."""
+
+SCREEN = ((0, "sr4"), (1, "inpainting70"))
+FINAL = ((2, "sr4"), (3, "inpainting70"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: a sampler, its settings as JSON, a case, and what came out."""
+
+    method: str
+    settings: str
+    photo: int
+    task: str
+    psnr: float
+    ssim: float
+    misfit_over_floor: float
+    decodes: int
+    cpu_seconds: float
+
+
+def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
+    """What remains to be run, samplers taking turns; asked anew after every run, for the second stage follows from the first."""
+    for number in range(max(map(len, GRIDS.values()))):
+        for method, grid in GRIDS.items():
+            for photo, task in SCREEN:
+                if not any((r.method, r.settings, r.photo, r.task) == (method, json.dumps(grid[number]), photo, task) for r in done):
+                    yield method, json.dumps(grid[number]), photo, task
+    for photo, task in FINAL:
+        for method in GRIDS:
+            for settings in ranked(done, method, SCREEN)[:2]:
+                if not any((r.method, r.settings, r.photo, r.task) == (method, settings, photo, task) for r in done):
+                    yield method, settings, photo, task
+
+
+def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> list[str]:
+    """The method's settings that were run on all ``cases``, best first."""
+    score: dict[str, float] = {}
+    for settings in (json.dumps(settings) for settings in GRIDS[method]):
+        mine = {(r.photo, r.task): r.psnr for r in runs if (r.method, r.settings) == (method, settings)}
+        if all(case in mine for case in cases):
+            score[settings] = mean(mine[case] for case in cases)
+    return sorted(score, key=score.__getitem__, reverse=True)
+
+
+def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, x: Any) -> Run:
+    """One run with seed 0; the noise depends on the photograph alone."""
+    config = APSConfig().with_recommended(engine.spec.recommended)
+    case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
+    started = time.process_time()
+    x, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0)
+    seconds = time.process_time() - started
+    row = score(case, method, x, Cost(seconds, decodes), None)
+    return Run(method, settings, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), decodes, round(seconds, 1))
+
+
+def table(runs: list[Run]) -> str:
+    """Means of every setting, the chosen ones in bold, as Markdown."""
+    lines = ["| sampler | settings | cases | PSNR dB | misfit over noise floor | decodes | CPU seconds |", "|---|---|---|---|---|---|---|"]
+    for method in GRIDS:
+        best = (ranked(runs, method, SCREEN + FINAL) or [""])[0]
+        for settings in (json.dumps(settings) for settings in GRIDS[method]):
+            mine = [r for r in runs if (r.method, r.settings) == (method, settings)]
+            if mine:
+                psnr, misfit, seconds = (mean(getattr(r, name) for r in mine) for name in ("psnr", "misfit_over_floor", "cpu_seconds"))
+                named = f"**{settings}**" if settings == best else settings
+                lines.append(f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} | {mine[0].decodes} | {seconds:.1f} |")
+    chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, SCREEN + FINAL) or ranked(runs, method, SCREEN))}
+    return "\n".join([*lines, "", f"Chosen, as `tuned` of the prior: `{ {method: settings for method, settings in chosen.items() if settings} }`"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    log = args.out / "sampler-tuning.csv"
+    runs: list[Run] = []
+    if log.exists():
+        types = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Run)}
+        with log.open(newline="") as file:
+            runs = [Run(**{name: types[name](value) for name, value in line.items()}) for line in csv.DictReader(file)]
+    engine = ImageEngine.load("embedded", "cpu", args.threads)
+    photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:4]]
+    while following := next(todo(runs), None):
+        runs.append(run(engine, *following, photos[following[2]]))
+        print(runs[-1], flush=True)
+        with log.open("a", newline="") as file:
+            writer = csv.DictWriter(file, [f.name for f in fields(Run)])
+            if file.tell() == 0:
+                writer.writeheader()
+            writer.writerow(asdict(runs[-1]))
+        (args.out / "sampler-tuning.md").write_text(table(runs) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+// A place for a picture: dropped, pasted, chosen, photographed, or taken from a sample.
+
+import { button, el } from "./dom.js";
+import { t } from "./strings.js";
+
+/** Pictures smaller than this are shown with their pixels, as they were measured. */
+export const COARSE_PIXELS = 100;
+const ACCEPT = "image/png,image/jpeg,image/webp";
+
+let serial = 0;
+
+/** ``onChange`` is called with the picture's element once it shows, and with null when it is gone. */
+export function pictureSlot({ label, required, limits, onProblem, onChange }) {
+  const id = `picture${++serial}`;
+  let file = null;
+  let input = chooser(id, {});
+  const shown = el("img", { alt: t.imageAlt(label) });
+  const info = el("p", { class: "help", id: `${id}-info`, textContent: t.imageHint(limits.max_upload_bytes) });
+  const empty = el("label", { class: "drop-empty", htmlFor: id }, el("strong", { textContent: t.choose }));
+  const canvasHolder = el("div", { class: "drop-shown", hidden: true }, shown);
+  const camera = chooser(`${id}-camera`, { capture: "environment" });
+  camera.classList.add("only-touch");
+  const change = el("label", { class: "button small", htmlFor: id, textContent: t.change, hidden: true });
+  const removal = button(t.removePicture, () => clear(), { class: "small quiet", hidden: true });
+  const cameraLabel = el("label", { class: "button small only-touch", htmlFor: camera.id, textContent: t.camera });
+  const drop = el("div", { class: "drop" }, empty, canvasHolder);
+  const title = el("h2", { class: "slot-title" }, label, !required && el("span", { class: "optional", textContent: t.optional }));
+  const element = el("div", { class: "slot" }, input, camera, title, drop, el("div", { class: "slot-bar" }, info, change, cameraLabel, removal));
+  input.setAttribute("aria-label", label);
+  input.setAttribute("aria-describedby", info.id);
+  camera.setAttribute("aria-label", `${label}: ${t.camera}`);
+
+  function filled(is) {
+    drop.classList.toggle("filled", is);
+    empty.hidden = is;
+    canvasHolder.hidden = change.hidden = !is;
+    removal.hidden = !is || required;
+  }
+
+  function clear() {
+    file = null;
+    filled(false);
+    info.textContent = t.imageHint(limits.max_upload_bytes);
+    onChange(null);
+  }
+
+  async function take(chosen, name = chosen.name) {
+    const url = URL.createObjectURL(chosen);
+    const probe = new Image();
+    probe.src = url;
+    try {
+      await probe.decode();
+    } catch {
+      URL.revokeObjectURL(url);
+      clear();
+      onProblem({ message: t.notAPicture(name) });
+      return;
+    }
+    URL.revokeObjectURL(shown.src);
+    shown.src = url;
+    await shown.decode();
+    file = chosen;
+    filled(true);
+    shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < COARSE_PIXELS);
+    info.textContent = t.imageInfo(name, shown.naturalWidth, shown.naturalHeight);
+    onProblem(null);
+    onChange(shown);
+  }
+
+  for (const source of [input, camera]) {
+    source.addEventListener("change", () => {
+      if (source.files[0]) take(source.files[0]);
+      source.value = ""; // so that the same file can be chosen again
+    });
+  }
+  for (const kind of ["dragenter", "dragover"]) {
+    drop.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  }
+  for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+  });
+  return { element, holder: canvasHolder, take, clear, file: () => file, focus: () => input.focus() };
+}
+
+function chooser(id, properties) {
+  const input = el("input", { type: "file", accept: ACCEPT, class: "visually-hidden", id });
+  for (const [name, value] of Object.entries(properties)) input.setAttribute(name, value);
+  return input;
+}

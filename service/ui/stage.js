@@ -1,0 +1,128 @@
+// What a running job shows: a picture with its tokens, or an answer with its boxes. Both have the same few methods.
+
+import { inputName } from "./api.js";
+import * as api from "./api.js";
+import { el } from "./dom.js";
+import { t } from "./strings.js";
+import { rampCss, tokenGrid } from "./tokens.js";
+import { viewer } from "./viewer.js";
+
+const MODES = ["off", "settled", "heat"];
+
+/** The stage that suits the job. */
+export const stageFor = (job, task, words) => (job.output_size ? pictureStage(job, task, words) : textStage(job));
+
+function pictureStage(job, task, words) {
+  const view = viewer(job.output_size, words, sent(job));
+  // editing starts with the tokens of the kept part decided, which no step reports
+  const grid = tokenGrid(view.tokens, "feather" in job.spec);
+  const frames = new Map();
+  let shown = 0;
+  let total = 1;
+  let mode = "off";
+  const paint = () => {
+    grid.paint(shown, total, mode);
+    grid.fit(view.shownSize());
+  };
+  view.onShown(paint);
+
+  const picker = el("select", { class: "overlay" }, ...MODES.map((value) => el("option", { value, textContent: t.overlays[value] })));
+  const ramp = el("span", { class: "ramp", hidden: true }, el("span", { textContent: t.first }), el("span", { class: "ramp-bar" }), el("span", { textContent: t.last }));
+  ramp.children[1].style.background = rampCss;
+  const help = el("span", { class: "help" });
+  picker.addEventListener("change", () => {
+    mode = picker.value;
+    ramp.hidden = mode !== "heat";
+    help.textContent = t.overlayHelp[mode];
+    paint();
+  });
+  const label = el("label", { class: "overlay-label" }, el("span", { textContent: t.overlay }), picker);
+  const tools = el("div", { class: "stage-tools" }, label, view.bar);
+  const legend = el("div", { class: "legend" }, help, ramp);
+
+  return {
+    element: el("div", { class: "picture-stage" }, view.element),
+    tools: el("div", {}, tools, legend),
+    add(event) {
+      grid.add(event);
+      total = event.total;
+      if (!event.preview_url || frames.has(event.step)) return;
+      const frame = new Image(); // kept, so that scrubbing finds it decoded
+      frame.src = event.preview_url;
+      frames.set(event.step, frame);
+    },
+    show(event) {
+      shown = event.step;
+      if (event.preview_url) view.estimate(event.preview_url, t.preview(event.step));
+      paint();
+    },
+    result(url, alt, text) {
+      shown = total;
+      view.result(url, alt, text);
+      paint();
+    },
+    settled: () => (("feather" in job.spec) ? t.settledCount(grid.settled()) : t.settled(grid.settled() / (grid.count() || 1))),
+  };
+}
+
+/** The picture that was sent, and where it lies in the result, which may have grown beyond it. */
+function sent(job) {
+  const artifact = job.artifacts.find(({ name }) => name === inputName("image"));
+  if (!artifact || expired(job)) return null;
+  const { left = 0, top = 0, right = 0, bottom = 0 } = job.spec;
+  const [width, height] = job.output_size;
+  const place = { left: left / width, top: top / height, width: (width - left - right) / width, height: (height - top - bottom) / height };
+  return { url: artifact.url, place, coarse: Math.max(...job.image_size) };
+}
+
+export const expired = (job) => Boolean(job.expires_at && new Date(job.expires_at) < new Date());
+
+function textStage(job) {
+  const runs = job.spec.guidance === false ? ["unguided"] : job.spec.compare_unguided ? ["guided", "unguided"] : ["guided"];
+  const cards = new Map(
+    runs.map((run) => {
+      const body = el("p", { class: "answer" });
+      const reward = el("span", { class: "help" });
+      const element = el("article", { class: "answer-card", "aria-label": t[run] }, el("h2", {}, t[run], reward), body);
+      return [run, { element, body, reward }];
+    }),
+  );
+  const latest = new Map(); // of each run: its events by step
+  let total = 1;
+  const perRun = () => total / runs.length;
+
+  const write = (run, text) => {
+    const { body } = cards.get(run);
+    const parts = text.split(/(▢+)/);
+    body.replaceChildren(...parts.filter(Boolean).map((part) => (part[0] === "▢" ? el("span", { class: "open", "aria-hidden": "true", textContent: "▢".repeat(part.length) }) : part)));
+  };
+  for (const run of runs) cards.get(run).body.append(run === "unguided" && runs.length > 1 ? el("span", { class: "help", textContent: t.notStarted }) : "");
+  let settled = 0;
+
+  return {
+    element: el("div", { class: "answers" }, el("blockquote", { class: "prompt", textContent: job.spec.prompt }), el("div", { class: runs.length > 1 ? "pair" : "single" }, ...[...cards.values()].map((card) => card.element))),
+    tools: null,
+    add(event) {
+      total = event.total;
+      latest.set(event.step, event);
+      settled = event.decided.length ? settled + event.decided.length : settled;
+    },
+    show(event) {
+      for (const [index, run] of runs.entries()) {
+        const step = Math.min(event.step, perRun() * (index + 1));
+        const seen = step > perRun() * index ? latest.get(step) : null;
+        if (seen) write(run, seen.text);
+        else if (event.step <= perRun() * index) cards.get(run).body.replaceChildren(el("span", { class: "help", textContent: t.notStarted }));
+      }
+    },
+    async result(finished) {
+      for (const [index, run] of runs.entries()) {
+        const artifact = finished.artifacts.find(({ name }) => name === (index ? "unguided.txt" : "answer.txt"));
+        const reward = finished.metrics[index ? "unguided_reward" : "reward"];
+        if (artifact && !expired(finished)) write(run, await api.text(artifact.url));
+        if (typeof reward === "number") cards.get(run).reward.textContent = t.rewardOf(reward);
+      }
+    },
+    settled: () => t.settledCount(settled),
+  };
+}
