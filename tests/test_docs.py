@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with Image.open(ROOT / "examples/photos/coffee.png") as photo:
         photo.convert("RGB").resize((96, 96)).save(folder / "photo.jpg")
         photo.convert("RGB").resize((32, 32)).save(folder / "small.png")
+        photo.convert("RGB").resize((64, 64)).save(folder / "painting.png")
+    mask = Image.new("L", (96, 96), 255)
+    mask.paste(0, (30, 30, 66, 66))
+    mask.save(folder / "mask.png")
+    shutil.copy(ROOT / "examples/photos/castle.png", folder / "castle.png")
     settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1, priors=["embedded", "embedded_text"])
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}:{programs}", "XDG_STATE_HOME": str(home), "OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
