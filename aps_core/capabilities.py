@@ -15,7 +15,7 @@ def describe() -> dict[str, Any]:
     return {
         "version": __version__,
         "tasks": [
-            {"type": name, "summary": cls.summary(), "pictures": dict(cls.pictures), "schema": cls.model_json_schema()}
+            {"type": name, "summary": cls.summary(), "pictures": dict(TaskSpec.named(name).pictures), "schema": cls.model_json_schema()}
             for name, cls in sorted(TaskSpec.family.items())
         ],
         "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
