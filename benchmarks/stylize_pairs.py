@@ -100,7 +100,7 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
 
 
 def main() -> None:
-    """Measures all pairs; about 10 seconds a pair on one CPU thread."""
+    """Measures all pairs; about 15 seconds a pair on one CPU thread."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--prior", default="embedded")
     parser.add_argument("--device", default="cpu")
