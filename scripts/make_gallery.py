@@ -22,6 +22,7 @@ from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 ROOT = Path(__file__).parents[1]
 SIDE, GAP = 128, 8
 SHOWN: dict[str, tuple[dict[str, Any], float]] = {
+    "colorize": ({}, 0.05),
     "compose": (
         {"stages": [{"type": "gaussian_blur", "sigma": 1.0}, {"type": "super_resolution", "factor": 2}, {"type": "jpeg", "quality": 40}]},
         0.02,
