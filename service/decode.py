@@ -8,7 +8,6 @@ PNG without metadata. It ends with its input.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import resource
@@ -20,6 +19,7 @@ from PIL import PngImagePlugin
 
 from aps_core.errors import ImageRejected
 from aps_core.images import open_image
+from service import png
 
 LENGTH_BYTES = 8
 KILLED = b'{"killed": true}\n'
@@ -63,10 +63,8 @@ def _read(data: bytes, max_pixels: int) -> bytes:
         picture = open_image(data, max_pixels)
     except ImageRejected as error:
         return json.dumps({"error": str(error), "code": error.code}).encode() + b"\n"
-    png = io.BytesIO()
-    picture.image.save(png, "PNG", compress_level=1)
     header = {"width": picture.width, "height": picture.height, "has_alpha": picture.has_alpha}
-    return json.dumps(header).encode() + b"\n" + png.getvalue()
+    return json.dumps(header).encode() + b"\n" + png.encode(picture.image)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Stack:
         while not {entry["name"] for entry in self.live_workers()} - before:
             assert worker.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+            time.sleep(0.25)
         return worker
 
     def ensure_worker(self) -> None:

@@ -125,7 +125,7 @@ def test_a_newcomer_needs_ten_lines_of_python_or_three_commands(place: Place):
     place.run(python)
     with Image.open(place.folder / "restored.png") as restored:
         assert restored.size == (96, 96)
-    submit, state, fetch, *_ = blocks(ROOT / "docs/http.md")
+    submit, state, fetch, *_ = blocks(ROOT / "docs/curl.md")
     assert [block.code.count("curl ") for block in (submit, state, fetch)] == [1, 1, 1]
     place.run(submit)
     assert place.run(state).strip() == "succeeded"

@@ -91,6 +91,7 @@ class Worker:
 
     def stay_registered(self) -> None:
         """Renews the registration until the process stops, drains, or its device turns out to be faulty."""
+        self.heard_at = time.monotonic()  # nothing could be heard while the priors were loaded, which may take minutes
         while not draining.value:
             self.problem = device.fault(settings.device)
             telemetry.DEVICE_HEALTHY.set(self.problem is None)

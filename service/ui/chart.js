@@ -3,6 +3,7 @@
 import { svg } from "./dom.js";
 import { t } from "./strings.js";
 
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
 const WIDTH = 360;
 const HEIGHT = 140;
 const LEFT = 46;
@@ -34,7 +35,7 @@ export function chart({ name, values, total, floor = 0, marked = values.length, 
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t.chartLabel(name, step, value, floor) },
     ...ticks.map((tick) => svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick), class: "grid" })),
-    ...ticks.map((tick) => label(LEFT - 8, y(tick) + 3.5, "end", tick ? tick.toPrecision(2) : "0")),
+    ...ticks.map((tick) => label(LEFT - 8, y(tick) + 3.5, "end", compact.format(tick))),
     label(LEFT, HEIGHT - 6, "start", "1"),
     label(WIDTH - RIGHT, HEIGHT - 6, "end", `${axis} ${total}`),
     ...floorLine,

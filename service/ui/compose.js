@@ -7,8 +7,8 @@ import { maskEditor } from "./mask.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 
-/** Fields of any task that are worth seeing at once; those a task requires always are. */
-const MAIN_FIELDS = ["prompt", "operator", "sigma", "compare_unguided", "working_size", "num_samples", "seed"];
+/** Fields of any task that are worth seeing at once, after those it requires. */
+const MAIN_FIELDS = ["operator", "sigma", "compare_unguided", "num_samples", "seed"];
 
 /** A task's form; ``onJob`` gets the accepted job. */
 export function composer(task, described, samples, { onJob, onProblem }) {
@@ -77,7 +77,7 @@ function settingsForm(task, described) {
   // large results take long: suggest twice the size the prior was made for
   if (prior?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...prior.native_size));
 
-  const open = [...new Set([...MAIN_FIELDS, ...(schema.required ?? [])])].filter((name) => main.controls.has(name));
+  const open = [...new Set([...(Object.keys(task.pictures).length ? [] : ["prompt"]), ...(schema.required ?? []), ...MAIN_FIELDS])].filter((name) => main.controls.has(name));
   const rest = [...main.controls.keys()].filter((name) => !open.includes(name));
   const part = (some) => el("div", { class: "fields" }, ...some.map((name) => main.controls.get(name).element));
   const element = el("div", { class: "groups" }, part(open), rest.length > 0 && folded(t.more, part(rest)), ...[...folds.values()].map((fold) => fold.element));
@@ -191,5 +191,5 @@ function gallery(task, starts, words, pictures, settings, onProblem) {
     return made;
   });
   const list = el("ul", { class: Object.keys(starts[0].pictures).length ? "samples" : "chips" }, ...buttons.map((each) => el("li", {}, each)));
-  return el("div", { class: "gallery" }, el("h3", { textContent: words.samples }), list);
+  return el("div", { class: "gallery" }, el("h2", { textContent: words.samples }), list);
 }

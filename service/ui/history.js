@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
 import { guarded } from "./live.js";
-import { operatorText } from "./result.js";
+import { operatorName } from "./result.js";
 import { expired } from "./stage.js";
 import { humanise, t, wordsOf } from "./strings.js";
 
@@ -19,13 +19,17 @@ export function historyView(described, { onProblem }) {
   let next = null;
   let timer = 0;
 
-  const select = (label, options) => {
+  const field = (name, label, input) => {
+    input.id = `filter-${name}`;
+    return el("div", { class: "field" }, el("label", { htmlFor: input.id, textContent: label }), input);
+  };
+  const select = (name, label, options) => {
     const input = el("select", {}, el("option", { value: "", textContent: t.all }), ...options.map(([value, text]) => el("option", { value, textContent: text })));
     input.addEventListener("change", () => show());
-    return [el("label", { class: "field" }, el("span", { textContent: label }), input), input];
+    return [field(name, label, input), input];
   };
-  const [taskField, task] = select(t.filterTask, described.tasks.map(({ type }) => [type, wordsOf(type).name]));
-  const [stateField, state] = select(t.filterState, STATES.map((name) => [name, t.states[name]]));
+  const [taskField, task] = select("task", t.filterTask, described.tasks.map(({ type }) => [type, wordsOf(type).name]));
+  const [stateField, state] = select("state", t.filterState, STATES.map((name) => [name, t.states[name]]));
   const search = el("input", { type: "search", autocomplete: "off", oninput: () => show() });
   const list = el("ul", { class: "jobs" });
   const empty = el("p", { class: "note", role: "status", hidden: true });
@@ -71,7 +75,7 @@ export function historyView(described, { onProblem }) {
     "div",
     { class: "history" },
     el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: t.historyTitle }), el("p", { textContent: t.historyLede })),
-    el("div", { class: "filters" }, taskField, stateField, el("label", { class: "field" }, el("span", { textContent: t.search }), search)),
+    el("div", { class: "filters" }, taskField, stateField, field("words", t.search, search)),
     list,
     empty,
     older,
@@ -83,11 +87,11 @@ export function historyView(described, { onProblem }) {
 function card(job, forget, onProblem) {
   const words = wordsOf(job.task);
   const when = new Date(job.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const title = job.spec.prompt || (job.spec.operator ? operatorText(job.spec.operator) : words.name);
+  const title = job.spec.prompt || (job.spec.operator ? operatorName(job.spec.operator) : words.name);
   const link = el("a", { href: `#${job.id}`, class: "job-link" }, title);
   const state = el("span", { class: `badge ${job.state}`, textContent: active(job) && job.progress ? t.step(job.progress.step, job.progress.total) : t.states[job.state] });
   const about = el("p", { class: "help" }, `${words.name} · ${when}`);
-  return el("li", { class: "job-card" }, thumb(job), el("div", { class: "job-words" }, link, about, state), deletion(job, forget, onProblem));
+  return el("li", { class: "job-card" }, thumb(job), el("div", { class: "job-words" }, link, about, el("div", { class: "job-foot" }, state, deletion(job, forget, onProblem))));
 }
 
 function thumb(job) {

@@ -171,7 +171,8 @@ function drawStroke(pen, { tool, width, points, picture }) {
     pen.lineCap = pen.lineJoin = "round";
     pen.beginPath();
     pen.moveTo(...points[0]);
-    for (const point of points.length > 1 ? points.slice(1) : points) pen.lineTo(...point);
+    if (points.length === 1) pen.lineTo(points[0][0] + 0.01, points[0][1]); // a line of no length is not drawn
+    for (const point of points.slice(1)) pen.lineTo(...point);
     pen.stroke();
   }
   pen.globalCompositeOperation = "source-over";

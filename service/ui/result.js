@@ -37,7 +37,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
 
   const show = (job) => {
     actions.hidden = false;
-    facts.replaceChildren(...factsOf(job), codeBox(job, task, described));
+    facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
@@ -81,10 +81,10 @@ function thumbnail(picture, choose) {
   return el("li", {}, made);
 }
 
-function factsOf(job) {
+function factsOf(job, described) {
   const { spec, metrics } = job;
   const rows = {
-    operator: spec.operator && operatorText(spec.operator),
+    operator: spec.operator && operatorText(spec.operator, described),
     sigma: number(metrics.sigma ?? spec.sigma),
     prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,
@@ -103,10 +103,19 @@ function factsOf(job) {
 
 const number = (value) => (typeof value === "number" ? Number(value.toPrecision(3)).toString() : value);
 
-/** An operator and its settings in one line. */
-export function operatorText({ type, ...settings }) {
+/** An operator's name; of several, each one's. */
+export function operatorName({ type, ...settings }) {
   const stages = Object.values(settings).find(Array.isArray);
-  if (stages) return stages.map(operatorText).join(t.thenWord);
-  const values = Object.entries(settings).map(([name, value]) => `${humanise(name).toLowerCase()} ${value}`);
-  return [t.names[type] ?? humanise(type), ...values].join(", ");
+  return stages ? stages.map(operatorName).join(t.thenWord) : (t.names[type] ?? humanise(type));
+}
+
+/** An operator and those of its settings that matter, in one line. */
+function operatorText(operator, described) {
+  const { type, ...settings } = operator;
+  const stages = Object.values(settings).find(Array.isArray);
+  if (stages) return stages.map((stage) => operatorText(stage, described)).join(t.thenWord);
+  const properties = described.operators.find((each) => each.type === type)?.schema.properties ?? {};
+  const matters = (name) => Object.entries(properties[name]?.["x-when"] ?? {}).every(([other, value]) => settings[other] === value);
+  const values = Object.entries(settings).filter(([name]) => matters(name)).map(([name, value]) => `${humanise(name).toLowerCase()} ${value}`);
+  return [operatorName(operator), ...values].join(", ");
 }

@@ -19,6 +19,7 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   const empty = el("label", { class: "drop-empty", htmlFor: id }, el("strong", { textContent: t.choose }));
   const canvasHolder = el("div", { class: "drop-shown", hidden: true }, shown);
   const camera = chooser(`${id}-camera`, { capture: "environment" });
+  camera.classList.add("only-touch");
   const change = el("label", { class: "button small", htmlFor: id, textContent: t.change, hidden: true });
   const removal = button(t.removePicture, () => clear(), { class: "small quiet", hidden: true });
   const cameraLabel = el("label", { class: "button small only-touch", htmlFor: camera.id, textContent: t.camera });

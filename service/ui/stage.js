@@ -56,7 +56,11 @@ function pictureStage(job, task, words) {
       if (event.preview_url) view.estimate(event.preview_url, t.preview(event.step));
       paint();
     },
-    result: (url, alt, text) => view.result(url, alt, text),
+    result(url, alt, text) {
+      shown = total;
+      view.result(url, alt, text);
+      paint();
+    },
     settled: () => (("feather" in job.spec) ? t.settledCount(grid.settled()) : t.settled(grid.settled() / (grid.count() || 1))),
   };
 }

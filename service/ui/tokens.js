@@ -2,7 +2,7 @@
 
 /** Colours of the first and the last step and those between, from dark to light (after viridis). */
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-const OPEN = [12, 14, 12, 150];
+const OPEN = [12, 14, 12, 125];
 const FRESH = [46, 224, 178, 170];
 const HEAT_ALPHA = 190;
 

@@ -15,7 +15,7 @@ import click
 import httpx
 import pytest
 import yaml
-from conftest import free_port
+from stack import free_port
 
 from aps_cli.main import main
 from aps_core.installed import WEIGHTS_DIR

@@ -83,14 +83,14 @@ def wait_for_step(stack: Stack, job_id: str, step: int) -> None:
 def test_killing_the_worker_costs_one_step_and_changes_nothing(stack: Stack) -> None:
     spec = {"seed": 11, "sampler": LONG}
     undisturbed = stack.submit(**spec)
-    assert stack.wait(undisturbed["id"], 120)["state"] == "succeeded"
+    assert stack.wait(undisturbed["id"])["state"] == "succeeded"
 
     job = stack.submit(**spec)
     wait_for_step(stack, job["id"], 5)
     stack.kill_workers()
     assert stack.job(job["id"])["state"] in ("running", "queued")
     stack.start_worker()
-    done = stack.wait(job["id"], 120)
+    done = stack.wait(job["id"])
     assert done["state"] == "succeeded", done["error"]
     assert done["resumed_from_step"] >= 5
     assert done["attempt"] == 2
@@ -105,7 +105,7 @@ def test_a_killed_child_is_replaced_and_takes_its_job_over(stack: Stack) -> None
     parent = stack.workers[-1].pid
     child = int(Path(f"/proc/{parent}/task/{parent}/children").read_text().split()[0])
     os.kill(child, signal.SIGKILL)
-    done = stack.wait(job["id"], 120)
+    done = stack.wait(job["id"])
     assert (done["state"], done["attempt"]) == ("succeeded", 2)
     assert done["resumed_from_step"] >= 3
 
@@ -121,7 +121,7 @@ def test_a_drained_worker_hands_its_job_over_within_a_step(stack: Stack) -> None
     waiting = stack.job(job["id"])
     assert (waiting["state"], waiting["phase"]) == ("queued", "preempted")
     stack.start_worker()
-    done = stack.wait(job["id"], 120)
+    done = stack.wait(job["id"])
     assert done["state"] == "succeeded"
     assert done["resumed_from_step"] >= 3
     assert drained < 5 + 3 * waiting["progress"]["seconds"]

@@ -42,5 +42,6 @@ def register_idle_worker(settings: Settings) -> None:
     """Lets jobs be accepted that nobody will compute; lasts 20 seconds."""
     with Redis.from_url(settings.redis_url) as redis:
         speed, room = {"seconds_per_token": 1e-4, "max_pixels": 512 * 512}, {"job_bytes": 10**9, "token_bytes": 1}
-        worker = WorkerInfo(name="idle", prior="embedded", device="cpu", **speed, **room)
-        WorkerRegistry(redis, settings.key_prefix).renew(worker)
+        for prior in settings.priors:
+            worker = WorkerInfo(name=f"idle {prior}", prior=prior, device="cpu", **speed, **room)
+            WorkerRegistry(redis, settings.key_prefix).renew(worker)

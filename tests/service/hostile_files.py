@@ -78,6 +78,15 @@ def truncated() -> Iterator[tuple[str, bytes]]:
         whole = png(96, 96, image_format=image_format)
         for percent in (1, 3, 10, 20, 30, 45, 60, 75, 85, 90):
             yield f"{image_format} cut at {percent} %", whole[: len(whole) * percent // 100]
+    yield "large JPEG cut at 50 %", large()
+
+
+def large() -> bytes:
+    """The first half of a photograph of 15 million pixels, in many passes, which a reader keeps all of."""
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(np.tile(noise, (19, 20, 1))).save(out, "JPEG", quality=20, progressive=True)
+    return out.getvalue()[: out.tell() // 2]
 
 
 def wrong_kinds() -> Iterator[tuple[str, bytes]]:

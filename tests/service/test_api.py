@@ -15,7 +15,7 @@ def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:
     assert "super_resolution" in {operator["type"] for operator in described["operators"]}
     priors = {prior["name"]: prior for prior in described["priors"]}
     assert described["priors"][0]["name"] == "embedded"
-    assert [name for name, prior in priors.items() if prior["available"]] == ["embedded"]
+    assert [name for name, prior in priors.items() if prior["available"]] == ["embedded", "embedded_text"]
     assert "aps weights fetch mmada-8b-base" in priors["mmada_8b"]["missing"]
     worker = described["workers"][0]
     assert worker["seconds_per_token"] > 0
@@ -33,7 +33,7 @@ def test_openapi_is_valid_and_holds_the_librarys_schemas(stack: Stack) -> None:
 
 def test_health_and_metrics(stack: Stack) -> None:
     assert stack.http.get("/livez").json() == {"status": "ok"}
-    assert stack.http.get("/readyz").json() == {"status": "ready", "priors": ["embedded"]}
+    assert stack.http.get("/readyz").json() == {"status": "ready", "priors": ["embedded", "embedded_text"]}
     job = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     stack.wait(job["id"])
     text = stack.http.get("/metrics").text

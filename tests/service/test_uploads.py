@@ -12,6 +12,7 @@ from PIL import Image
 from stack import png
 
 from aps_core.errors import ImageRejected, ImageTooLarge
+from service.png import encode
 from service.settings import Settings
 from service.uploads import Decoder, Upload
 
@@ -64,6 +65,19 @@ def test_alpha_is_kept_and_told(sanitise) -> None:
     upload = sanitise(png(16, 16, "RGBA"), "image")
     assert upload.has_alpha
     assert Image.open(io.BytesIO(upload.png)).mode == "RGBA"
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 70), (70, 1), (33, 20)])
+def test_what_is_written_is_what_was_there(mode: str, size: tuple[int, int]) -> None:
+    kind = np.uint16 if mode == "I;16" else np.uint8
+    noise = np.random.default_rng(0).integers(0, np.iinfo(kind).max + 1, (*size[::-1], len(Image.new(mode, size).getbands())), kind)
+    image = Image.fromarray(noise.squeeze(-1) if noise.shape[-1] == 1 else noise)
+    assert image.mode == mode
+    read = Image.open(io.BytesIO(encode(image)))
+    read.load()
+    assert (read.mode, read.size, read.info) == (mode, size, {})
+    np.testing.assert_array_equal(np.asarray(read), np.asarray(image))
 
 
 def test_limits_hold(decoder) -> None:

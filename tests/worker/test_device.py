@@ -157,3 +157,29 @@ def test_a_worker_s_port_tells_life_readiness_and_numbers() -> None:
     assert status == 200
     telemetry.DEVICE_HEALTHY.set(1)
     assert "aps_device_healthy 1.0" in asked(port, "/metrics")[1]
+
+
+def test_a_worker_is_deaf_only_when_it_idles_while_jobs_wait_and_never_for_its_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    from worker import lifecycle
+
+    killed: list[int] = []
+    monkeypatch.setattr(lifecycle.os, "kill", lambda pid, _: killed.append(pid))
+    worker = lifecycle.Worker()
+    worker.entries = [SimpleNamespace(prior="embedded")]  # type: ignore[list-item]
+    waiting = 1
+    worker.store = SimpleNamespace(depth=lambda _: waiting)  # type: ignore[assignment]
+    worker.registry = SimpleNamespace(renew=lambda _: None)  # type: ignore[assignment]
+    worker.stopping.set()  # one round
+
+    worker.heard_at -= 1000  # loading a large prior takes minutes
+    worker.stay_registered()
+    assert killed == []
+    worker.heard_at -= 1000
+    worker.busy = True
+    worker._end_if_deaf()
+    worker.busy, waiting = False, 0
+    worker._end_if_deaf()
+    assert killed == []
+    waiting = 1
+    worker._end_if_deaf()
+    assert len(killed) == 1

@@ -1,0 +1,59 @@
+"""What the studio's tests do on its pages again and again."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+SLOW = 60_000
+"""Milliseconds a small job may take on a busy machine."""
+
+
+def choose(page: Page, image: bytes, name: str = "photo.png", slot: str = "Degraded picture") -> None:
+    """Chooses a file for one of the task's pictures, and waits until it shows."""
+    page.get_by_label(slot, exact=True).set_input_files({"name": name, "mimeType": "image/png", "buffer": image})
+    expect(page.get_by_text(re.compile(rf"^{re.escape(name)}, \d+ × \d+ pixels"))).to_be_visible()
+
+
+def sampler(page: Page, **settings: int) -> None:
+    """Opens the sampler's settings and fills some in."""
+    page.get_by_text("Sampler", exact=True).click()
+    for name, value in settings.items():
+        page.locator(f'[data-pointer="/sampler/{name}"]:visible').fill(str(value))
+
+
+def submit(page: Page, verb: str = "Restore") -> str:
+    """Submits; returns the job's id."""
+    page.get_by_role("button", name=verb, exact=True).click()
+    page.wait_for_function("/^#[0-9a-f-]{36}$/.test(location.hash) || !document.getElementById('alert').hidden", timeout=SLOW)
+    assert page.locator("#alert").inner_text() == ""
+    return page.url.partition("#")[2]
+
+
+def task(page: Page, name: str) -> None:
+    """Goes to a task by its link."""
+    page.get_by_role("navigation", name="Tasks").get_by_role("link", name=name, exact=True).click()
+    expect(page.get_by_role("link", name=name, exact=True)).to_have_attribute("aria-current", "page")
+
+
+def ended(page: Page, title: str) -> None:
+    """Waits for the job's last heading."""
+    expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible(timeout=SLOW)
+
+
+def scrub(page: Page) -> Locator:
+    """The slider over the steps."""
+    return page.get_by_role("slider", name="Step", exact=True)
+
+
+def comparison(page: Page) -> Locator:
+    """The slider between the two pictures."""
+    return page.get_by_role("slider", name=re.compile("^Comparison"))
+
+
+def downloaded(page: Page, link: str) -> bytes:
+    """What a download link gives."""
+    with page.expect_download() as download:
+        page.get_by_role("link", name=link, exact=True).click()
+    return download.value.path().read_bytes()

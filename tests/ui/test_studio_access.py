@@ -1,0 +1,168 @@
+"""The studio for everybody: screen readers, keyboards, phones, themes; and how light it is."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import SLOW, comparison, ended, scrub, submit, task
+from playwright.sync_api import Browser, Page, expect
+from stack import Stack, png
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds wrong, minor matters included."""
+    page.evaluate(AXE)
+    violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
+    return [f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}" for found in violations]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Page, stack: Stack, scheme: Any) -> None:
+    picture = stack.submit(png(32, 32), num_samples=2, sampler={"steps": 2, "inner_steps": 2})
+    text = stack.http.post("/v1/guide", json={"prompt": "Why?", "compare_unguided": True, "sampler": {"steps": 2, "max_new_tokens": 4}}).json()
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    found = {}
+    for name in ("Restore", "Stylize", "Edit", "Guide text", "Generate"):
+        task(page, name)
+        if name == "Edit":
+            page.get_by_role("button", name="Raccoon").click()
+            expect(page.get_by_role("application")).to_be_visible()
+        for summary in page.locator("summary:visible").all():
+            summary.click()
+        found[name] = findings(page)
+    for job, title in ((picture, "Restored"), (text, "Answered")):
+        stack.wait(job["id"])
+        page.goto(f"/#{job['id']}")
+        ended(page, title)
+        page.get_by_text("Use it in code").click()
+        found[title] = findings(page)
+    page.goto("/#history")
+    expect(page.get_by_role("listitem").first).to_be_visible()
+    found["History"] = findings(page)
+    assert {name: some for name, some in found.items() if some} == {}
+
+
+def test_a_whole_run_without_a_mouse(page: Page, stack: Stack) -> None:
+    def tab_to(name: str, most: int = 60) -> None:
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            if name in (page.evaluate("(e => e.ariaLabel ?? e.labels?.[0]?.textContent ?? e.textContent)(document.activeElement)") or ""):
+                return
+        raise AssertionError(f"Tab does not lead to {name}")
+
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    tab_to("Edit")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Draw a part anew")).to_be_focused()
+    tab_to("Raccoon")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("application")).to_be_visible()
+    page.keyboard.press("Shift+Tab")
+    for _ in range(30):
+        if page.evaluate("document.activeElement.role") == "application":
+            break
+        page.keyboard.press("Shift+Tab")
+    for key in ("ArrowLeft", "Space", "ArrowUp", "Space"):
+        page.keyboard.press(key)
+    expect(page.get_by_text(re.compile(r"\d+ % painted"))).to_be_visible()
+    tab_to("Prompt")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("a raccoon with a hat")
+    tab_to("Sampler")
+    page.keyboard.press("Enter")
+    for name, value in (("Steps", "1"), ("Inner steps", "1")):
+        tab_to(name)
+        page.keyboard.type(value)
+    tab_to("Edit")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"#[0-9a-f-]{36}$"))
+    ended(page, "Edited")
+    tab_to("Comparison")
+    page.keyboard.press("ArrowRight")
+    expect(comparison(page)).to_have_value("51")
+    tab_to("Play")
+    tab_to("Download PNG")
+    assert stack.job(page.url.partition("#")[2])["spec"]["prompt"] == "a raccoon with a hat"
+
+
+@pytest.fixture
+def phone(browser: Browser, stack: Stack) -> Any:
+    page = browser.new_page(base_url=stack.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page.goto("/")
+    expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
+    yield page
+    page.close()
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> None:
+    width = "() => document.documentElement.scrollWidth"
+    expect(phone.get_by_text("Take a photo").first).to_be_visible()
+    assert phone.locator("[capture=environment]").count() == 1
+    for name in ("Stylize", "Edit", "Guide text", "Generate", "Restore"):
+        task(phone, name)
+        for summary in phone.locator("summary:visible").all():
+            summary.tap()
+        assert phone.evaluate(width) <= 390, name
+    for chip in phone.locator(".settings .chip:visible").all():
+        chip.tap()
+        assert phone.evaluate(width) <= 390
+    phone.get_by_role("button", name="Coffee").tap()
+    expect(phone.get_by_text("coffee.png, 32 × 32 pixels")).to_be_visible()
+    phone.get_by_label("Steps", exact=True).fill("1")
+    phone.get_by_label("Inner steps").fill("1")
+    submit(phone)
+    expect(scrub(phone)).to_be_visible(timeout=SLOW)
+    ended(phone, "Restored")
+    assert phone.evaluate(width) <= 390
+    phone.goto("/#history")
+    expect(phone.get_by_role("listitem").first).to_be_visible()
+    assert phone.evaluate(width) <= 390
+
+
+def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.get_by_role("button", name="Switch to the light theme").click()
+    assert page.evaluate(ground) == light
+    page.reload()
+    expect(page.get_by_role("button", name="Switch to the dark theme")).to_be_visible()
+    assert page.evaluate(ground) == light
+
+
+def test_the_page_is_light_and_paints_soon(page: Page) -> None:
+    page.reload()
+    expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint < 3000  # under a second on a quiet machine
+    hosts = set(page.evaluate("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"))
+    assert hosts == {page.evaluate("location.host")}
+
+
+def test_the_files_are_small_and_name_no_other_host() -> None:
+    folder = Path(__file__).parents[2] / "service" / "ui"
+    texts = [path for path in folder.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in texts) < 300_000
+    for path in texts:
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text, path.name
+        assert "https://" not in text, path.name
+    assert not re.search(r"\sstyle=|\son\w+=|<script>|<style", (folder / "index.html").read_text())
+
+
+def test_every_word_is_in_one_file() -> None:
+    folder = Path(__file__).parents[2] / "service" / "ui"
+    for path in folder.glob("*.js"):
+        if path.name != "strings.js":
+            said = re.findall(r'(?:textContent|alt|title|placeholder|"aria-label")\s*[:=]\s*"([A-Z][a-z]+[^"]*)"', path.read_text())
+            assert said == [], path.name

@@ -1,0 +1,205 @@
+"""Every task in the studio: pictures in, steps as they come, result, download."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import numpy as np
+from pages import SLOW, choose, comparison, downloaded, ended, sampler, scrub, submit, task
+from PIL import Image
+from playwright.sync_api import Page, expect
+from stack import Stack, png
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.format == "PNG"
+        return image.size
+
+
+def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack) -> None:
+    choose(page, png(32, 32))
+    page.get_by_text("Low resolution", exact=True).click()
+    page.get_by_label("Factor").select_option("2")
+    page.get_by_label("Noise", exact=True).fill("0.1")
+    page.get_by_label("Seed").fill("7")
+    sampler(page, steps=5, inner_steps=3)
+    job_id = submit(page)
+
+    preview = page.get_by_role("img", name="Current estimate of the picture")
+    expect(preview).to_be_visible(timeout=SLOW)
+    expect(preview).to_have_attribute("src", re.compile(rf"{job_id}/previews/\d+$"))
+    ended(page, "Restored")
+    expect(page.get_by_role("img", name=re.compile("Data misfit after step 5"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Inner loop, step 5"))).to_be_visible()
+    spec = stack.job(job_id)["spec"]
+    assert spec["operator"] == {"type": "super_resolution", "factor": 2}
+    assert (spec["sigma"], spec["seed"], spec["sampler"]["steps"], spec["sampler"]["inner_steps"]) == (0.1, 7, 5, 3)
+
+    after = page.get_by_role("img", name="The result")
+    assert after.evaluate("image => image.complete && image.naturalWidth") == 64
+    comparison(page).focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(comparison(page)).to_have_attribute("aria-valuetext", "47 % of the result")
+    assert "53%" in page.locator(".cut").evaluate("cut => getComputedStyle(cut).clipPath")
+    assert downloaded(page, "Download PNG") == stack.artifact(job_id, "result.png")
+    assert json.loads(downloaded(page, "Settings as JSON"))["spec"]["seed"] == 7
+    expect(page.get_by_text("not evidence").locator("visible=true")).to_be_visible()
+
+    page.get_by_role("button", name="Run again with…").click()
+    expect(page.get_by_text("measurement.png, 32 × 32 pixels")).to_be_visible()
+    expect(page.get_by_label("Seed")).to_have_value("7")
+    expect(page.get_by_label("Factor")).to_have_value("0")
+    expect(page.locator('[data-pointer="/sampler/steps"]')).to_have_value("5")
+
+
+def test_a_style_is_shown_and_a_picture_made(page: Page, stack: Stack) -> None:
+    task(page, "Stylize")
+    page.get_by_role("button", name="Stylize", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("style picture")
+    page.get_by_role("button", name="Embers").click()
+    expect(page.get_by_text("style-ember.png, 128 × 128 pixels")).to_be_visible()
+    choose(page, png(32, 24), "lake.png", "Content picture")
+    page.get_by_label("Prompt").fill("a lake")
+    sampler(page, steps=2, inner_steps=2)
+    job_id = submit(page, "Stylize")
+    ended(page, "Stylized")
+    job = stack.job(job_id)
+    assert job["spec"]["prompt"] == "a lake"
+    assert {"measurement.png", "style.png"} <= {artifact["name"] for artifact in job["artifacts"]}
+    assert size_of(downloaded(page, "Download PNG")) == (32, 24)
+    expect(page.get_by_role("img", name=re.compile("^Style distance after step 2"))).to_be_visible()
+
+
+def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
+    task(page, "Edit")
+    choose(page, png(64, 64), slot="Picture")
+    canvas = page.get_by_role("application")
+    box = canvas.bounding_box()
+    assert box is not None
+
+    def drag(*points: tuple[float, float]) -> None:
+        for index, (x, y) in enumerate(points):
+            page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
+            if index == 0:
+                page.mouse.down()
+        page.mouse.up()
+
+    page.get_by_text("Box", exact=True).click()
+    drag((0.5, 0), (0.999, 0.999))
+    expect(page.get_by_text("50 % painted.")).to_be_visible()
+    page.get_by_text("Brush", exact=True).click()
+    page.get_by_label("Brush size").fill("20")
+    drag((0.2, 0.2), (0.3, 0.2))
+    expect(page.get_by_text("50 % painted.")).to_be_hidden()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("50 % painted.")).to_be_visible()
+    page.get_by_text("Eraser", exact=True).click()
+    drag((0.75, 0), (0.75, 0.999))
+    page.get_by_label("Prompt").fill("waves")
+    sampler(page, steps=2, inner_steps=2)
+    job_id = submit(page, "Edit")
+
+    with Image.open(io.BytesIO(stack.artifact(job_id, "mask.png"))) as picture:
+        mask = np.asarray(picture.convert("L"))
+    assert mask.shape == (64, 64)
+    assert set(np.unique(mask)) == {0, 255}
+    assert (mask[:, :31] == 255).all(), "white stays"
+    assert (mask[:, 33:40] == 0).all(), "black is drawn anew"
+    assert (mask[:, 47:49] == 255).all(), "erased"
+
+    ended(page, "Edited")
+    with Image.open(io.BytesIO(downloaded(page, "Download PNG"))) as picture, Image.open(io.BytesIO(png(64, 64))) as sent:
+        kept = np.asarray(mask) == 255
+        assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
+    page.get_by_role("button", name="Run again with…").click()
+    expect(page.locator(".mask-surface")).to_have_attribute("data-painted", f"{(mask == 0).mean():.4f}")
+
+
+def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(page: Page, stack: Stack) -> None:
+    task(page, "Guide text")
+    page.get_by_role("button", name="What is a lantern?").click()
+    expect(page.get_by_label("Prompt")).to_have_value("What is a lantern?")
+    expect(page.get_by_role("checkbox", name="Also answer without guidance")).to_be_checked()
+    sampler(page, max_new_tokens=8, steps=8, inner_steps=2)
+    job_id = submit(page, "Answer")
+    expect(page.locator(".answer .open").first).to_be_visible(timeout=SLOW)
+    ended(page, "Answered")
+    guided, unguided = page.get_by_role("article", name="Guided"), page.get_by_role("article", name="Without guidance")
+    expect(guided).to_contain_text("Reward -")
+    for card, name in ((guided, "answer.txt"), (unguided, "unguided.txt")):
+        expect(card.locator(".answer")).to_have_text(stack.artifact(job_id, name).decode())
+    expect(page.get_by_role("img", name=re.compile("^Reward after step"))).to_be_visible()
+    assert downloaded(page, "Download text") == stack.artifact(job_id, "answer.txt")
+    scrub(page).fill("3")
+    expect(guided.locator(".open").first).to_be_visible()
+    expect(unguided).to_contain_text("from the same seed")
+    scrub(page).fill("16")
+    expect(guided.locator(".answer")).to_have_text(stack.artifact(job_id, "answer.txt").decode())
+
+
+def test_a_prompt_is_drawn(page: Page, stack: Stack) -> None:
+    task(page, "Generate")
+    page.get_by_role("button", name="A red flower").click()
+    page.get_by_text("More settings").click()
+    page.get_by_label("Width").fill("48")
+    page.get_by_label("Height").fill("32")
+    page.get_by_label("Number of samples").fill("2")
+    sampler(page, steps=3)
+    job_id = submit(page, "Generate")
+    ended(page, "Drawn")
+    assert size_of(downloaded(page, "Download PNG")) == (48, 32)
+    expect(comparison(page)).to_have_count(0)
+    assert stack.job(job_id)["spec"]["prompt"] == "a red flower"
+    page.get_by_role("button", name="Sample 2").click()
+    expect(page.get_by_role("link", name="Download PNG")).to_have_attribute("href", re.compile("sample-2"))
+
+
+UNKNOWN: dict[str, Any] = {
+    "type": "colour_grade",
+    "summary": "Grade a picture after another one.",
+    "pictures": {"image": True, "lut": False},
+    "schema": {
+        "properties": {
+            "type": {"const": "colour_grade", "default": "colour_grade", "type": "string"},
+            "prior": {"default": "embedded", "type": "string"},
+            "strength": {"default": 0.5, "minimum": 0, "maximum": 1, "type": "number", "description": "How much."},
+        },
+        "required": ["strength"],
+        "$defs": {},
+    },
+}
+
+
+def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list[str]) -> None:
+    def with_another(route: Any) -> None:
+        answer = route.fetch()
+        described = answer.json()
+        described["tasks"].append(UNKNOWN)
+        route.fulfill(response=answer, json=described)
+
+    page.route("**/v1/capabilities", with_another)
+    page.reload()
+    task(page, "Colour grade")
+    expect(page.get_by_text("Grade a picture after another one.")).to_be_visible()
+    expect(page.get_by_label("Lut", exact=True)).to_be_attached()
+    expect(page.get_by_label("Strength")).to_have_value("0.5")
+    sent: list[bytes] = []
+
+    def refuse(route: Any) -> None:
+        sent.append(route.request.post_data_buffer)
+        route.fulfill(status=200, json={"id": "00000000-0000-0000-0000-000000000000"})
+
+    page.route("**/v1/colour_grade", refuse)
+    page.route("**/v1/jobs/**", lambda route: route.abort())
+    page.get_by_label("Picture", exact=True).set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    expect(page.get_by_text("a.png, 64 × 64 pixels")).to_be_visible()
+    page.get_by_role("button", name="Colour grade", exact=True).click()
+    page.wait_for_timeout(300)
+    assert b'{"strength":0.5}' in sent[0]
+    assert b'name="image"' in sent[0]
+    complaints.clear()  # the job it was given does not exist
