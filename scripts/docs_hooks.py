@@ -24,7 +24,8 @@ from aps_core.operators import OperatorSpec  # noqa: E402
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """See the module."""
-    return re.sub(r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE)
+    made = re.sub(r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE)
+    return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\.(?!md\b)[a-z]+\)", r"\1", made)  # files of the repository are no pages
 
 
 def on_page_content(html: str, **_: Any) -> str:

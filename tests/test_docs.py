@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from aps_cli.main import main
 from aps_core.capabilities import operator_table
 from aps_core.operators import OperatorSpec
 from aps_core.tasks import TaskSpec
+from service.embedded import running_server
 from service.launch import running_service
 from service.settings import Settings
 
@@ -84,17 +87,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with Image.open(ROOT / "examples/photos/coffee.png") as photo:
         photo.convert("RGB").resize((96, 96)).save(folder / "photo.jpg")
         photo.convert("RGB").resize((32, 32)).save(folder / "small.png")
-    environment = {
-        **{variable: value for variable, value in os.environ.items() if not variable.startswith("APS_")},
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}:{programs}",
-        "XDG_STATE_HOME": str(home),
-    }
+        photo.convert("RGB").resize((64, 64)).save(folder / "painting.png")
+    mask = Image.new("L", (96, 96), 255)
+    mask.paste(0, (30, 30, 66, 66))
+    mask.save(folder / "mask.png")
+    shutil.copy(ROOT / "examples/photos/castle.png", folder / "castle.png")
     settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1, priors=["embedded", "embedded_text"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", environment["PYTHONPATH"])
-        with running_service(settings, embedded=True, port=free_port(), log_file=home / "service.log") as (url, _):
-            yield Place(folder, url, {**environment, "OMP_NUM_THREADS": "1"})
+    paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}:{programs}", "XDG_STATE_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("PYTHONPATH", paths["PYTHONPATH"])
+        settings = settings.model_copy(update={"redis_url": stack.enter_context(running_server(settings))})
+        url, _ = stack.enter_context(running_service(settings, embedded=False, port=free_port(), log_file=home / "service.log"))
+        clean = {variable: value for variable, value in os.environ.items() if not variable.startswith("APS_")}
+        yield Place(folder, url, {**clean, **paths, "APS_REDIS_URL": settings.redis_url})
 
 
 @pytest.mark.timeout(1200)  # a page is many processes

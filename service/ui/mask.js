@@ -44,7 +44,6 @@ export function maskEditor(onProblem) {
     const covered = share();
     status.textContent = t.masked(covered);
     undoButton.disabled = clearButton.disabled = strokes.length === 0;
-    surface.dataset.painted = covered.toFixed(4);
   }
 
   function undo() {
@@ -141,14 +140,13 @@ export function maskEditor(onProblem) {
     file.value = "";
   });
 
-  /** The mask as the service reads it, a PNG; null while nothing is painted. */
+  /** The mask as the service reads it, a PNG, be it by its alpha or by its brightness; null while nothing is painted. */
   async function blob() {
     if (!share()) return null;
     const { width: w, height: h } = canvas;
     const { data } = pen.getImageData(0, 0, w, h);
     for (let index = 0; index < data.length; index += 4) {
-      data.fill(data[index + 3] >= 128 ? 0 : 255, index, index + 3);
-      data[index + 3] = 255;
+      data.fill(data[index + 3] >= 128 ? 0 : 255, index, index + 4); // black and transparent, or white and opaque
     }
     const sheet = new OffscreenCanvas(w, h);
     sheet.getContext("2d").putImageData(new ImageData(data, w, h), 0, 0);

@@ -60,6 +60,7 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     shown.src = url;
     await shown.decode();
     file = chosen;
+    canvasHolder.style.setProperty("--fit", shown.naturalWidth / shown.naturalHeight);
     filled(true);
     shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < COARSE_PIXELS);
     info.textContent = t.imageInfo(name, shown.naturalWidth, shown.naturalHeight);

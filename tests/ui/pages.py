@@ -26,8 +26,8 @@ def sampler(page: Page, **settings: int) -> None:
 def submit(page: Page, verb: str = "Restore") -> str:
     """Submits; returns the job's id."""
     page.get_by_role("button", name=verb, exact=True).click()
-    page.wait_for_function("/^#[0-9a-f-]{36}$/.test(location.hash) || !document.getElementById('alert').hidden", timeout=SLOW)
-    assert page.locator("#alert").inner_text() == ""
+    expect(page.locator(".job, #alert:visible").first).to_be_visible(timeout=SLOW)
+    expect(page.locator("#alert")).to_be_hidden()
     return page.url.partition("#")[2]
 
 

@@ -120,7 +120,12 @@ def test_a_mask_file_is_taken_when_the_operator_needs_one(page: Page, stack: Sta
     choose(page, png(32, 32))
     expect(page.get_by_role("application")).to_be_hidden()
     page.get_by_text("Missing pixels", exact=True).click()
-    expect(page.get_by_role("application")).to_be_visible()
+    choose(page, png(24, 72), "tall.png")
+    box = page.get_by_role("application").bounding_box()
+    assert box is not None
+    assert box == page.get_by_alt_text("Degraded picture, as chosen").bounding_box(), "the mask lies on the picture"
+    assert box["height"] / box["width"] == pytest.approx(3, rel=0.02)
+    choose(page, png(32, 32))
     known = np.full((32, 32), 255, np.uint8)
     known[8:16, 4:20] = 0
     file = io.BytesIO()
