@@ -59,7 +59,7 @@ class Where:
                 raise
 
     def _here(self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str) -> Files:
-        from aps_core import images
+        from aps_core import images, installed
         from aps_core.engine import Engine
         from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
         from aps_core.tasks import Inputs, run, validate_spec
@@ -67,6 +67,7 @@ class Where:
         spec = validate_spec(spec_json)
         inputs = Inputs(**{name: images.open_image(path.read_bytes()) for name, path in paths.items()})
         spec.check_inputs(inputs)
+        installed.require(spec.checkpoints)
         spec = spec.resolved()
         image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
         where = default_device(self.device)

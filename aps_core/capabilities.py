@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aps_core import __version__
+from aps_core import __version__, installed
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
@@ -18,7 +18,10 @@ def describe() -> dict[str, Any]:
             {"type": name, "summary": cls.summary(), "pictures": dict(cls.pictures), "schema": cls.model_json_schema()}
             for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
         ],
-        "operators": [{"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()} for name, cls in sorted(OperatorSpec.family.items())],
+        "operators": [
+            {"type": name, "summary": cls.summary(), "weights": cls.weights, **_here(cls), "schema": cls.model_json_schema()}
+            for name, cls in ((name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family))
+        ],
         "priors": [
             {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended, "weights": cls.weights, **_here(cls)}
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
@@ -26,9 +29,9 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _here(prior: type[PriorSpec]) -> dict[str, Any]:
-    """Whether this machine can load the prior, and what is missing."""
-    missing = prior.missing()
+def _here(cls: type[PriorSpec] | type[OperatorSpec]) -> dict[str, Any]:
+    """Whether its weights are on this machine, and what is missing."""
+    missing = installed.missing(cls.weights)
     return {"available": missing is None, "missing": missing}
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
-from aps_core.manifest import named
+from aps_core.manifest import CHECKPOINTS, named
 from aps_core.weights import checkpoint_files, safetensors_header
 
 WEIGHTS_DIR = "APS_WEIGHTS_DIR"
@@ -77,6 +78,30 @@ def path(name: str) -> Path:
         return found.folder
     kind = WeightsInvalid if found.state == "damaged" else WeightsMissing
     raise kind(f"The weights '{name}' are {found.state}: {found.reasons[0]} {remedy(name)}")
+
+
+def present() -> tuple[str, ...]:
+    """Names of the checkpoints that are here, whole as far as headers tell."""
+    return tuple(name for name in CHECKPOINTS if check(name).state == "present")
+
+
+def require(names: Iterable[str]) -> None:
+    """Checks that checkpoints are here, before any work that needs them.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: the first that is not.
+    """
+    for name in names:
+        path(name)
+
+
+def missing(names: Iterable[str]) -> str | None:
+    """What is wrong with the first of these checkpoints that cannot be used, and what to do; None when all can."""
+    try:
+        require(names)
+    except (WeightsMissing, WeightsInvalid) as error:
+        return str(error)
+    return None
 
 
 def remedy(name: str) -> str:

@@ -1,10 +1,11 @@
-"""Which priors can be used now, and what to do about the others: said at submission, not after queueing."""
+"""Which priors, operators and other weights can be used now, and what to do about the others: said at submission, not after queueing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from aps_core import installed
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.priors import PriorSpec
 from service.jobs import WorkerInfo
@@ -29,6 +30,28 @@ def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -
     if missing := cls.missing():
         raise WeightsMissing(f"No worker holds the prior '{prior}'. {missing}")
     raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
+
+
+def check_weights(needed: Sequence[str], prior: str, live: Sequence[WorkerInfo]) -> None:
+    """Checks that whichever worker takes a job of ``prior`` has the weights ``needed`` beside the prior's.
+
+    Raises:
+        WeightsMissing: one lacks them; the message says how to get them.
+    """
+    for name in needed:
+        if not all(name in worker.checkpoints for worker in live if worker.prior == prior):
+            raise WeightsMissing(f"The job needs the weights '{name}', which a worker of the prior '{prior}' lacks. {installed.remedy(name)}")
+
+
+def describe_operators(described: Sequence[dict[str, Any]], live: Sequence[WorkerInfo]) -> list[dict[str, Any]]:
+    """Every operator with ``available`` and, when no worker has its weights, what is ``missing``."""
+
+    def missing(names: Sequence[str]) -> str | None:
+        lacking = [name for name in names if not any(name in worker.checkpoints for worker in live)]
+        return f"No worker has the weights '{lacking[0]}'. {installed.remedy(lacking[0])}" if lacking else None
+
+    reasons = [missing(operator["weights"]) for operator in described]
+    return [{**operator, "available": reason is None, "missing": reason} for operator, reason in zip(described, reasons, strict=True)]
 
 
 def describe_priors(described: Sequence[dict[str, Any]], offered: Sequence[str], live: Sequence[WorkerInfo]) -> list[dict[str, Any]]:

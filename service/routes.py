@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aps_core.capabilities import describe
 from service.access import Reader, Writer
-from service.availability import describe_priors
+from service.availability import describe_operators, describe_priors
 from service.events import is_event_id, job_events
 from service.headers import matches
 from service.openapi import headers, problems
@@ -107,5 +107,6 @@ def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
     described = describe()
     live = services.capable()
+    described["operators"] = describe_operators(described["operators"], live)
     described["priors"] = describe_priors(described["priors"], settings.priors, live)
     return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}

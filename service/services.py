@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import Inputs, validate_spec
-from service.availability import worker_for
+from service.availability import check_weights, worker_for
 from service.fetch_url import fetch
 from service.jobs import (
     ArtifactStore,
@@ -110,7 +110,9 @@ class Services:
         webhook = submission.options.webhook
         if webhook is not None:
             check_url(webhook.url, self.settings.webhook_allow_private)
-        worker = worker_for(spec.prior, self.settings.priors, self.capable())
+        live = self.capable()
+        worker = worker_for(spec.prior, self.settings.priors, live)
+        check_weights(spec.checkpoints, spec.prior, live)
         uploads = {name: self.decoder.sanitise(self._bytes(data, name), name) for name, data in submission.pictures.items()}
         spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
         size = uploads["image"].size if "image" in uploads else None

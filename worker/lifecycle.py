@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from celery.signals import setup_logging, worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
 from redis.exceptions import RedisError
 
+from aps_core import installed
 from aps_core.errors import APSError
 from service import build, logs
 from service.jobs import ArtifactStore, WorkerInfo, open_store
@@ -110,8 +111,9 @@ class Worker:
             telemetry.enter_state(entry.prior, "draining")
 
     def _renew(self) -> None:
+        present = installed.present()  # weights may be fetched while a worker lives
         for entry in self.entries:
-            self.registry.renew(entry)
+            self.registry.renew(entry.model_copy(update={"checkpoints": present}))
 
     def _leave(self) -> None:
         for entry in self.entries:

@@ -31,6 +31,11 @@ class OperatorSpec(Spec, family=True):
     """Names of the downloaded weights ``bind`` reads; see :func:`aps_core.installed.path`."""
 
     @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """All the downloaded weights this operator needs."""
+        return self.weights
+
+    @property
     def needs_mask(self) -> bool:
         """Whether a job must bring a mask picture (or an alpha channel)."""
         return False

@@ -40,9 +40,9 @@ class Compose(OperatorSpec):
         return all(step.linear for step in self.stages)
 
     @property
-    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
+    def checkpoints(self) -> tuple[str, ...]:
         """All that any stage needs."""
-        return tuple(name for step in self.stages for name in step.weights)
+        return tuple(name for step in self.stages for name in step.checkpoints)
 
     @property
     def needs_mask(self) -> bool:

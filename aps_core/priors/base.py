@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aps_core import footprint, installed
-from aps_core.errors import WeightsInvalid, WeightsMissing
+from aps_core.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.rewards import RewardSpec
 from aps_core.weights import folder_identity, stored_numbers
@@ -61,12 +61,7 @@ class PriorSpec(Spec, family=True):
     @classmethod
     def missing(cls) -> str | None:
         """Why this prior cannot be loaded on this machine, and what to do; None when it can."""
-        try:
-            for name in cls.weights:
-                installed.path(name)
-        except (WeightsMissing, WeightsInvalid) as error:
-            return str(error)
-        return None
+        return installed.missing(cls.weights)
 
 
 class ImagePriorSpec(PriorSpec):
@@ -117,6 +112,15 @@ class TextPriorSpec(PriorSpec):
     """Tokens of prompt and answer together the prior was trained at."""
     reward: ClassVar[RewardSpec]
     """What is read from the reward model where a job does not say."""
+
+    def check_prompt(self, prompt: str) -> None:
+        """Checks that a prompt leaves room for an answer, where the prior's ``tokenizer.json`` is on this machine; needs no torch.
+
+        Raises:
+            InvalidSpec: the prompt alone is longer than all the prior was trained on.
+        """
+        if self.missing() is None and (self.folders()[0] / "tokenizer.json").is_file():
+            check_length(self.folders()[0], prompt, self.native_length)
 
     @property
     def native_tokens(self) -> int:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core import footprint
 from aps_core._lazy import lazy_import
-from aps_core.errors import InvalidSpec
 from aps_core.priors.base import ImagePriorSpec
+from aps_core.prompts import check_length
 from aps_core.weights import EMBEDDED, read_json
 
 if TYPE_CHECKING:
     import torch
-    from tokenizers import Tokenizer as TextTokenizer
 
     from aps_core.types import Prior
 else:
@@ -71,19 +69,8 @@ def mmada_check_prompt(folder: Path, prompt: str) -> None:
     Raises:
         InvalidSpec: it has more tokens than fit.
     """
-    tokenizer, limit = _text_block(folder)
-    tokens = len(tokenizer.encode(prompt, add_special_tokens=False).ids)
-    if tokens > limit:
-        raise InvalidSpec(f"The prompt has {tokens} tokens, the prior reads at most {limit}; shorten it ({len(prompt)} characters now).")
-
-
-@lru_cache(maxsize=4)
-def _text_block(folder: Path) -> tuple[TextTokenizer, int]:
-    """The text tokenizer, and how many tokens fit between the block's start and end."""
-    from tokenizers import Tokenizer as TextTokenizer
-
     longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
-    return TextTokenizer.from_file(str(folder / "tokenizer.json")), longest - 2
+    check_length(folder, prompt, longest - 2)  # the block's start and end are tokens too
 
 
 def fast_dtype(device: torch.device) -> torch.dtype:

@@ -71,6 +71,11 @@ class TaskSpec(Spec, family=True):
             InvalidSpec: they do not fit together.
         """
 
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Downloaded weights it needs beside its prior's."""
+        return ()
+
     @abstractmethod
     def output_size(self, image: Size | None) -> Size | None:
         """Width and height of the picture made from an upload of size ``image``; None for text."""
@@ -123,6 +128,12 @@ class PictureTaskSpec(TaskSpec):
     def settings(self) -> APSConfig:
         """Sampler settings with the recommendation filled in."""
         return self.sampler.with_recommended(self.recommended())
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """See :attr:`TaskSpec.checkpoints`: the perceptual distance's."""
+        settings = self.settings()
+        return ("vgg16",) if settings.perceptual_weight and settings.perceptual == "vgg16" else ()
 
     def recommended(self) -> dict[str, Any]:
         """Sampler settings used where the job leaves them out: the prior's, or the task's own."""

@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.images import Picture
 from aps_core.operators.inpainting import Inpainting
 from aps_core.seam import filled, joined
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
+from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK, SamplerState
@@ -80,14 +79,8 @@ class EditSpec(PictureTaskSpec):
     def check_inputs(self, inputs: Inputs) -> None:
         """See :meth:`TaskSpec.check_inputs`; a mask must leave something to keep and something to draw."""
         super().check_inputs(inputs)
-        source = _mask_source(inputs)
-        if source is None:
-            return
-        known = np.asarray(images.mask_band(source)) >= 128
-        if not known.any():
-            raise InvalidSpec("The mask covers the whole picture, so nothing is left to go by; white (opaque) marks what to keep. Or use the task 'generate'.")
-        if known.all() and not self._grows:
-            raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")
+        if (source := mask_source(inputs)) is not None:
+            check_mask(source, may_be_whole=self._grows)
 
     @property
     def _grows(self) -> bool:
@@ -118,7 +111,7 @@ class EditSpec(PictureTaskSpec):
 
     def _canvas(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """The upload with its new margins (3, H, W), and what is known of it (H, W); unknown pixels are 0."""
-        source = _mask_source(inputs)
+        source = mask_source(inputs)
         x_CHW = images.to_tensor(inputs.picture())
         known_HW = images.mask_to_tensor(source) if source is not None else torch.ones(x_CHW.shape[1:])
         sides = (self.left, self.right, self.top, self.bottom)
@@ -143,13 +136,6 @@ def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[
     if not bool(small_HW.any()):
         raise InvalidSpec(f"At {width}x{height} pixels nothing of the kept part is left; set a larger 'working_size'.")
     return images.resize(x_CHW, (height, width)) * small_HW, small_HW
-
-
-def _mask_source(inputs: Inputs) -> Picture | None:
-    """The picture that says what is known: the mask, else an image with transparency."""
-    if inputs.mask is not None:
-        return inputs.mask
-    return inputs.image if inputs.image is not None and inputs.image.has_alpha else None
 
 
 def _given(image: Size | None) -> Size:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
@@ -39,7 +39,7 @@ class GuideSpec(TaskSpec):
 
     type: Literal["guide"] = "guide"
     prior: str = Field("embedded_text", min_length=1, max_length=64, description="Which text prior to sample from.")
-    prompt: str = Field(min_length=1, max_length=4000, description="What to answer.")
+    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)] = Field(description="What to answer.")
     guidance: bool = Field(True, description="Follow the reward; without it this is the prior's own sampling.")
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
         None, description="What is read from the reward model; left out, what the prior recommends."
@@ -49,7 +49,7 @@ class GuideSpec(TaskSpec):
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
-        self.prior_spec()
+        self.prior_spec().check_prompt(self.prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
 

@@ -13,6 +13,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState
@@ -48,6 +49,11 @@ class RestoreSpec(PictureTaskSpec):
         None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
     )
 
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """See :attr:`TaskSpec.checkpoints`."""
+        return *self.operator.checkpoints, *super().checkpoints
+
     def output_size(self, image: Size | None) -> Size:
         """Size of the restored picture for an upload of size ``image`` (width, height)."""
         width, height = self.measurement_size(_given(image))
@@ -73,6 +79,12 @@ class RestoreSpec(PictureTaskSpec):
             raise InvalidSpec(f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out.")
         if mask is not None and mask != image:
             raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to go by and something to draw."""
+        super().check_inputs(inputs)
+        if self.operator.needs_mask and (source := mask_source(inputs)) is not None:
+            check_mask(source)
 
     def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
         """Measurement, operator, objective; then Algorithm 1."""
@@ -105,7 +117,8 @@ class RestoreSpec(PictureTaskSpec):
         y_CHW = images.to_tensor(upload).to(device)
         mask_HW = None
         if self.operator.needs_mask:
-            source = inputs.mask if inputs.mask is not None else upload
+            source = mask_source(inputs)
+            assert source is not None  # ``check`` has refused this
             mask_HW = images.mask_to_tensor(source).to(device)
         width, height = self.measurement_size((upload.width, upload.height))
         if (height, width) != y_CHW.shape[-2:]:

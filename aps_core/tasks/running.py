@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aps_core import installed
 from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.tasks.base import Inputs, Progress, ProgressHook, TaskSpec
 from aps_core.tasks.results import Result
@@ -27,6 +28,7 @@ def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | 
         raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
     spec = spec.resolved()
     spec.check_inputs(inputs)
+    installed.require(spec.checkpoints)
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)

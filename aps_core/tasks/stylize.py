@@ -7,6 +7,7 @@ vector instead of towards a degraded picture.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from pydantic import Field
 from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.provenance import TRAINED
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
@@ -48,6 +50,11 @@ class StylizeSpec(PictureTaskSpec):
     height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the content picture's, else the prior's native size.")
     working_size: int | None = Field(None, ge=32, le=4096, description="Reduce the content picture so that its longer side is at most this many pixels.")
     pictures: ClassVar[Mapping[str, bool]] = {"style": True, "image": False}
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """See :attr:`TaskSpec.checkpoints`."""
+        return ("csd-vit-l",) if self.csd_weight else ()
 
     def output_size(self, image: Size | None) -> Size:
         """Size of the picture: what was asked for, else the content picture's, else the native one."""
@@ -90,7 +97,8 @@ class StylizeSpec(PictureTaskSpec):
         job = Run(engine, fingerprint, on_step, resume)
         image = inputs.image
         width, height = self.output_size((image.width, image.height) if image is not None else None)
-        return job.sample(self, self.objective(inputs, engine, height, width), (height, width))
+        result = job.sample(self, self.objective(inputs, engine, height, width), (height, width))
+        return replace(result, source_type=TRAINED)  # no pixel is the content picture's own
 
     def objective(self, inputs: Inputs, engine: ImageEngine, height: int, width: int) -> Objective:
         """Style distance to the reference, and the content distance where there is a content picture.

@@ -27,6 +27,8 @@ class WorkerInfo(BaseModel):
     """Memory its device has left for a job."""
     token_bytes: int
     """Memory a job takes for every token."""
+    checkpoints: tuple[str, ...] = ()
+    """Downloaded weights on its machine, by their names in the manifest."""
 
 
 class WorkerRegistry:

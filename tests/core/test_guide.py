@@ -54,6 +54,13 @@ def test_each_task_refuses_the_others_prior_and_inputs(engine):
         ImageEngine.load("embedded_text")
 
 
+def test_a_prompt_longer_than_the_prior_reads_is_refused():
+    with pytest.raises(InvalidSpec, match="the prior reads at most 128; shorten it"):
+        GuideSpec(prompt="why is the oak tall? " * 60).check(None, None, False)
+    with pytest.raises(ValidationError):
+        GuideSpec(prompt="  ")
+
+
 def test_cost_needs_no_picture(engine):
     cost = check_size(SPEC, None, max_pixels=1, seconds_per_token=0.5)
     assert (cost.output, cost.tokens, cost.seconds) == (None, 16, 16 * 8 * 2 * 0.5)

@@ -1,22 +1,23 @@
-"""A prior that cannot be used is refused at submission, with what to do."""
+"""A prior or other weights that cannot be used are refused at submission, with what to do."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from redis import Redis
 from stack import Stack, png
 
 from aps_core.errors import InvalidSpec, WeightsMissing
-from service.availability import worker_for
+from service.availability import check_weights, describe_operators, worker_for
 from service.jobs import WorkerInfo
 from service.problems import NoWorker, PriorNotLoaded
 from service.services import Services
 from service.settings import Settings
 
 
-def info(name: str, prior: str = "embedded", **changes: int) -> WorkerInfo:
+def info(name: str, prior: str = "embedded", **changes: Any) -> WorkerInfo:
     known = {"seconds_per_token": 1e-5, "max_pixels": 512 * 512, "job_bytes": 10**9, "token_bytes": 10**5}
     return WorkerInfo(name=name, prior=prior, device="cpu", **{**known, **changes})
 
@@ -64,6 +65,38 @@ def test_over_http(stack: Stack) -> None:
     assert "aps weights fetch mmada-8b-base" in problem["detail"]
     status, problem = submit(stack, prior="absent")
     assert (status, problem["code"]) == (422, "invalid_spec")
+
+
+def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
+    has, lacks = info("a", checkpoints=("vgg16", "kernelwizard")), info("b")
+    check_weights(("vgg16",), "embedded", [has, info("c", prior="other")])
+    check_weights((), "embedded", [lacks])
+    with pytest.raises(WeightsMissing, match=r"'kernelwizard', which a worker of the prior 'embedded' lacks\. Run: aps weights fetch kernelwizard"):
+        check_weights(("kernelwizard",), "embedded", [has, lacks])
+    described = [{"type": "jpeg", "weights": ()}, {"type": "nonlinear_blur", "weights": ("kernelwizard",)}]
+    assert [operator["available"] for operator in describe_operators(described, [has])] == [True, True]
+    (jpeg, blur) = describe_operators(described, [lacks])
+    assert (jpeg["available"], blur["available"]) == (True, False)
+    assert "aps weights fetch kernelwizard" in blur["missing"]
+
+
+@pytest.mark.parametrize(
+    ("task", "spec", "name"),
+    [
+        ("restore", {"operator": {"type": "nonlinear_blur"}}, "kernelwizard"),
+        ("restore", {"operator": {"type": "compose", "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}]}}, "kernelwizard"),
+        ("restore", {"operator": {"type": "denoise"}, "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001}}, "vgg16"),
+        ("edit", {"prompt": "a cup", "left": 8, "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001}}, "vgg16"),
+        ("stylize", {"prompt": "a cup", "csd_weight": 1}, "csd-vit-l"),
+    ],
+)
+def test_a_job_without_its_weights_is_not_queued(stack: Stack, task: str, spec: dict[str, Any], name: str) -> None:
+    if any(name in worker["checkpoints"] for worker in stack.live_workers()):
+        pytest.skip(f"{name} is installed on this machine")
+    picture = "style" if task == "stylize" else "image"
+    answer = stack.http.post(f"/v1/{task}", files={picture: png()}, data={"spec": json.dumps(spec)})
+    assert (answer.status_code, answer.json()["code"]) == (503, "weights_missing")
+    assert f"aps weights fetch {name}" in answer.json()["detail"]
 
 
 def test_a_job_beyond_the_workers_memory_is_not_queued(stack: Stack) -> None:
