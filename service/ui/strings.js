@@ -81,7 +81,7 @@ export const t = {
   noPrior: (kind) => `No worker here holds a prior for ${kind}; a job would be refused until one starts.`,
   kinds: { picture: "pictures", text: "text" },
   labels: {
-    operator: "How was it degraded?", type: "Degradation", sigma: "Noise", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler",
+    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Kind of noise", peak: "Photons of white", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler",
     compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
   },
   fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Kind of reward" },
@@ -153,7 +153,7 @@ export const t = {
   stepAxis: "step",
 
   factsTitle: "How it was made",
-  facts: { operator: "Degradation", sigma: "Noise", seed: "Seed", prompt: "Prompt", prior: "Prior", size: "Size", sampler: "Sampler", misfit: "Misfit / noise floor", reward: "Reward", seconds: "Computed in", waited: "Waited" },
+  facts: { operator: "Degradation", sigma: "Noise level", seed: "Seed", prompt: "Prompt", prior: "Prior", size: "Size", sampler: "Sampler", misfit: "Misfit / noise floor", reward: "Reward", seconds: "Computed in", waited: "Waited" },
   samplerText: (steps, inner) => `${plural(steps, "step", "steps")}${inner === undefined ? "" : `, ${inner} inner`}`,
   size: (width, height) => `${width} × ${height} pixels`,
   seconds: (s) => `${s < 10 ? s.toFixed(1) : Math.round(s)} s`,

@@ -162,8 +162,8 @@ def loads():
 @pytest.mark.slow
 def test_the_host_never_holds_a_model_twice(loads):
     for row in loads["loads"]:
-        # what was asked for, one tensor on its way, and what the allocator rounds up
-        assert row["extra"] < row["loaded"] + 1.1 * row["largest"] + 30_000_000, row
+        # what was asked for, one tensor on its way, and what the allocator rounds up and libraries touch for the first time
+        assert row["extra"] < row["loaded"] + 1.1 * row["largest"] + 60_000_000, row
     magvit, mmada, dream = loads["loads"]
     assert magvit["extra"] < magvit["files"]
     assert mmada["loaded"] < 0.6 * mmada["files"], "the head's text rows are not read"

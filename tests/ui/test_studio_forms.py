@@ -158,9 +158,9 @@ def test_what_the_service_refuses_is_said_in_words(page: Page, complaints: list[
 
 def test_a_value_out_of_range_is_marked_at_its_field(page: Page) -> None:
     choose(page, png(32, 32))
-    page.get_by_label("Noise", exact=True).fill("3")
+    page.get_by_label("Noise level", exact=True).fill("3")
     page.get_by_role("button", name="Restore", exact=True).click()
-    noise = page.get_by_label("Noise", exact=True)
+    noise = page.get_by_label("Noise level", exact=True)
     expect(noise).to_have_attribute("aria-invalid", "true")
     expect(noise).to_be_focused()
     noise.fill("0.1")
