@@ -16,12 +16,12 @@ from aps_core.errors import InvalidSpec
 from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import Inputs, validate_spec
 from service.availability import check_weights, worker_for
-from service.fetch_url import fetch
 from service.jobs import (
     ArtifactStore,
     IdempotencyConflict,
     Job,
     JobStore,
+    KnownPictures,
     NotNow,
     Outbox,
     StorageUnavailable,
@@ -34,10 +34,11 @@ from service.jobs import (
 from service.keys import KeyStore
 from service.options import Options
 from service.outward import check_url
+from service.pictures import Pictures
 from service.problems import Gone, NotFound
 from service.queue import Bell
 from service.settings import Settings
-from service.uploads import Decoder, Upload
+from service.uploads import Decoder
 from service.views import JobView, view
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Submission:
     task: str
     spec: dict[str, Any]
     pictures: Mapping[str, bytes | str]
-    """By their names in :class:`Inputs`: the file, or where it lies."""
+    """By their names in :class:`Inputs`: the file, or where it lies, or the content hash of one that is stored."""
     tenant: str = ""
     max_queued: int | None = None
     max_running: int | None = None
@@ -79,6 +80,7 @@ class Services:
     bell: Bell
     keys: KeyStore
     decoder: Decoder
+    pictures: Pictures
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
@@ -86,7 +88,9 @@ class Services:
         store, workers = open_store(settings)
         redis, prefix = store.redis, settings.key_prefix
         keys = KeyStore(redis, prefix, settings.keys_file)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts), Outbox(redis, prefix), Bell(settings), keys, Decoder(settings))
+        artifacts, decoder = ArtifactStore(settings.artifacts), Decoder(settings)
+        pictures = Pictures(settings, decoder, artifacts, KnownPictures(redis, prefix, settings.job_ttl_seconds))
+        return cls(settings, store, workers, artifacts, Outbox(redis, prefix), Bell(settings), keys, decoder, pictures)
 
     def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
@@ -96,6 +100,7 @@ class Services:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
             UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
+            UnknownPicture: the client has no stored picture of this content.
             PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
             Gone: the same request was accepted before, and its job has been deleted since.
@@ -113,7 +118,7 @@ class Services:
         live = self.capable()
         worker = worker_for(spec.prior, self.settings.priors, live)
         check_weights(spec.checkpoints, spec.prior, live)
-        uploads = {name: self.decoder.sanitise(self._bytes(data, name), name) for name, data in submission.pictures.items()}
+        uploads = {name: self.pictures.read(sent, name, submission.tenant) for name, sent in submission.pictures.items()}
         spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
         size = uploads["image"].size if "image" in uploads else None
         cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
@@ -124,7 +129,7 @@ class Services:
                 task=submission.task,
                 prior=spec.prior,
                 spec=spec.resolved().model_dump(mode="json"),
-                inputs={name: self._put(job_id, name, upload) for name, upload in uploads.items()},
+                inputs={name: self.pictures.put(job_id, name, upload) for name, upload in uploads.items()},
                 image_size=size,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
@@ -179,9 +184,6 @@ class Services:
         self.bell.close()
         self.store.redis.close()
 
-    def _bytes(self, data: bytes | str, name: str) -> bytes:
-        return fetch(data, name, self.settings) if isinstance(data, str) else data
-
     def _terms(self, submission: Submission) -> Terms:
         return Terms(
             idempotency_key=submission.idempotency_key,
@@ -195,10 +197,6 @@ class Services:
             return self.job(job_id, tenant)
         except NotFound as error:
             raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
-
-    def _put(self, job_id: str, name: str, upload: Upload) -> Any:
-        public = {"image": "measurement.png"}.get(name, f"{name}.png")
-        return self.artifacts.put(job_id, public, upload.png, "image/png")
 
 
 def services_of(request: Request) -> Services:

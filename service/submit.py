@@ -17,6 +17,7 @@ from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
 from service.options import Options
+from service.pictures import PREFIX
 from service.problems import MalformedBody, UnsupportedBody
 from service.services import Submission, services_of
 from service.uploads import from_data_uri
@@ -104,7 +105,9 @@ async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who
         raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
     for name, needed in cls.pictures.items():
         if needed and name not in pictures:
-            raise MalformedBody(f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'.")
+            raise MalformedBody(
+                f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'; 'sha256:...' names one that is stored."
+            )
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
     return Submission(
@@ -123,25 +126,25 @@ async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who
 
 
 def _inline(text: object, name: str) -> bytes | str:
-    """The bytes of a data URI; another address as it is, for :mod:`service.fetch_url`."""
-    return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
+    """The bytes of a data URI; another address, or a content hash, as it is, for :mod:`service.pictures`."""
+    return text if isinstance(text, str) and ("://" in text[:10] or text.startswith(PREFIX)) else from_data_uri(text, name)
 
 
-async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
     try:
-        async with request.form(max_files=len(cls.pictures) + 1, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
+        async with request.form(max_files=len(cls.pictures) + 1, max_fields=len(cls.pictures) + 3, max_part_size=MAX_SPEC_BYTES) as form:
             return await _parts(form, cls)
     except HTTPException as error:
         raise MalformedBody(f"The form cannot be read: {error.detail}") from error
 
 
-async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
     spec: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    pictures: dict[str, bytes] = {}
+    pictures: dict[str, bytes | str] = {}
     for name, part in form.multi_items():
-        if name in cls.pictures and isinstance(part, UploadFile):
-            pictures[name] = await part.read()
+        if name in cls.pictures:
+            pictures[name] = await part.read() if isinstance(part, UploadFile) else _inline(part, name)
         elif name in ("spec", "webhook"):
             found = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), f"The part '{name}'")
             spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import io
 import json
 import os
@@ -15,7 +16,9 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from queue import Empty, LifoQueue
+from typing import Self
 
 from PIL import Image
 
@@ -36,6 +39,19 @@ class Upload:
     width: int
     height: int
     has_alpha: bool
+    holder: str = ""
+    """The job or upload that has it already, if one does."""
+
+    @classmethod
+    def of_ours(cls, png: bytes, holder: str) -> Self:
+        """A picture out of our store, which was read and written by us before."""
+        picture = Picture(Image.open(io.BytesIO(png), formats=["PNG"]))
+        return cls(png, picture.width, picture.height, picture.has_alpha, holder)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the PNG."""
+        return hashlib.sha256(self.png).hexdigest()
 
     @property
     def size(self) -> tuple[int, int]:

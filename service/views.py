@@ -54,6 +54,18 @@ class JobView(BaseModel):
     urls: dict[str, str]
 
 
+class StoredPicture(BaseModel):
+    """A picture that jobs may name as ``sha256:`` and its hash."""
+
+    sha256: str = Field(description="Of the PNG that is stored, not of the file that was sent: pictures are always written anew.")
+    media_type: str
+    bytes: int
+    width: int
+    height: int
+    has_alpha: bool
+    expires_at: datetime
+
+
 class JobPage(BaseModel):
     """Jobs, newest first."""
 

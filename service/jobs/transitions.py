@@ -6,7 +6,8 @@ Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its 
 ``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
 each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for.
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for,
+``known:TENANT:SHA256`` which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -44,6 +45,7 @@ if entry ~= '' then
   redis.call('EXPIRE', entry, ARGV[4])
 end
 backlog(1)
+for_pictures(offer, '+inf')
 move('queued', 'waiting')
 return {'new', id}
 """
@@ -171,6 +173,7 @@ local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
 if last then redis.call('XDEL', events, last[1]) end
 set('stale_attempts', 0)
 backlog(1)
+for_pictures(offer, '+inf')
 requeue()
 return 'queued'
 """
@@ -194,6 +197,7 @@ if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
 count('deleted')
+for_pictures(withdraw)
 tally(-1)
 dequeue()
 for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
@@ -210,6 +214,12 @@ if now - tonumber(get('rung_at')) < pause then return 0 end
 set('rung_at', text(now))
 redis.call('HINCRBY', job, 'rings', 1)
 return 1
+"""
+
+KEEP = """
+-- ARGV: upload's id, tenant, file, seconds
+redis.call('SET', prefix .. 'upload:' .. id, '1', 'EX', ARGV[4])
+offer(ARGV[2], ARGV[3], text(now + tonumber(ARGV[4])))
 """
 
 LEAD = """
