@@ -37,7 +37,7 @@ class Pictures:
         """
         if isinstance(sent, str) and sent.startswith(PREFIX):
             return self._stored(sent, name, tenant)
-        return self.decoder.sanitise(fetch(sent, name, self.settings) if isinstance(sent, str) else sent, name)
+        return self.decoder.sanitise(fetch(sent, name, self.settings) if isinstance(sent, str) else sent, name, tenant)
 
     def put(self, job_id: str, name: str, upload: Upload) -> Artifact:
         """Makes it a file of the job."""
@@ -58,7 +58,7 @@ class Pictures:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
             StorageUnavailable: there is no room, or no answer.
         """
-        upload, upload_id = self.decoder.sanitise(data, "The picture"), new_job_id()
+        upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
         stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
         self.known.keep(upload_id, tenant, stored.file)
         expires = datetime.now(UTC) + timedelta(seconds=self.settings.job_ttl_seconds)

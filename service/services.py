@@ -92,7 +92,7 @@ class Services:
         pictures = Pictures(settings, decoder, artifacts, KnownPictures(redis, prefix, settings.job_ttl_seconds))
         return cls(settings, store, workers, artifacts, Outbox(redis, prefix), Bell(settings), keys, decoder, pictures)
 
-    def submit(self, submission: Submission) -> tuple[Job, bool]:
+    def submit(self, submission: Submission) -> tuple[JobView, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
         whether it was accepted before, under the same idempotency key.
 
@@ -107,7 +107,7 @@ class Services:
         """
         terms = self._terms(submission)
         if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
-            return self._replayed(before, submission.tenant), True
+            return self._repeated(before, submission.tenant), True
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
@@ -145,12 +145,12 @@ class Services:
         except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict):
             self.discard_files(job_id)
             raise
-        if stands != job_id:  # the same request came twice at the same time, and the other one was first
+        if stands.job is None:  # the same request came twice at the same time, and the other one was first
             self.discard_files(job_id)
-            return self._replayed(stands, submission.tenant), True
-        self.bell.ring(job)
+            return self._repeated(stands.id, submission.tenant), True
+        self.bell.ring_soon(stands.job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
-        return self.job(job_id, submission.tenant), False
+        return view(stands.job, stands.queue_position), False
 
     def discard_files(self, job_id: str) -> None:
         """Removes a job's files; those that cannot be removed now are the sweeper's."""
@@ -174,6 +174,10 @@ class Services:
             raise NotFound(f"There is no job '{job_id}'.")
         return job
 
+    def shown(self, job_id: str, tenant: str) -> JobView:
+        """What clients see of a job that :meth:`job` gives."""
+        return self.view(self.job(job_id, tenant))
+
     def view(self, job: Job) -> JobView:
         """What clients see of a job."""
         return view(job, self.store.queue_position(job))
@@ -192,9 +196,9 @@ class Services:
             max_backlog_seconds=self.settings.max_backlog_seconds,
         )
 
-    def _replayed(self, job_id: str, tenant: str) -> Job:
+    def _repeated(self, job_id: str, tenant: str) -> JobView:
         try:
-            return self.job(job_id, tenant)
+            return self.shown(job_id, tenant)
         except NotFound as error:
             raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
 

@@ -37,28 +37,27 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 
     async def submit(
         request: Request,
-        response: Response,
         who: Writer,
         idempotency_key: IdempotencyKey = None,
         prefer: Prefer = None,
         cancel_after: CancelAfter = None,
         traceparent: TraceParent = None,
-    ) -> JobView:
+    ) -> Response:
         submission = await _read_submission(request, task, spec, who)
         services, asked = services_of(request), preference(prefer)
         job, replayed = await run_in_threadpool(services.submit, submission)
         if asked.wait_seconds:
             await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
-            job = await run_in_threadpool(services.job, job.id, who.name)
-        response.status_code = 200 if job.state.terminal and asked.wait_seconds else 202
-        response.headers["Location"] = f"/v1/jobs/{job.id}"
+            job = await run_in_threadpool(services.shown, job.id, who.name)
+        headers = {"Location": job.urls["self"]}
         if not job.state.terminal:
-            response.headers["Retry-After"] = retry_after(job)
+            headers["Retry-After"] = retry_after(job)
         if replayed:
-            response.headers["Idempotent-Replayed"] = "true"
+            headers["Idempotent-Replayed"] = "true"
         if asked.applied:
-            response.headers["Preference-Applied"] = asked.applied
-        return await run_in_threadpool(services.view, job)
+            headers["Preference-Applied"] = asked.applied
+        status = 200 if job.state.terminal and asked.wait_seconds else 202
+        return Response(job.model_dump_json(), status, headers, "application/json")
 
     accepted = openapi.headers(
         Location="The job.",
@@ -71,6 +70,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         submit,
         methods=["POST"],
         status_code=202,
+        response_model=JobView,
         summary=spec.summary(),
         operation_id=task,
         tags=["tasks"],

@@ -110,6 +110,6 @@ def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> Ar
     )
 
 
-def retry_after(job: Job) -> str:
+def retry_after(job: Job | JobView) -> str:
     """Seconds until asking again makes sense: about a step's time."""
     return str(max(1, round(job.progress.seconds if job.progress else 1)))

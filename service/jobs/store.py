@@ -64,6 +64,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What stands after a submission: the new job and its place in the queue, or the id of the one it repeats."""
+
+    id: str
+    job: Job | None = None
+    queue_position: int | None = None
+
+
+@dataclass(frozen=True)
 class Page:
     """A page of jobs, newest first; ``cursor`` leads to the next one."""
 
@@ -81,9 +90,9 @@ class JobStore:
 
     # -- the API's side ---------------------------------------------------------------------------
 
-    def submit(self, job: Job, terms: Terms = ANY) -> str:
-        """Writes a new job; it is durable when this returns. Returns the id of the job that stands: an earlier
-        one when this id or the idempotency key is known already.
+    def submit(self, job: Job, terms: Terms = ANY) -> Standing:
+        """Writes a new job; it is durable when this returns. When its id or the idempotency key is known already,
+        the earlier one stands.
 
         Raises:
             IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is written.
@@ -91,7 +100,8 @@ class JobStore:
         described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
         entry = terms.entry(self.prefix, job.tenant)
         limits = (terms.idempotency_seconds, terms.max_queued, terms.max_backlog_seconds)
-        word, value = (str(raw, "ascii") for raw in self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described)))
+        answer = self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described))
+        word, value = answer[0].decode(), answer[1].decode()
         if word == "conflict":
             raise IdempotencyConflict(value)
         if word == "quota":
@@ -99,7 +109,10 @@ class JobStore:
         if word == "full":
             behind = float(value) - terms.max_backlog_seconds
             raise QueueFull(f"About {float(value):.0f} s of work are waiting, more than is promised here; try again later.", behind)
-        return value
+        if word == "known":
+            return Standing(value)
+        record = iter(answer[2])
+        return Standing(value, Job.from_hash(dict(zip(record, record, strict=True))), answer[3])
 
     def submitted_before(self, terms: Terms, tenant: str) -> str | None:
         """The id of the job this request became when it was sent before.

@@ -20,7 +20,7 @@ from service.jobs.prelude import PRELUDE
 
 SUBMIT = """
 -- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
--- field, value, ... ; returns {what happened, id or number}
+-- field, value, ... ; returns {what happened, id or number} and of a new job the record and its place in the queue
 local entry, fingerprint, most, longest = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local prior, owner = ARGV[7], ARGV[8]
 if redis.call('EXISTS', job) == 1 then return {'known', id} end
@@ -47,7 +47,7 @@ end
 backlog(1)
 for_pictures(offer, '+inf')
 move('queued', 'waiting')
-return {'new', id}
+return {'new', id, redis.call('HGETALL', job), redis.call('ZRANK', queue(), id)}
 """
 
 CLAIM = """
