@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from queue import Empty, LifoQueue
@@ -24,6 +25,7 @@ from PIL import Image
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.images import Picture
+from service import telemetry
 from service.decode import LENGTH_BYTES, question
 from service.problems import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
@@ -93,8 +95,11 @@ class Decoder:
         """
         if len(data) > self.settings.max_upload_bytes:
             raise BodyTooLarge(f"'{name}' has {len(data)} bytes; the limit is {self.settings.max_upload_bytes}.")
+        started = time.perf_counter()
         answer, _, png = self._ask(data, _number(tenant)).partition(b"\n")
         said = json.loads(answer or b'{"killed": true}')
+        outcome = next((word for word in ("killed", "error") if word in said), "read")
+        telemetry.DECODE_TIME.labels(outcome).observe(time.perf_counter() - started)
         if "killed" in said:
             raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
         if "error" in said:

@@ -6,7 +6,8 @@ Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its 
 ``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
 each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for,
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``ended`` how many
+ever ended by prior, task and state (hash), ``idempotency:TENANT:HASH`` what a client's key was used for,
 ``known:TENANT:SHA256`` which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
