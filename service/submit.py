@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request, Response
@@ -12,7 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
-from service import openapi
+from service import openapi, tracing
 from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
@@ -45,7 +46,9 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
     ) -> Response:
         submission = await _read_submission(request, task, spec, who)
         services, asked = services_of(request), preference(prefer)
-        job, replayed = await run_in_threadpool(services.submit, submission)
+        with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
+            job, replayed = await run_in_threadpool(services.submit, replace(submission, traceparent=span.traceparent))
+            span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
             await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
             job = await run_in_threadpool(services.shown, job.id, who.name)

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from redis import Redis
 
 from service.jobs import transitions
-from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
+from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Standing, Terms
 from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
@@ -61,15 +61,6 @@ class Claim:
 
     job_id: str
     fence: int
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What stands after a submission: the new job and its place in the queue, or the id of the one it repeats."""
-
-    id: str
-    job: Job | None = None
-    queue_position: int | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from stack import Stack, png
 
 import service.telemetry
 import worker.telemetry
-from service.settings import queue_name
 
 QUICK = {"steps": 2, "inner_steps": 1}
 ELSEWHERE = {
@@ -93,7 +92,6 @@ def test_every_metric_is_set_by_real_work(stack: Stack, receiver: str) -> None:
         redis.hset(f"aps:job:{lost['id']}", "rung_at", 1)
         until(lambda: value(scraped(stack.url)["aps_rung_again"], prior="embedded") > 0)
         os.kill(stack.workers[0].pid, signal.SIGCONT)
-        redis.delete(f"aps:mq:{queue_name('nobody')}")
     stack.wait(lost["id"])
     until(lambda: value(scraped(stack.url)["aps_sse_clients"]) == 0)
     until(lambda: value(scraped(stack.url)["aps_webhook_deliveries"], outcome="delivered") > 0)
