@@ -121,12 +121,16 @@ class Settings(BaseSettings):
             "health_check_interval": 10,
             "socket_connect_timeout": 5,
             "retry_on_timeout": True,
-            "global_keyprefix": f"{self.key_prefix}mq:",
+            "global_keyprefix": f"{self.key_prefix}mq:",  # see message_list
             "client_name": "aps",
         }
         if not self.redis_url.startswith("unix://"):  # a unix socket has no TCP keepalive
             options["socket_keepalive"] = True
         return options
+
+    def message_list(self, prior: str) -> str:
+        """Where the broker keeps the messages that no worker for ``prior`` has taken yet."""
+        return f"{self.key_prefix}mq:{queue_name(prior)}"
 
     @property
     def visibility_timeout(self) -> int:

@@ -48,7 +48,8 @@ class Sweeper:
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
-            for job in self.store.unclaimed(prior, self.settings.ring_seconds):
+            messages = self.store.redis.llen(self.settings.message_list(prior))
+            for job in self.store.unclaimed(prior, self.settings.ring_seconds, messages):
                 telemetry.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)

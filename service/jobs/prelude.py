@@ -118,7 +118,7 @@ local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), i
 local function requeue()
   let_go()
   enqueue()
-  set('rung_at', text(now), 'rings', 0)
+  set('rung_at', text(now))
   move('queued', 'preempted')
 end
 

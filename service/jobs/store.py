@@ -51,6 +51,9 @@ _DESCRIPTION = {
 _LOOK_AHEAD = 100
 """How far behind the head of the queue a worker looks for a job that may run: the first ones may be held back by quotas."""
 
+_RINGS = 100
+"""Most messages that are repeated at a time."""
+
 _CHECKPOINT = struct.Struct("<II")
 """Step and CRC-32 before a checkpoint's bytes."""
 
@@ -240,10 +243,13 @@ class JobStore:
         """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing' where it stays as it is."""
         return self._word("REQUEUE", job_id)
 
-    def unclaimed(self, prior: str, after_seconds: float) -> list[Job]:
-        """Jobs that have waited so long that their message may be lost, to be rung for once more."""
-        waiting = cast("list[bytes]", self.redis.zrange(f"{self.prefix}queued:{prior}", 0, 999))
-        return self._those(waiting, "RING_AGAIN", after_seconds)
+    def unclaimed(self, prior: str, after_seconds: float, messages: int) -> list[Job]:
+        """Jobs that have waited this long while fewer ``messages`` are under way than jobs wait: as many as lack one,
+        to be rung for once more. Which job a message names does not matter, see :meth:`take`.
+        """
+        lacking = min(self.depth(prior) - messages, _RINGS)
+        first = self.redis.zrange(f"{self.prefix}queued:{prior}", 0, lacking - 1) if lacking > 0 else []
+        return self._those(cast("list[bytes]", first), "RING_AGAIN", after_seconds)
 
     def forget_expired(self) -> None:
         """Takes ids whose record has expired off the lists, oldest first."""

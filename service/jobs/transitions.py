@@ -33,7 +33,7 @@ if most > 0 and redis.call('SCARD', prefix .. 'queued:of:' .. owner) >= most the
 local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
-set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
+set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now))
 enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
@@ -73,10 +73,10 @@ if tonumber(get('stale_attempts')) >= most then
   finish('failed', ttl)
   return 'poisoned'
 end
--- a client with as many running jobs as it may have: the sweeper rings again soon, without growing pauses
+-- a client with as many running jobs as it may have: the sweeper rings again soon
 local limit = tonumber(get('max_running') or 0)
 if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of:' .. tenant()) >= limit then
-  set('rung_at', text(now), 'rings', 0)
+  set('rung_at', text(now))
   return 'quota'
 end
 if state == 'running' then set('stopped_by', 'lost') end
@@ -207,13 +207,9 @@ return 'deleted'
 """
 
 RING_AGAIN = """
--- ARGV: id, seconds ; true when the job has waited unclaimed so long that its message may be lost.
--- Each repetition waits twice as long as the one before: in a long queue most messages are not lost.
-if get('state') ~= 'queued' then return 0 end
-local pause = tonumber(ARGV[2]) * 2 ^ math.min(6, tonumber(get('rings')))
-if now - tonumber(get('rung_at')) < pause then return 0 end
+-- ARGV: id, seconds ; true when the job has waited this long since it was last rung for
+if get('state') ~= 'queued' or now - tonumber(get('rung_at')) < tonumber(ARGV[2]) then return 0 end
 set('rung_at', text(now))
-redis.call('HINCRBY', job, 'rings', 1)
 return 1
 """
 
