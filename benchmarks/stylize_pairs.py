@@ -18,6 +18,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from aps_core import images
+from aps_core.config import PriorConfig
 from aps_core.engine import ImageEngine
 from aps_core.samplers import sample_prior
 from aps_core.tasks import Inputs, PictureResult, StylizeSpec, run
@@ -53,7 +54,7 @@ def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler:
     unguided = sample_prior(
         engine.prior,
         distance,
-        spec.settings(),
+        PriorConfig(steps=spec.settings().steps).with_recommended(engine.spec.alone()),
         grid=engine.grid(side, side),
         generator=torch.Generator(engine.device).manual_seed(seed),
         condition=prompt,
