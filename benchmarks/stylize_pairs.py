@@ -54,7 +54,7 @@ def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler:
     unguided = sample_prior(
         engine.prior,
         distance,
-        PriorConfig(steps=spec.settings().steps).with_recommended(engine.spec.alone()),
+        PriorConfig().with_recommended(engine.spec.alone()),
         grid=engine.grid(side, side),
         generator=torch.Generator(engine.device).manual_seed(seed),
         condition=prompt,
@@ -97,7 +97,7 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
             draw.text((i * (CELL + 4) + 4, top + CELL + 1), f"distance {value:.3f}" if value else "", fill="black")
         draw.text((4, top + CELL + 14), row["prompt"], fill="gray")
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
+    picture.save(path, quality=88, optimize=True)
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--inner-steps", type=int, default=8)
     parser.add_argument("--csv", type=Path, default=ROOT / "benchmarks" / "results" / "stylize-pairs.csv")
-    parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.png")
+    parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.jpg")
     options = parser.parse_args()
     engine = ImageEngine.load(options.prior, options.device, 1)
     rows = []
