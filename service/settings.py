@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
     heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
-    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
+    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced again, when fewer messages are under way than jobs wait.")
     job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
     deaf_seconds: float = Field(default=120, gt=0, description="An idle worker that hears nothing for this long while jobs wait is ended, to be started again.")
     storage_seconds: float = Field(default=60, ge=0, description="How long a worker tries to store a result before the job fails.")
