@@ -69,7 +69,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       if (stream === null) follow();
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
-      if (error.status === 404) return onProblem(error);
+      if (error.status === 404 || error.status === 401) return onProblem(error);
       text.textContent = t.reconnecting;
     }
     poll();
