@@ -57,3 +57,13 @@ def downloaded(page: Page, link: str) -> bytes:
     with page.expect_download() as download:
         page.get_by_role("link", name=link, exact=True).click()
     return download.value.path().read_bytes()
+
+
+def colours(page: Page) -> list[list[int]]:
+    """The overlay's pixels, one a token, as RGBA."""
+    flat: list[int] = page.locator(".tokens").evaluate("""({ width, height }) => {
+            const copy = new OffscreenCanvas(width, height).getContext("2d");
+            copy.drawImage(document.querySelector(".tokens"), 0, 0);
+            return [...copy.getImageData(0, 0, width, height).data];
+        }""")
+    return [flat[start : start + 4] for start in range(0, len(flat), 4)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import SLOW, choose, comparison, ended, sampler, scrub, submit, task
+from pages import SLOW, choose, colours, comparison, ended, sampler, scrub, submit, task
 from playwright.sync_api import Page, expect
 from stack import Stack, png
 
@@ -21,16 +21,6 @@ def done(running_stack: Stack) -> dict[str, Any]:
     """A finished job of two samples, of 8 x 6 tokens that do not fit the picture's size."""
     job = running_stack.submit(png(64, 44), num_samples=2, **QUICK)
     return running_stack.wait(job["id"])
-
-
-def colours(page: Page) -> list[list[int]]:
-    """The overlay's pixels, one a token, as RGBA."""
-    flat: list[int] = page.locator(".tokens").evaluate("""({ width, height }) => {
-            const copy = new OffscreenCanvas(width, height).getContext("2d");
-            copy.drawImage(document.querySelector(".tokens"), 0, 0);
-            return [...copy.getImageData(0, 0, width, height).data];
-        }""")
-    return [flat[start : start + 4] for start in range(0, len(flat), 4)]
 
 
 def test_the_tokens_show_which_step_decided_them(page: Page, stack: Stack, done: dict[str, Any]) -> None:
@@ -50,6 +40,11 @@ def test_the_tokens_show_which_step_decided_them(page: Page, stack: Stack, done:
     scrub(page).fill("6")
     by_colour = {tuple(colours(page)[step["anchors"][0]]) for step in steps}
     assert len(by_colour) == 6, "a colour a step"
+    page.get_by_label("Tokens").select_option("Heat by confidence")
+    scored = sorted((score, token) for step in steps for token, score in zip(step["anchors"], step["confidence"], strict=True))
+    light = [sum(colours(page)[token][:2]) for _, token in (scored[0], scored[len(scored) // 2], scored[-1])]
+    assert light == sorted(light), "the surer, the lighter"
+    assert light[0] < light[1] < light[2]
     columns, rows = steps[0]["grid"][1], steps[0]["grid"][0]
     picture, canvas = page.locator("img.after").bounding_box(), page.locator(".tokens").bounding_box()
     assert picture is not None
