@@ -5,6 +5,7 @@ import { button, el } from "./dom.js";
 import { codeBox } from "./snippets.js";
 import { expired } from "./stage.js";
 import { humanise, t } from "./strings.js";
+import { truthFacts, truthOf } from "./truth.js";
 
 /** The parts of a job's page that are about its result; all hidden until ``show``. */
 export function resultView(first, task, described, words, stage, { onAgain, onProblem }) {
@@ -35,6 +36,15 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     }
   };
 
+  const showTruth = async (job, artifact) => {
+    try {
+      facts.prepend(...(await truthFacts(job, artifact)));
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      onProblem(error);
+    }
+  };
+
   const show = (job) => {
     actions.hidden = false;
     facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
@@ -50,8 +60,11 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       return choose();
     }
     const pictures = picturesOf(job, find, words);
+    showTruth(job, find("result.png"));
     choose(pictures.find(({ artifact }) => artifact.name === "result.png") ?? pictures[0]);
-    const shown = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];
+    const truth = truthOf(job);
+    const several = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];
+    const shown = truth ? [...(several.length ? several : pictures), truth] : several;
     strip.hidden = shown.length === 0;
     const list = el("ul", { class: "draws" }, ...shown.map((picture) => thumbnail(picture, choose)));
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;

@@ -71,7 +71,7 @@ export const t = {
   imageAlt: (label) => `${label}, as chosen`,
   pasted: "Pasted picture",
   samples: {
-    coffee: "Coffee, reduced ×4", chelsea: "Cat, out of focus", rocket: "Rocket, clipped", astronaut: "Astronaut, 60 % missing", "raccoon-edit": "Raccoon", "coffee-edit": "Cup of coffee",
+    "raccoon-demo": "Raccoon, to reduce ×4", "coffee-demo": "Cup of coffee, to compress", coffee: "Coffee, reduced ×4", chelsea: "Cat, out of focus", rocket: "Rocket, clipped", astronaut: "Astronaut, 60 % missing", "raccoon-edit": "Raccoon", "coffee-edit": "Cup of coffee",
     ember: "Embers", tiles: "Raccoon in tiles", lantern: "What is a lantern?", hobby: "Describe your favorite book.", flower: "A red flower", sky: "Sunset over the sea",
   },
 
@@ -106,6 +106,26 @@ export const t = {
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
   },
+
+  demo: {
+    legend: "What kind of picture is it?",
+    real: "My picture is degraded",
+    demo: "Demo: degrade a clean picture",
+    clean: "Clean picture",
+    samples: "Or start from a clean sample",
+    measured: "Simulated measurement",
+    about: (width, height, sigma) => `${width} × ${height} pixels, made here. This is all that the restoration gets; the clean picture stays on this page, to be compared with.${sigma === undefined ? " Noise is added, and the restoration estimates how much." : ""}`,
+    cannot: (name) => `“${name}” cannot be simulated on this page. On the command line, aps degrade can.`,
+    tooSmall: "The blur reaches further than the picture is large; use less of it or a larger picture.",
+    paint: "Paint over what shall be missing.",
+  },
+  truth: "Known truth",
+  truthTitle: "Against the known truth",
+  truthHelp: "A demonstration: this page degraded a clean picture, so the answer is known. From the measurement to the result.",
+  psnr: "PSNR",
+  ssim: "SSIM",
+  decibels: (value) => `${value.toFixed(1)} dB`,
+  fromTo: (from, to) => `${from} → ${to}`,
 
   needPicture: (label) => `Choose a picture first: ${label.toLowerCase()}.`,
   needMask: "Paint over the part to draw anew first.",
