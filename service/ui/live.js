@@ -20,7 +20,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   const curves = curvePanel(words, first.output_size === null);
   const points = new Map();
   const track = timeline({ onStep: showStep, countOf: (step) => points.get(step)?.[first.output_size ? "anchors" : "decided"].length ?? 0 });
-  const result = resultView(first, task, described, words, stage, { onAgain, onProblem });
+  const result = resultView(first, task, described, words, stage, { onAgain, onProblem, events: () => [...points.values()].sort((a, b) => a.step - b.step) });
   const cancelButton = button(t.cancel, guarded(onProblem, async () => update(await api.cancel(job))));
   let job = first;
   let timer = 0;

@@ -13,7 +13,8 @@ const MODES = ["off", "settled", "heat", "confidence"];
 export const stageFor = (job, task, words) => (job.output_size ? pictureStage(job, task, words) : textStage(job));
 
 function pictureStage(job, task, words) {
-  const view = viewer(job.output_size, words, sent(job));
+  const before = sent(job);
+  const view = viewer(job.output_size, words, before);
   const grid = tokenGrid(view.tokens);
   const frames = new Map();
   let shown = 0;
@@ -45,6 +46,7 @@ function pictureStage(job, task, words) {
   return {
     element: el("div", { class: "picture-stage" }, view.element),
     tools: el("div", {}, tools, legend),
+    before,
     add(event) {
       grid.add(event);
       total = event.total;

@@ -198,6 +198,7 @@ export const t = {
   download: "Download PNG",
   downloadText: "Download text",
   sidecar: "Settings as JSON",
+  contact: "Contact strip",
   cancel: "Cancel",
   again: "Run again with…",
   fresh: "Start another",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 SLOW = 60_000
 """Milliseconds a small job may take on a busy machine."""
@@ -67,3 +71,10 @@ def colours(page: Page) -> list[list[int]]:
             return [...copy.getImageData(0, 0, width, height).data];
         }""")
     return [flat[start : start + 4] for start in range(0, len(flat), 4)]
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds wrong, minor matters included."""
+    page.evaluate(AXE)
+    violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
+    return [f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}" for found in violations]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pages import SLOW, choose, colours, comparison, ended, sampler, scrub, submit, task
+from PIL import Image
 from playwright.sync_api import Page, expect
 from stack import Stack, png
 
@@ -108,6 +112,24 @@ def test_samples_mean_and_spread_can_be_looked_at(page: Page, done: dict[str, An
         expect(page.get_by_role("button", name=name)).to_have_attribute("aria-pressed", "true")
         expect(page.locator("img.after")).to_have_attribute("src", re.compile(rf"{file}\.png$"))
         expect(page.get_by_role("link", name="Download PNG")).to_have_attribute("href", re.compile(rf"{file}\.png$"))
+
+
+def test_a_contact_strip_shows_how_it_came_about(page: Page, done: dict[str, Any]) -> None:
+    page.goto(f"/#{done['id']}")
+    ended(page, "Restored")
+    expect(scrub(page)).to_have_value("6")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Contact strip").click()
+    assert download.value.suggested_filename == f"{done['id']}-contact.png"
+    with Image.open(download.value.path()) as picture:
+        strip = np.asarray(picture.convert("RGB"))
+    tile, gap = (256, 176), 16
+    assert strip.shape[1] == gap + 6 * (tile[0] + gap), "what was sent, four steps, the result"
+    tiles = [strip[gap : gap + tile[1], gap + at * (tile[0] + gap) :][:, : tile[0]] for at in range(6)]
+    with Image.open(io.BytesIO(png(64, 44))) as sent:
+        assert np.abs(np.asarray(sent.resize(tile, Image.Resampling.NEAREST)).astype(int) - tiles[0]).mean() < 8
+    assert all(np.abs(one.astype(int) - other).mean() > 0.1 for one, other in pairwise(tiles))
+    assert (strip[gap + tile[1] + 4 :] < 128).any(), "words beneath"
 
 
 def test_the_copied_curl_command_asks_for_the_same(page: Page, stack: Stack, done: dict[str, Any], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from apis import running_api
-from pages import choose, ended, sampler, submit
+from pages import choose, ended, findings, sampler, submit
 from playwright.sync_api import Browser, Page, expect
 from redis import Redis
 from stack import Stack, png
@@ -39,6 +39,7 @@ def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, gua
     page.goto("/")
     key = page.get_by_label("API key", exact=True)
     expect(key).to_be_focused()
+    assert findings(page) == []
     key.fill("no key at all")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("A key reads aps_")
