@@ -11,6 +11,8 @@ from pages import SLOW, comparison, ended, findings, scrub, submit, task
 from playwright.sync_api import Browser, Page, expect
 from stack import Stack, png
 
+from benchmarks.studio import loaded, scrubbed
+
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(page: Page, stack: Stack, scheme: Any) -> None:
@@ -139,11 +141,12 @@ def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_the_page_is_light_and_paints_soon(page: Page) -> None:
-    page.reload()
-    expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert paint < 3000  # under a second on a quiet machine
+def test_the_page_is_light_and_quick(page: Page) -> None:
+    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see ``benchmarks.studio``."""
+    found = loaded(page)
+    assert 20 < found["weight_kb"] < 300
+    assert found["first_contentful_paint_ms"] < 3000
+    assert max(scrubbed(page).values()) < 50
     hosts = set(page.evaluate("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"))
     assert hosts == {page.evaluate("location.host")}
 
