@@ -96,7 +96,7 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
             draw.text((i * (CELL + 4) + 4, top + CELL + 1), f"distance {value:.3f}" if value else "", fill="black")
         draw.text((4, top + CELL + 14), row["prompt"], fill="gray")
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
+    picture.save(path, quality=90, subsampling=0, optimize=True)
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--inner-steps", type=int, default=8)
     parser.add_argument("--csv", type=Path, default=ROOT / "benchmarks" / "results" / "stylize-pairs.csv")
-    parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.png")
+    parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.jpg")
     options = parser.parse_args()
     engine = ImageEngine.load(options.prior, options.device, 1)
     rows = []

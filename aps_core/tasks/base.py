@@ -239,7 +239,7 @@ class PictureProgress(Progress):
     def event(self) -> dict[str, Any]:
         """See :meth:`Progress.event`; of the tokens, the first sample's.
 
-        ``confidence`` is the score by which each of ``anchors`` was chosen; ``known`` comes with the first step and names
+        ``confidence`` is the score of each of ``anchors`` when it was decided; ``known`` comes with the first step and names
         the tokens that were decided before it.
         """
         info, anchors_L = self.info, self.info.anchors_BL[0]

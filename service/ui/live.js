@@ -47,7 +47,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     job = changed;
     heading.textContent = titleOf(job, words);
     status.show(job);
-    if (!points.size || over(job)) text.textContent = stateText(job);
+    if (!points.size || over(job)) text.textContent = stateText(job, Boolean(stage.before));
     cancelButton.hidden = over(job);
     cancelButton.disabled = job.cancel_requested;
     if (!over(job)) return;
@@ -135,8 +135,8 @@ export function guarded(onProblem, action) {
   };
 }
 
-function stateText(job) {
-  if (job.state === "succeeded") return job.output_size ? t.done : t.doneText;
+function stateText(job, compared) {
+  if (job.state === "succeeded") return job.output_size ? (compared ? t.done : t.doneAlone) : t.doneText;
   if (job.state === "canceled") return t.canceledText;
   if (job.state === "failed") return "";
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);

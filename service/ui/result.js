@@ -24,7 +24,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   }, { hidden: true });
   const again = button(t.again, () => onAgain(first));
   const fresh = el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
-  const actions = el("div", { class: "actions inner", hidden: true }, download, sidecar, contact, again, fresh);
+  const actions = el("div", { class: "actions inner", hidden: true }, download, contact, sidecar, again, fresh);
   const strip = el("div", { class: "strip", hidden: true });
   const facts = el("div", { class: "facts" });
   let chosen = null;
@@ -58,7 +58,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
 
   const show = (job) => {
     actions.hidden = false;
-    facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
+    facts.replaceChildren(...factsOf(job, task, described), codeBox(job, task, described));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
@@ -113,14 +113,15 @@ function thumbnail(picture, choose) {
   return el("li", {}, made);
 }
 
-function factsOf(job, described) {
+function factsOf(job, task, described) {
   const { spec, metrics } = job;
+  const inner = usesInner(task) ? spec.sampler?.inner_steps : undefined;
   const rows = {
     operator: spec.operator && operatorText(spec.operator, described),
     sigma: number(metrics.sigma ?? spec.sigma),
     prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,
-    sampler: spec.sampler && t.samplerText(spec.sampler.steps, spec.sampler.inner_steps),
+    sampler: spec.sampler && t.samplerText(spec.sampler.steps, inner),
     prior: spec.prior,
     size: job.output_size && t.size(...job.output_size),
     misfit: metrics.noise_floor > 0 && metrics.misfit?.length ? `${metrics.misfit.map(number).join(", ")} / ${number(metrics.noise_floor)}` : undefined,
@@ -132,6 +133,9 @@ function factsOf(job, described) {
   const notes = (metrics.notes ?? []).map((note) => el("p", { class: "help", textContent: note }));
   return [el("h2", { textContent: t.factsTitle }), list, ...notes];
 }
+
+/** Whether the task's sampler has an inner loop; where its schema names the fields that matter, they say so. */
+const usesInner = (task) => task.schema.properties.sampler?.fields?.includes("inner_steps") ?? true;
 
 const number = (value) => (typeof value === "number" ? Number(value.toPrecision(3)).toString() : value);
 

@@ -8,7 +8,7 @@ import { t } from "./strings.js";
 /** Makes ``opener`` say how the service is and open ``panel`` with the particulars, looked up anew each time. */
 export function statusPanel(opener, panel, described) {
   const show = ({ workers, queue, principal }) => {
-    opener.textContent = t.workers(processes(workers).length);
+    opener.replaceChildren(el("span", { textContent: t.workers(processes(workers).length) }));
     opener.classList.toggle("ok", workers.length > 0);
     const rows = kinds(workers).map(({ device, text, count }) => el("div", {}, el("dt", { textContent: t.device(device, count) }), el("dd", { textContent: text })));
     const load = el("div", {}, el("dt", { textContent: t.queueTitle }), el("dd", { textContent: t.queueText(queue.queued, queue.running) }));

@@ -149,6 +149,7 @@ export const t = {
   resumed: (step) => `Continued from step ${step} after an interruption.`,
   reconnecting: "Connection lost; trying again…",
   done: "Move the handle to compare, or the slider below to see how it came about.",
+  doneAlone: "Move the slider below to see how it came about.",
   doneText: "Move the slider to see in which order it was written.",
   canceledText: "The job was stopped before it was finished.",
   expired: "Its files have expired.",

@@ -81,8 +81,10 @@ class Router {
     this.shown = view;
     byId("view").replaceChildren(view.element);
     for (const link of document.querySelectorAll(".bar a[href^='#']")) {
-      if (link.hash === `#${place}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.hash === `#${place}`) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the bar is wider than the screen
+      } else link.removeAttribute("aria-current");
     }
     document.title = `${view.title} · ${t.brand}`;
     view.opened?.();

@@ -4,7 +4,7 @@
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const OPEN = [12, 14, 12, 125];
 const FRESH = [46, 224, 178, 170];
-const GIVEN = [255, 255, 255, 105];
+const GIVEN = [255, 255, 255, 85];
 const CLEAR = [0, 0, 0, 0];
 const HEAT_ALPHA = 190;
 /** "Step" of a token that was decided before the first one: it lies in the part of the picture that is kept. */
