@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import click
 from pydantic import BaseModel
@@ -28,7 +28,7 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
             if name == "operator":
                 command = operator_options(command)
             elif config := _settings(field):
-                command = sampler_options(config, _used(field))(command)
+                command = sampler_options(config)(command)
             elif field.annotation is bool:
                 flag = f"{_plain(name)}/--no-{name.replace('_', '-')}" if field.default else _plain(name)
                 command = click.option(flag, name, is_flag=True, default=None, help=_help(field))(command)
@@ -72,11 +72,11 @@ def operator_options(command: Command) -> Command:
     return click.option("--operator", required=True, type=click.Choice(names), metavar="NAME", help=told)(command)
 
 
-def sampler_options(config: type[BaseModel], only: Collection[str] | None = None) -> Callable[[Command], Command]:
-    """Adds an option for every field (or ``only`` some) of a sampler's settings; :func:`config_from` takes them out again."""
+def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
+    """Adds an option for every field of a sampler's settings; :func:`config_from` takes them out again."""
 
     def add(command: Command) -> Command:
-        for name, field in reversed([(name, field) for name, field in config.model_fields.items() if only is None or name in only]):
+        for name, field in reversed(config.model_fields.items()):
             command = click.option(_plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field))(command)
         return command
 
@@ -149,12 +149,6 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a field that holds settings of its own, one option each."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, Spec) else None
-
-
-def _used(field: FieldInfo) -> list[str] | None:
-    """The settings that a task heeds, where it does not heed all."""
-    extra = field.json_schema_extra
-    return cast(list[str], extra["fields"]) if isinstance(extra, dict) and "fields" in extra else None
 
 
 def _is_object(field: FieldInfo) -> bool:

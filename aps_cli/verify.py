@@ -22,6 +22,7 @@ from torch import Tensor
 
 from aps_cli.device import default_device
 from aps_core import images, installed, noise
+from aps_core.config import PriorConfig
 from aps_core.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import APSError
 from aps_core.evaluation.cases import round_trip
@@ -98,12 +99,12 @@ def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
 
 def text_to_image(engine: ImageEngine, options: Options) -> str:
     """The prior alone makes a picture of the prompt."""
-    config = RestoreSpec(prior=engine.spec.type, operator={"type": "denoise"}, sampler=options.settings).settings()
+    given = {name: value for name, value in options.settings.items() if name in PriorConfig.model_fields}
+    config = PriorConfig(**given).with_recommended(engine.spec.alone())
     height, width = _shape(engine, options)
     generator = torch.Generator(engine.device).manual_seed(SEED)
-    noise_scale = max(1.0, config.anchor_temperature)  # without enough of it a small prior decides the likeliest, flat tokens first
     grid = engine.grid(height, width)
-    sample = sample_prior(engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt, temperature=noise_scale)
+    sample = sample_prior(engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt)
     _save(options, "text-to-image.png", sample.x_BCHW[0])
     _finite(sample.x_BCHW)
     used = len(sample.z_BL.unique())

@@ -1,4 +1,4 @@
-"""Settings of the anchored posterior sampler (Algorithm 1).
+"""Settings of the anchored posterior sampler (Algorithm 1), and of the prior alone.
 
 Defaults are the paper's (appendix "Implementation Details") wherever it states them. A prior may
 recommend other values for itself (a small prior on a CPU needs fewer inner steps): a recommendation
@@ -57,3 +57,23 @@ class APSConfig(BaseModel):
     def with_recommended(self, recommended: dict[str, Any]) -> APSConfig:
         """These settings, with a prior's recommendation in the fields that were not set explicitly."""
         return APSConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})
+
+
+class PriorConfig(BaseModel):
+    """Sampling the prior alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    guidance_scale: float = Field(3.5, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt.")
+    order_temperature: float | None = Field(
+        None,
+        ge=0,
+        le=1000,
+        description="Noise on the choice of tokens to keep; more makes their order more random. 0 also takes the likeliest code of every "
+        "token, so that nothing is drawn at random. Left out: the prior's own, which is 1 for MMaDA.",
+    )
+
+    def with_recommended(self, recommended: dict[str, Any]) -> PriorConfig:
+        """These settings, with a prior's recommendation in the fields that were not set explicitly."""
+        return PriorConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})

@@ -5,18 +5,20 @@ tokens' logits ``phi`` climb its reward by M Adam steps, through the expected em
 argmax. Dream's own filtering and confidence then choose the anchors, so that the masking schedule stays the
 baseline's. Without a reward, or with M = 0, this *is* Dream's ``diffusion_generate``.
 
-Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary, N masked tokens of all rows together.
+Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
+from aps_core.cuda_graph import captured
 from aps_core.errors import SamplingDiverged
 from aps_core.text_config import TextConfig
 from aps_core.text_sampling import TextStep, TextStepHook, diffusion_generate
@@ -35,16 +37,15 @@ class TextReward:
     spec: RewardSpec
     prompt: str
 
-    def __call__(self, ids_BL: Tensor, masked_BL: Tensor, phi_NV: Tensor) -> Tensor:
+    def __call__(self, ids_BL: Tensor, masked_BL: Tensor, phi_BLV: Tensor) -> Tensor:
         """Reward (B,) of the answer whose masked tokens are the likeliest under softmax(phi)."""
-        answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_NV, self.model.end)  # lines 8, 10
+        answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_BLV, self.model.end)  # lines 8, 10
         return self.spec.score(self.model, self.prompt, answer)  # lines 9, 11-13
 
     @torch.no_grad()
     def of(self, ids_BL: Tensor) -> Tensor:
         """Reward (B,) of a finished answer."""
-        nothing_BL = torch.zeros_like(ids_BL, dtype=torch.bool)
-        return self(ids_BL, nothing_BL, torch.zeros(0, len(self.model.alignment.index_V), device=ids_BL.device))
+        return self.spec.score(self.model, self.prompt, self.model.alignment.answer(ids_BL, self.model.end))
 
 
 def sample_text_aps(
@@ -56,29 +57,28 @@ def sample_text_aps(
     reward: TextReward | None = None,
     on_step: TextStepHook | None = None,
     resume: SamplerState | None = None,
+    graph: bool | None = None,
 ) -> Tensor:
     """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
 
     Every random draw comes from ``generator``, and guidance draws nothing: a guided and an unguided run of
-    one seed differ by the tilt alone.
+    one seed differ by the tilt alone. ``graph`` replays the inner steps as a CUDA graph (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` returned False.
         SamplingDiverged: the reward is not finite.
     """
     curve: list[float] = []
+    prompt, inner = prompt_BP.shape[1], RewardAscent(reward, config, graph) if reward is not None and config.inner_steps else None
 
     def tilt(step: int, ids_BS: Tensor, logits_BSV: Tensor) -> Tensor:
         curve.clear()
-        if reward is None or config.inner_steps == 0:
+        masked_BL = ids_BS[:, prompt:] == prior.mask_id
+        if inner is None or not bool(masked_BL.any()):  # the model may reveal everything early
             return logits_BSV
-        answer = slice(prompt_BP.shape[1], None)
-        masked_BL = ids_BS[:, answer] == prior.mask_id
-        phi_NV, rewards = quantized_expectation(logits_BSV[:, answer][masked_BL], ids_BS[:, answer], masked_BL, reward, config)
+        phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL)
         curve.extend(rewards)
-        logits_BSV = logits_BSV.clone()
-        logits_BSV[:, answer][masked_BL] = phi_NV
-        return logits_BSV
+        return torch.cat([logits_BSV[:, :prompt], torch.where(masked_BL[..., None], phi_BLV, logits_BSV[:, prompt:])], dim=1)
 
     def hook(info: TextStep) -> bool | None:
         return on_step(replace(info, reward_curve=list(curve))) if on_step is not None else None
@@ -86,25 +86,58 @@ def sample_text_aps(
     return diffusion_generate(prior, prompt_BP, config, generator=generator, logits_hook=tilt, on_step=hook, resume=resume)
 
 
-def quantized_expectation(prior_NV: Tensor, ids_BL: Tensor, masked_BL: Tensor, reward: TextReward, config: TextConfig) -> tuple[Tensor, list[float]]:
-    """Lines 7-15 for text: the masked tokens' logits after M Adam steps, and the reward before each of them (mean over rows).
+class RewardAscent:
+    """Lines 7-15 for text: M Adam steps on the masked tokens' logits, afresh in every reverse step.
 
-    Decided tokens are read as they are, so only the N masked rows carry gradients, and Adam starts
-    afresh in every reverse step.
+    All tensors keep shape and address for the whole run, so that on CUDA one graph serves every reverse step: the rows of decided
+    tokens are carried along without effect.
     """
-    if len(prior_NV) == 0:  # the model may reveal everything early
-        return prior_NV, []
-    rewards: list[Tensor] = []  # stays on the device until the end
-    phi_NV = prior_NV.clone().requires_grad_()
-    adam = torch.optim.Adam([phi_NV], lr=config.learning_rate, fused=True)
-    with torch.enable_grad():
-        for _ in range(config.inner_steps):  # line 7
-            reward_B = reward(ids_BL, masked_BL, phi_NV)  # lines 8-13
-            rewards.append(reward_B.detach().mean())
-            adam.zero_grad()
-            (-reward_B.sum()).backward()
-            adam.step()  # line 14
-    curve: list[float] = torch.stack(rewards).tolist()
-    if not math.isfinite(curve[-1]):
-        raise SamplingDiverged(f"The reward became {curve[-1]}; lower the learning rate ({config.learning_rate}).")
-    return phi_NV.detach(), curve
+
+    phi_BLV: Tensor
+    adam: torch.optim.Adam
+    reward_B: Tensor
+
+    def __init__(self, reward: TextReward, config: TextConfig, graph: bool | None = None) -> None:
+        self.reward, self.config, self.graph = reward, config, graph
+        self.tensors: dict[str, Tensor] = {}
+        self.replay: Callable[[], None] | None = None
+
+    def run(self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor) -> tuple[Tensor, list[float]]:
+        """The logits after M steps from the prior's, and the reward before each of them (mean over rows).
+
+        Raises:
+            SamplingDiverged: the reward is not finite.
+        """
+        self.begin(prior_BLV, ids_BL, masked_BL)
+        if self.replay is None:
+            self.replay = captured(self) if (prior_BLV.is_cuda if self.graph is None else self.graph) else self
+            self.begin(prior_BLV, ids_BL, masked_BL)  # a capture's warm-up moves the logits
+        rewards = torch.zeros(self.config.inner_steps, device=prior_BLV.device)
+        for step in range(self.config.inner_steps):  # line 7
+            self.replay()
+            rewards[step] = self.reward_B.mean()
+        curve: list[float] = rewards.tolist()  # the only wait for the device
+        if not math.isfinite(curve[-1]):
+            raise SamplingDiverged(f"The reward became {curve[-1]}; lower the learning rate ({self.config.learning_rate}).")
+        return self.phi_BLV.detach(), curve
+
+    def begin(self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor) -> None:
+        """Starts a reverse step from the prior's logits, with Adam afresh."""
+        fresh = {"phi": prior_BLV, "ids": ids_BL, "masked": masked_BL}
+        if self.tensors:
+            for name, value in fresh.items():
+                self.tensors[name].data.copy_(value)
+            for value in self.adam.state[self.phi_BLV].values():
+                value.zero_()
+            return
+        self.tensors = {name: value.clone() for name, value in fresh.items()}
+        self.phi_BLV = self.tensors["phi"].requires_grad_()
+        self.adam = torch.optim.Adam([self.phi_BLV], lr=self.config.learning_rate, fused=True, capturable=self.phi_BLV.is_cuda)
+
+    def __call__(self) -> None:
+        """Evaluates the reward and moves the logits once."""
+        with torch.enable_grad():
+            reward_B = self.reward(self.tensors["ids"], self.tensors["masked"], self.phi_BLV)  # lines 8-13
+            (self.phi_BLV.grad,) = torch.autograd.grad(-reward_B.sum(), self.phi_BLV)
+        self.reward_B = reward_B.detach()
+        self.adam.step()  # line 14

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from tokenizers import Tokenizer as TextTokenizer
 from tokenizers import models, pre_tokenizers
 from torch import nn
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PreTrainedModel, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from aps_core.priors.dream import DreamConfig
+from aps_core.priors.masked_lm import MaskedLM
 from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior
+from aps_core.rewards.language_model import Alignment, RewardModel
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from aps_core.types import Grid
+from aps_core.weights import EMBEDDED, read_config, read_json
+from benchmarks.load import DREAM_LAYERS, dream_config
 
 EMBEDDED_LEVEL = LevelConfig(ch_mult=(1,), num_res_blocks=(4,))
 TOKENIZERS = {
@@ -20,6 +27,18 @@ TOKENIZERS = {
     "embedded": MagvitConfig(ch=160, z_channels=12, codebook_dim=12, patch=4, encoder=EMBEDDED_LEVEL, decoder=EMBEDDED_LEVEL),
 }
 """Shapes of ``showlab/magvitv2`` and of the tokenizer shipped with the package."""
+
+QWEN3_06B: dict[str, Any] = {
+    "vocab_size": 151936,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    "tie_word_embeddings": True,
+}
 
 DECODER_GB_PER_PIXEL = {"published": 11.0 / 512**2, "embedded": None}
 """Fused bfloat16 traffic of forward and backward pass, counted per layer: each tensor once in, once out (benchmarks/README.md)."""
@@ -46,16 +65,48 @@ def prior(network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device:
     with torch.device("meta"):
         model = LlamaForCausalLM(config.llama())
         model.lm_head = nn.Linear(config.d_model, layout.codebook_size, bias=False)  # as loaded: the image codes' rows alone
+    filled(model, device)
+    return MMaDAPrior(model, model.lm_head.weight, config, parts, words(5))
+
+
+def filled(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+    """A language model built on the meta device, frozen, in bfloat16 on ``device`` with random weights."""
     nn.Module.to(model, torch.bfloat16).to_empty(device=device)
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             module.weight.data.normal_(0, 0.02)
         elif isinstance(weight := getattr(module, "weight", None), nn.Parameter):
             weight.data.fill_(1)
+        if isinstance(bias := getattr(module, "bias", None), nn.Parameter):
+            bias.data.zero_()
+    model.tie_weights()
     model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(device)
-    text = TextTokenizer(models.WordLevel({"word": 1}, unk_token="word"))
+    model.eval().requires_grad_(False)
+    return model
+
+
+def words(count: int) -> TextTokenizer:
+    """A tokenizer of ``count`` whitespace-separated words, among them "Yes" and "No"; every unknown one is "word"."""
+    names = ["<end>", "<mask>", "word", "Yes", "No", *(f"w{i}" for i in range(5, count))]
+    text = TextTokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="word"))
     text.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return MMaDAPrior(model, model.lm_head.weight, config, parts, text)
+    return text
+
+
+def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardModel]:
+    """Dream-7B and Qwen3-0.6B by their published shapes, or the embedded pair's."""
+    if network == "published":
+        prior_config, reward_config, end = dream_config(3584, DREAM_LAYERS), Qwen3Config(**QWEN3_06B), 151645
+    else:
+        folder = EMBEDDED / "text"
+        prior_config, end = read_config(folder / "prior", DreamConfig), 0
+        reward_config = Qwen3Config(**read_json(folder / "reward" / "config.json"))
+    with torch.device("meta"):
+        dream, qwen3 = Qwen2ForCausalLM(prior_config.qwen2()), Qwen3ForCausalLM(reward_config)
+    text = words(min(prior_config.vocab_size, reward_config.vocab_size))
+    lm = MaskedLM(filled(dream, device), prior_config, text, shifted=True)
+    alignment = Alignment(text, text, prior_config.vocab_size, device, (prior_config.eos_token_id, end))
+    return lm, RewardModel(filled(qwen3, device), text, alignment, end)
 
 
 def _config(width: int, heads: int, layers: int, mlp: int, vocabulary: int, layout: Layout) -> MMaDAConfig:

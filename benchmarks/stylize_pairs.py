@@ -18,6 +18,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from aps_core import images
+from aps_core.config import PriorConfig
 from aps_core.engine import ImageEngine
 from aps_core.samplers import sample_prior
 from aps_core.tasks import Inputs, PictureResult, StylizeSpec, run
@@ -53,7 +54,7 @@ def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler:
     unguided = sample_prior(
         engine.prior,
         distance,
-        spec.settings(),
+        PriorConfig().with_recommended(engine.spec.alone()),
         grid=engine.grid(side, side),
         generator=torch.Generator(engine.device).manual_seed(seed),
         condition=prompt,
@@ -96,7 +97,7 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
             draw.text((i * (CELL + 4) + 4, top + CELL + 1), f"distance {value:.3f}" if value else "", fill="black")
         draw.text((4, top + CELL + 14), row["prompt"], fill="gray")
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, quality=90, subsampling=0, optimize=True)
+    picture.save(path, quality=88, optimize=True)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig
+from aps_core.config import APSConfig, PriorConfig
 from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
 from aps_core.toy import GRID, LENGTH, ToyWorld
 
@@ -45,7 +45,7 @@ def _aps(**changes: object) -> Draw:
 
 SAMPLERS: dict[str, Draw] = {
     "exact": _exact,
-    "prior alone": _sampler(sample_prior, APS),
+    "prior alone": _sampler(sample_prior, PriorConfig(steps=LENGTH, guidance_scale=0.0)),
     "APS (II)": _aps(),
     "APS-I": _aps(remasking="prior"),
     "APS, random order": _aps(remasking="random"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aps_core import footprint, installed
+from aps_core.config import PriorConfig
 from aps_core.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.rewards import RewardSpec
@@ -68,7 +69,7 @@ class ImagePriorSpec(PriorSpec):
     """A prior over pictures; ``recommended`` holds fields of :class:`aps_core.config.APSConfig`."""
 
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings of the samplers that benchmarks compare with APS, by method, where they were tuned on this prior."""
+    """Settings of the samplers other than APS, by method, where they were tuned on this prior."""
     native_size: ClassVar[tuple[int, int]]
     """Height and width in pixels the prior was trained at; larger pictures are seen through overlapping windows."""
     stride: ClassVar[int]
@@ -80,6 +81,12 @@ class ImagePriorSpec(PriorSpec):
         Raises:
             InvalidSpec: the prompt is too long.
         """
+
+    @classmethod
+    def alone(cls) -> dict[str, Any]:
+        """Fields of :class:`aps_core.config.PriorConfig` recommended for drawing without a measurement."""
+        shared = {name: value for name, value in cls.recommended.items() if name in PriorConfig.model_fields}
+        return shared | cls.tuned.get("prior_only", {})
 
     @property
     def native_tokens(self) -> int:

@@ -33,6 +33,7 @@ class EmbeddedPrior(ImagePriorSpec):
         "perceptual_weight": 0.0,
         "guidance_scale": 1.0,
     }
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {"prior_only": {"order_temperature": 40.0}, "svdd": {"order_temperature": 40.0}}
 
     def folders(self) -> tuple[Path, ...]:
         """See :meth:`PriorSpec.folders`."""

@@ -9,6 +9,7 @@ from aps_core import footprint
 from aps_core.errors import WeightsMissing
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded import fast_dtype
+from aps_core.prompts import check_length
 from aps_core.weights import read_json
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class VQDiffusion(ImagePriorSpec):
     def missing(cls) -> str | None:
         """See :meth:`PriorSpec.missing`."""
         return super().missing() or (NEEDS_DIFFUSERS if find_spec("diffusers") is None else None)
+
+    def check_prompt(self, prompt: str) -> None:
+        """See :meth:`ImagePriorSpec.check_prompt`: CLIP's text block, without its start and end."""
+        if self.missing() is None:
+            folder = self.folders()[0]
+            longest = int(read_json(folder / "text_encoder" / "config.json")["max_position_embeddings"])
+            check_length(folder / "tokenizer", prompt, longest - 2)
 
     def token_bytes(self, device: str) -> int:
         """See :meth:`PriorSpec.token_bytes`."""

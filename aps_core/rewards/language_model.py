@@ -5,12 +5,15 @@ The discrete answer is what the model sees; gradients flow as if it had seen the
 "Question Answering"). Only the reward model's own tokens can be read: a prior's token without a counterpart
 gets no probability, the rest is renormalised.
 
-Shapes: B rows, L answer tokens, V the prior's vocabulary, W the reward model's, D its width, N undecided tokens.
+Nothing here waits for the device or depends on how many tokens are undecided, so that the whole reward and its gradient can be
+a CUDA graph (:mod:`aps_core.text_aps`).
+
+Shapes: B rows, L answer tokens, S sequence, V the prior's vocabulary, W the reward model's, D its width.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,8 @@ class SoftAnswer:
     """The reward model's token at every position: the decided one, or the likeliest."""
     undecided_BL: Tensor
     """True where probabilities stand behind the token."""
-    p_NV: Tensor
-    """Probabilities over the prior's vocabulary, columns without counterpart 0."""
+    p_BLV: Tensor | None
+    """Probabilities over the prior's vocabulary, columns without counterpart 0; only the undecided rows count. None where all is decided."""
     length_B: Tensor
     """Tokens up to the answer's end; the end token itself counts, what follows does not."""
 
@@ -56,13 +59,18 @@ class Alignment:
         self.known_V = (index_V >= 0).to(device)
         self.index_V = index_V.clamp(min=0).to(device)
 
-    def soft_answer(self, ids_BL: Tensor, undecided_BL: Tensor, phi_NV: Tensor, end: int) -> SoftAnswer:
+    def soft_answer(self, ids_BL: Tensor, undecided_BL: Tensor, phi_BLV: Tensor, end: int) -> SoftAnswer:
         """The answer as the reward model sees it: lines 8 and 10. ``end``: the reward model's end token."""
-        p_NV = phi_NV.masked_fill(~self.known_V, -torch.inf).softmax(-1)
-        read_BL = self.index_V[ids_BL.masked_scatter(undecided_BL, p_NV.detach().argmax(-1))]
+        p_BLV = phi_BLV.masked_fill(~self.known_V, -torch.inf).softmax(-1)
+        answer = self.answer(torch.where(undecided_BL, p_BLV.detach().argmax(-1), ids_BL), end)
+        return replace(answer, undecided_BL=undecided_BL, p_BLV=p_BLV)
+
+    def answer(self, ids_BL: Tensor, end: int) -> SoftAnswer:
+        """An answer of decided tokens, in the reward model's ids."""
+        read_BL = self.index_V[ids_BL]
         ended_BL = (read_BL == end).cumsum(1)
         length_B = ((ended_BL == 0).sum(1) + 1).clamp(max=ids_BL.shape[1])
-        return SoftAnswer(read_BL, undecided_BL, p_NV, length_B)
+        return SoftAnswer(read_BL, torch.zeros_like(read_BL, dtype=torch.bool), None, length_B)
 
 
 class RewardModel:
@@ -75,6 +83,7 @@ class RewardModel:
         self.embedding_WD: Tensor = model.get_input_embeddings().weight
         # one row for each of the prior's tokens, so that the expectation is one product
         self.aligned_VD = self.embedding_WD[alignment.index_V]
+        self._texts: dict[str, Tensor] = {}
 
     def token(self, text: str) -> int:
         """The id of a text that is one token.
@@ -94,19 +103,21 @@ class RewardModel:
         parts = self._embed(before, len(kept_BL)), self._embed_answer(answer), self._embed(after, len(kept_BL))
         seen_BS = torch.cat([kept_BL.new_ones(kept_BL.shape[0], parts[0].shape[1]), kept_BL, kept_BL.new_ones(kept_BL.shape[0], parts[2].shape[1])], dim=1)
         position_BS = (seen_BS.long().cumsum(1) - 1).clamp(min=0)
-        output = self.model(inputs_embeds=torch.cat(parts, dim=1), attention_mask=seen_BS.long(), position_ids=position_BS, use_cache=False, logits_to_keep=1)
+        x_BSD = torch.cat(parts, dim=1)
+        output = self.model(inputs_embeds=x_BSD, attention_mask=causal_mask(seen_BS), position_ids=position_BS, use_cache=False, logits_to_keep=1)
         last_BW: Tensor = output.logits[:, -1].float()
         return last_BW
 
     def mean_log_likelihood(self, before: str, answer: SoftAnswer) -> Tensor:
         """Mean over the answer's tokens, its end included, of log p(token | before, tokens so far), in nats: (B,)."""
-        parts = self._embed(before, len(answer.ids_BL)), self._embed_answer(answer)[:, :-1]
-        length = answer.ids_BL.shape[1]
-        output = self.model(inputs_embeds=torch.cat(parts, dim=1), use_cache=False, logits_to_keep=length)
+        x_BSD = torch.cat([self._embed(before, len(answer.ids_BL)), self._embed_answer(answer)[:, :-1]], dim=1)
+        length, seen_BS = answer.ids_BL.shape[1], x_BSD.new_ones(x_BSD.shape[:2], dtype=torch.bool)
+        output = self.model(inputs_embeds=x_BSD, attention_mask=causal_mask(seen_BS), use_cache=False, logits_to_keep=length)
         log_p_BLW = output.logits.float().log_softmax(-1)
         value_BL = log_p_BLW.gather(-1, answer.ids_BL[..., None])[..., 0]
-        expected_N = (answer.p_NV * log_p_BLW[answer.undecided_BL][:, self.alignment.index_V]).sum(-1)
-        value_BL = value_BL.masked_scatter(answer.undecided_BL, value_BL[answer.undecided_BL] + expected_N - expected_N.detach())
+        if answer.p_BLV is not None:
+            expected_BL = (answer.p_BLV * log_p_BLW[..., self.alignment.index_V]).sum(-1)
+            value_BL = value_BL + (expected_BL - expected_BL.detach()) * answer.undecided_BL
         counted_BL = torch.arange(length, device=value_BL.device) < answer.length_B[:, None]
         mean_B: Tensor = (value_BL * counted_BL).sum(1) / answer.length_B
         return mean_B
@@ -115,15 +126,28 @@ class RewardModel:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def _embed(self, text: str, batch: int) -> Tensor:
-        ids_S = torch.tensor(self._ids(text), dtype=torch.long, device=self.embedding_WD.device)
-        return self.embedding_WD[ids_S].expand(batch, -1, -1)
+        """A fixed text's embeddings (B, S, D); only the latest texts are kept, those of one prompt."""
+        if text not in self._texts:
+            ids_S = torch.tensor(self._ids(text), dtype=torch.long, device=self.embedding_WD.device)
+            self._texts = {**dict(list(self._texts.items())[-3:]), text: self.embedding_WD[ids_S]}
+        return self._texts[text].expand(batch, -1, -1)
 
     def _embed_answer(self, answer: SoftAnswer) -> Tensor:
         """Lines 9 and 11: the embedding of the token that stands there, with the expected embedding's gradient."""
         x_BLD = self.embedding_WD[answer.ids_BL]
-        x_bar_ND = (answer.p_NV.to(self.aligned_VD.dtype) @ self.aligned_VD).float()
-        x_tilde_ND = x_bar_ND + (x_BLD[answer.undecided_BL].float() - x_bar_ND).detach()
-        return x_BLD.index_put((answer.undecided_BL,), x_tilde_ND.to(x_BLD.dtype))
+        if answer.p_BLV is None:
+            return x_BLD
+        x_bar_BLD = (answer.p_BLV.to(self.aligned_VD.dtype) @ self.aligned_VD).float()
+        x_tilde_BLD = x_bar_BLD + (x_BLD.float() - x_bar_BLD).detach()
+        return torch.where(answer.undecided_BL[..., None], x_tilde_BLD.to(x_BLD.dtype), x_BLD)
+
+
+def causal_mask(seen_BS: Tensor) -> Tensor:
+    """Which position sees which, (B, 1, S, S): itself, and what was seen before it. Transformers takes it as it is, without looking at values."""
+    length = seen_BS.shape[1]
+    before_SS = torch.ones(length, length, dtype=torch.bool, device=seen_BS.device).tril()
+    itself_SS = torch.eye(length, dtype=torch.bool, device=seen_BS.device)
+    return (before_SS & seen_BS[:, None, None, :]) | itself_SS
 
 
 def load_reward(folder: Path, prior_tokenizer: Tokenizer, prior_width: int, prior_end: int, device: torch.device, dtype: torch.dtype) -> RewardModel:

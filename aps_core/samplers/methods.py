@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from aps_core.aps import Sample, sample_aps
-from aps_core.config import APSConfig
+from aps_core.config import APSConfig, PriorConfig
 from aps_core.samplers.g2d2 import G2D2Config, sample_g2d2
 from aps_core.samplers.prior import sample_prior
 from aps_core.samplers.sgdd import SGDDConfig, sample_sgdd
@@ -45,6 +45,10 @@ def _single_optimisation(config: APSConfig) -> APSConfig:
     return APSConfig(**{**config.model_dump(), "steps": 1, "inner_steps": config.steps * config.inner_steps})
 
 
+def _prior(config: APSConfig) -> PriorConfig:
+    return PriorConfig(steps=config.steps, guidance_scale=config.guidance_scale)
+
+
 def _g2d2(config: APSConfig) -> G2D2Config:
     return G2D2Config(steps=config.steps, inner_steps=max(1, config.inner_steps), guidance_scale=config.guidance_scale)
 
@@ -58,7 +62,7 @@ def _svdd(config: APSConfig) -> SVDDConfig:
 
 
 METHODS: dict[str, Method] = {
-    "prior_only": Method(sample_prior, lambda config: config),
+    "prior_only": Method(sample_prior, _prior),
     "aps_i": _aps(remasking="prior", anchor_temperature=0.0),
     "aps_ii": _aps(remasking="posterior", anchor_temperature=0.0),
     "random_order": _aps(remasking="random"),

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.aps import Sample
-from aps_core.config import APSConfig
+from aps_core.config import PriorConfig
 from aps_core.samplers.run import finish, report, start
 from aps_core.schedule import mask_fraction
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo
@@ -18,7 +18,7 @@ from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook,
 def sample_prior(
     prior: Prior,
     objective: Objective | None,
-    config: APSConfig,
+    config: PriorConfig,
     *,
     grid: Grid,
     generator: Generator,
@@ -27,25 +27,21 @@ def sample_prior(
     on_step: StepHook | None = None,
     resume: SamplerState | None = None,
     z_BL: Tensor | None = None,
-    temperature: float = 1.0,
 ) -> Sample:
-    """Unguided generation with ``config.steps`` and ``config.guidance_scale``; ``objective`` only reports the misfit.
-
-    ``z_BL`` may hold decided tokens, which are kept. ``temperature`` scales the Gumbel noise on the
-    confidences; 0 also takes the likeliest code of every token instead of drawing it, which makes the run
-    deterministic.
+    """Unguided generation; ``objective`` only reports the misfit. ``z_BL`` may hold decided tokens, which are kept.
 
     Raises:
         SamplingCancelled: ``on_step`` returned False.
     """
     first_BL, first = start(grid, generator, batch, resume)
     z_BL = first_BL if z_BL is None or resume is not None else z_BL
+    order_temperature = 1.0 if config.order_temperature is None else config.order_temperature
     for step in range(first, config.steps):
         started = time.perf_counter()
         fraction = mask_fraction(step / config.steps)
         logits_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)
         prior_seconds = time.perf_counter() - started
-        z_next_BL, x_BL, kappa_BL = unmask(logits_BLK, z_BL, step, config.steps, temperature, generator)
+        z_next_BL, x_BL, kappa_BL = unmask(logits_BLK, z_BL, step, config.steps, order_temperature, generator)
         if on_step is not None:
             x_hat_BCHW = prior.tokenizer.decode(prior.tokenizer.codebook_KD[x_BL], grid)  # for the hook alone
             misfit = float(objective(x_hat_BCHW)[1].mean()) if objective is not None else 0.0

@@ -32,6 +32,7 @@ class SVDDConfig(BaseModel):
     temperature: float = Field(
         0.0, ge=0, le=100, description="alpha, in the objective's own temperature: 0 keeps the best candidate (paper), 1 draws one by its likelihood."
     )
+    order_temperature: float = Field(1.0, ge=0, le=1000, description="Noise on the prior's choice of tokens to keep, as for the prior alone.")
     guidance_scale: float = Field(0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond.")
 
 
@@ -66,7 +67,7 @@ def sample_svdd(
         best: _Candidates | None = None
         curve: list[float] = []
         for _ in range(config.candidates):
-            next_BL, _, kappa_BL = unmask(logits_BLK, z_BL, step, config.steps, 1.0, generator)
+            next_BL, _, kappa_BL = unmask(logits_BLK, z_BL, step, config.steps, config.order_temperature, generator)
             forward = time.perf_counter()
             logits_next_BLK = predict(next_BL, step + 1) if step + 1 < config.steps else logits_BLK
             prior_seconds += time.perf_counter() - forward

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.config import APSConfig
+from aps_core.config import PriorConfig
 from aps_core.errors import InvalidSpec
 from aps_core.priors import ImagePriorSpec
 from aps_core.provenance import TRAINED
@@ -32,12 +32,7 @@ class GenerateSpec(TaskSpec):
     width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the prior's native size.")
     height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the prior's native size.")
     num_samples: int = Field(1, ge=1, le=16, description="Pictures to draw.")
-    temperature: float = Field(1.0, ge=0, le=10, description="Noise on the choice of tokens to keep, as in the prior's release; 0 draws nothing at random.")
-    sampler: APSConfig = Field(
-        default_factory=APSConfig,
-        description="Of these settings only 'steps' and 'guidance_scale' matter here.",
-        json_schema_extra={"fields": ["steps", "guidance_scale"]},
-    )
+    sampler: PriorConfig = Field(default_factory=PriorConfig, description="How the prior is sampled.")
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
@@ -58,7 +53,7 @@ class GenerateSpec(TaskSpec):
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
         width, height = self.output_size(None)
-        sampler = self.sampler.with_recommended(self._prior().recommended)
+        sampler = self.sampler.with_recommended(self._prior().alone())
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
     def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
@@ -90,7 +85,6 @@ class GenerateSpec(TaskSpec):
             condition=self.prompt,
             on_step=hook,
             resume=resume,
-            temperature=self.temperature,
         )
         return PictureResult(
             spec=self,

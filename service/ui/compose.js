@@ -127,11 +127,10 @@ function settingsForm(task, described) {
   return { element, warning, read, write, needsMask, degrades: main.controls.has("operator") };
 }
 
-/** A group of settings of which only those that were filled in are sent; ``fields`` of its schema names those that matter. */
+/** A group of settings of which only those that were filled in are sent. */
 function foldedGroup(name, property, defs, recommended) {
   const inner = defs[property.$ref.split("/").at(-1)];
-  const chosen = property.fields ? Object.fromEntries(property.fields.map((field) => [field, inner.properties[field]])) : inner.properties;
-  const made = group({ ...inner, properties: chosen }, defs, `/${name}`, recommended);
+  const made = group(inner, defs, `/${name}`, recommended);
   const help = el("p", { class: "help", textContent: property.description });
   return { ...made, element: folded(t.labels[name] ?? humanise(name), help, made.element) };
 }

@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig
+from aps_core.config import APSConfig, PriorConfig
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
 from aps_core.samplers.g2d2 import divergence_with_gradient, reconsidered, variational_fit
@@ -18,7 +18,7 @@ from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
 SAMPLERS = {
-    "prior": (sample_prior, APSConfig(steps=4)),
+    "prior": (sample_prior, PriorConfig(steps=4)),
     "aps": (sample_aps, APSConfig(steps=4, inner_steps=5, perceptual_weight=0.0)),
     "g2d2": (sample_g2d2, G2D2Config(steps=4, inner_steps=5)),
     "sgdd": (sample_sgdd, SGDDConfig(steps=4, denoise_steps=3, mh_steps=5)),
@@ -103,7 +103,7 @@ def test_settings_of_one_method_can_be_changed_alone():
 
 def test_unguided_generation_keeps_what_is_decided(world):
     z_BL = torch.tensor([[2, MASK, MASK, 1]])
-    sample = sample_prior(world.prior, None, APSConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL)
+    sample = sample_prior(world.prior, None, PriorConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL)
     assert sample.z_BL[0, [0, 3]].tolist() == [2, 1]
     assert sample.misfit_B.tolist() == [0.0]
 
@@ -114,7 +114,7 @@ def test_unguided_generation_keeps_what_is_decided(world):
 def test_one_candidate_is_the_prior_sampler(world):
     config = SVDDConfig(steps=4, candidates=1)
     alone = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200)
-    unguided = sample_prior(world.prior, world.objective, APSConfig(steps=4, guidance_scale=0.0), grid=GRID, generator=generator(), batch=200)
+    unguided = sample_prior(world.prior, world.objective, PriorConfig(steps=4, guidance_scale=0.0), grid=GRID, generator=generator(), batch=200)
     assert torch.equal(alone.z_BL, unguided.z_BL)
 
 

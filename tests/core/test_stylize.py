@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from aps_core import images
-from aps_core.config import APSConfig
+from aps_core.config import PriorConfig
 from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.objectives.gram import Content, GramStyle, WeightedSum
@@ -39,7 +39,7 @@ def test_the_style_distance_falls_against_the_unguided_run(engine, style):
         StylizeSpec(prompt="a castle", width=64, height=60, sampler={"steps": 3, "inner_steps": 6}), inputs, engine, lambda p: seen.append(p.info.misfit)
     )
     objective = result.spec.objective(inputs, engine, 60, 64)
-    alone = sample_prior(engine.prior, objective, APSConfig(steps=3), grid=(15, 16), generator=torch.Generator().manual_seed(0), condition="a castle")
+    alone = sample_prior(engine.prior, objective, PriorConfig(steps=3), grid=(15, 16), generator=torch.Generator().manual_seed(0), condition="a castle")
     assert result.misfit_B[0] < 0.5 * float(alone.misfit_B)
     assert result.misfit_B[0] == pytest.approx(float(objective(result.pictures_BCHW)[1]), abs=0.05)
     assert seen == result.misfit_curve

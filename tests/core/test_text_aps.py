@@ -8,13 +8,14 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from aps_core.errors import InvalidSpec, SamplingCancelled, WeightsInvalid
 from aps_core.priors.dream import DreamConfig, load_dream
 from aps_core.rewards import LogLikelihoodReward, YesNoReward
 from aps_core.rewards.language_model import Alignment, load_reward
-from aps_core.text_aps import TextReward, sample_text_aps
+from aps_core.text_aps import RewardAscent, TextReward, sample_text_aps
 from aps_core.text_config import TextConfig
 from aps_core.text_sampling import diffusion_generate
 
@@ -108,10 +109,12 @@ def test_guidance_raises_the_reward(prior, reward_model, kind):
 def test_gradients_reach_the_logits_and_nothing_else(prior, reward_model, kind):
     reward = TextReward(reward_model, kind, "w7 w8")
     ids_BL = torch.tensor([[3, 40, 40, 5]])
-    phi_NV = torch.randn(2, 48, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    reward(ids_BL, ids_BL == 40, phi_NV).sum().backward()
-    assert (phi_NV.grad[:, :40].abs() > 0).all()
-    assert (phi_NV.grad[:, [40, *range(44, 48)]] == 0).all(), "the mask and the unused rows mean nothing to the reward model"
+    phi_BLV = torch.randn(1, 4, 48, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    reward(ids_BL, ids_BL == 40, phi_BLV).sum().backward()
+    undecided_NV = phi_BLV.grad[0, 1:3]
+    assert (undecided_NV[:, :40].abs() > 0).all()
+    assert (undecided_NV[:, [40, *range(44, 48)]] == 0).all(), "the mask and the unused rows mean nothing to the reward model"
+    assert not phi_BLV.grad[0, [0, 3]].any(), "nor do tokens that are decided"
     for model in (reward_model.model, prior.model):
         assert all(not weight.requires_grad and weight.grad is None for weight in model.parameters())
 
@@ -121,9 +124,9 @@ def test_the_reward_is_that_of_the_discrete_answer(prior, reward_model, kind):
     """Straight-through: the value is the likeliest tokens' own, whatever the probabilities behind them."""
     reward = TextReward(reward_model, kind, "w7 w8")
     ids_BL = torch.tensor([[3, 40, 40, 5]])
-    phi_NV = torch.zeros(2, 48)
-    phi_NV[0, 9] = phi_NV[1, 17] = 1.0
-    torch.testing.assert_close(reward(ids_BL, ids_BL == 40, phi_NV), reward.of(torch.tensor([[3, 9, 17, 5]])), atol=1e-5, rtol=1e-5)
+    phi_BLV = torch.zeros(1, 4, 48)
+    phi_BLV[0, 1, 9] = phi_BLV[0, 2, 17] = 1.0
+    torch.testing.assert_close(reward(ids_BL, ids_BL == 40, phi_BLV), reward.of(torch.tensor([[3, 9, 17, 5]])), atol=1e-5, rtol=1e-5)
 
 
 def test_log_likelihood_is_the_models_own(prior, reward_model):
@@ -143,6 +146,38 @@ def test_yes_no_reads_nothing_behind_the_answers_end(prior, reward_model):
     ids = torch.tensor([[REWARD_VOCABULARY.index(word) for word in ("w7", "w8", "w3", "w9", "w3")]])
     logits = reward_model.model(ids).logits[0, -1]
     torch.testing.assert_close(reward.of(short)[0], logits[1] - logits[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
+def test_an_inner_step_can_be_a_graph(prior, reward_model, kind):
+    """It waits for nothing, allocates no new place for what it reads, and starts afresh in every reverse step."""
+    inner = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG)
+    first, second = (torch.tensor([[3, 40, other, 5]]) for other in (40, 6))
+    prior_BLV = torch.randn(1, 4, 48, generator=torch.Generator().manual_seed(0))
+    inner.run(prior_BLV, first, first == 40)
+    addresses = {name: tensor.data_ptr() for name, tensor in inner.tensors.items()}
+    with Calls() as calls:
+        inner()
+    waits = ("_local_scalar_dense", "nonzero", "masked_select", "masked_scatter", "lift_fresh")  # the last: a tensor made of Python's numbers
+    assert not [name for name in calls.names if any(wait in name for wait in waits)]
+    after, _ = inner.run(prior_BLV, second, second == 40)
+    assert {name: tensor.data_ptr() for name, tensor in inner.tensors.items()} == addresses
+    alone, _ = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG).run(prior_BLV, second, second == 40)
+    assert torch.equal(after, alone)
+    assert torch.equal(after[second != 40], prior_BLV[second != 40]), "decided tokens stay as they were"
+    assert not torch.equal(after[second == 40], prior_BLV[second == 40])
+
+
+class Calls(TorchDispatchMode):
+    """Names of the operators called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("stop", [1, 4])

@@ -13,9 +13,12 @@ from aps_core.cuda_graph import captured
 from aps_core.engine import be_deterministic
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
+from aps_core.text_aps import TextReward, sample_text_aps
+from aps_core.text_config import TextConfig
 from aps_core.tokenizers.execution import ExecutionPlan
+from benchmarks.guided_text import REWARD
 from benchmarks.inner_loop import Case
-from benchmarks.models import prior, tokenizer
+from benchmarks.models import guided_text, prior, tokenizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"), pytest.mark.filterwarnings("ignore")]
 
@@ -123,3 +126,24 @@ def test_operators_can_be_captured(spec, caplog):
     before = step.phi_NK.clone()
     replay()
     assert not torch.equal(step.phi_NK, before)
+
+
+def test_a_guided_answer_is_the_same_with_and_without_a_graph(caplog):
+    lm, model = guided_text("embedded", CUDA)
+    prompt = "word word word"
+    prompt_BP = torch.tensor([lm.encode(prompt)], device=CUDA)
+    reward = TextReward(model, REWARD, prompt)
+    config = TextConfig(steps=8, max_new_tokens=8, inner_steps=3, temperature=1.0)
+    curves: dict[bool, list[float]] = {True: [], False: []}
+
+    def answer(graph):
+        generator = torch.Generator(CUDA).manual_seed(0)
+
+        def follow(info):
+            curves[graph].extend(info.reward_curve)
+
+        return sample_text_aps(lm, prompt_BP, config, generator=generator, reward=reward, graph=graph, on_step=follow)
+
+    assert torch.equal(answer(True), answer(False))
+    assert curves[True] == curves[False]
+    assert "cannot be captured" not in caplog.text

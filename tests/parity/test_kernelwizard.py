@@ -106,4 +106,4 @@ def test_without_usable_weights(fixture, tmp_path, monkeypatch):
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path / "nowhere"))
     with pytest.raises(WeightsMissing, match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR"):
         blur((3, 128, 128))
-    assert OperatorSpec.named("compose")(stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]).weights == ("kernelwizard",)
+    assert OperatorSpec.named("compose")(stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]).checkpoints == ("kernelwizard",)

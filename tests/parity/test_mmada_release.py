@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from aps_core.config import APSConfig
+from aps_core.config import PriorConfig
 from aps_core.priors.mmada import Layout, load_mmada
 from aps_core.samplers import sample_prior
 from aps_core.schedule import masked_counts
@@ -109,7 +109,7 @@ def test_greedy_text_to_image_step_by_step(t2i, prior):
     runs = deterministic_runs(t2i)
     assert runs
     for name, run in runs.items():
-        config = APSConfig(steps=run["timesteps"], guidance_scale=run["guidance_scale"])
+        config = PriorConfig(steps=run["timesteps"], guidance_scale=run["guidance_scale"], order_temperature=0.0)
         trace = expected[f"{name}/step_cond_input_ids"]
         for row, ids in enumerate(expected[f"{name}/input_ids"]):  # captions differ in length: each is a batch of its own
             states = [image_slots(prior, ids)]
@@ -121,7 +121,6 @@ def test_greedy_text_to_image_step_by_step(t2i, prior):
                 generator=torch.Generator().manual_seed(0),
                 condition=caption_of(prior, ids),
                 z_BL=states[0][None],
-                temperature=0.0,
                 on_step=lambda info, states=states: states.append(info.state.z_BL[0]),
             )
             assert sample.z_BL[0].tolist() == expected[f"{name}/out_codes"][row].tolist(), (name, row)

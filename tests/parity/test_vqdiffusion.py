@@ -11,7 +11,7 @@ from transformers import CLIPTextConfig, CLIPTextModel
 
 from aps_core.aps import sample_aps
 from aps_core.config import APSConfig
-from aps_core.errors import WeightsInvalid, WeightsMissing
+from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.priors import PriorSpec
@@ -298,3 +298,17 @@ def test_parts_must_belong_together(folder, tmp_path, fixture):
     write(mixed / "vqvae", {**config, "num_vq_embeddings": config["num_vq_embeddings"] - 1}, tensors)
     with pytest.raises(WeightsInvalid, match="classes"):
         load_vq_diffusion(mixed, CPU, torch.float32)
+
+
+def test_a_prompt_is_counted_as_the_text_encoder_counts_it(folder, prior, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "vq-diffusion-ithq")
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
+    spec = PriorSpec.named("vq_diffusion")()
+    longest = prior.text.length - 2
+    for text in ("a", "ab cd's", "x, 12 YZ"):
+        words = (text + " ") * 40
+        tokens = len(prior.text.tokenizer(words).input_ids) - 2
+        assert tokens > longest
+        with pytest.raises(InvalidSpec, match=rf"The prompt has {tokens} tokens, the prior reads at most {longest}"):
+            spec.check_prompt(words)
+    spec.check_prompt("a")

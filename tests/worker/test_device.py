@@ -12,6 +12,7 @@ import pytest
 from stack import free_port
 
 from service.devices import NoDevice, gpus
+from service.jobs import WorkerInfo
 from service.launch import start_workers
 from service.settings import Settings
 from service.supervisor import Supervisor
@@ -165,7 +166,7 @@ def test_a_worker_is_deaf_only_when_it_idles_while_jobs_wait_and_never_for_its_l
     killed: list[int] = []
     monkeypatch.setattr(lifecycle.os, "kill", lambda pid, _: killed.append(pid))
     worker = lifecycle.Worker()
-    worker.entries = [SimpleNamespace(prior="embedded")]  # type: ignore[list-item]
+    worker.entries = [WorkerInfo(name="one", prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=10**6, job_bytes=10**9, token_bytes=1)]
     waiting = 1
     worker.store = SimpleNamespace(depth=lambda _: waiting)  # type: ignore[assignment]
     worker.registry = SimpleNamespace(renew=lambda _: None)  # type: ignore[assignment]
