@@ -19,6 +19,7 @@ MINUTES = 60_000.0
 
 def save(page: Page, name: str) -> None:
     """What is on the screen, as ``docs/NAME.webp``."""
+    page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(500)
     with Image.open(io.BytesIO(page.screenshot())) as picture:
         picture.convert("RGB").save(DOCS / f"{name}.webp", quality=88, method=6)
@@ -33,11 +34,11 @@ def main(url: str) -> None:
         page.get_by_text("Demo: degrade a clean picture").click()
         page.get_by_role("button", name="Raccoon, to reduce").click()
         expect(page.get_by_text("made here")).to_be_visible()
-        page.set_viewport_size({"width": 1280, "height": 1180})
+        page.set_viewport_size({"width": 1280, "height": 1330})
         save(page, "studio-demo")
         page.get_by_role("button", name="Restore", exact=True).click()
         expect(page.get_by_role("heading", name="Restored", exact=True)).to_be_visible(timeout=5 * MINUTES)
-        page.set_viewport_size({"width": 1280, "height": 980})
+        page.set_viewport_size({"width": 1280, "height": 1020})
         page.get_by_label("Tokens").select_option("Heat by confidence")
         page.get_by_role("slider", name="Step", exact=True).fill("9")
         save(page, "studio-job")

@@ -58,7 +58,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
 
   const show = (job) => {
     actions.hidden = false;
-    facts.replaceChildren(...factsOf(job, task, described), codeBox(job, task, described));
+    facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
@@ -80,7 +80,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     strip.hidden = shown.length === 0;
     const list = el("ul", { class: "draws" }, ...shown.map((picture) => thumbnail(picture, choose)));
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
-    strip.replaceChildren(el("h2", { textContent: t.strip }), list, ...(help ? [help] : []));
+    strip.replaceChildren(el("h2", { textContent: several.length ? t.strip : t.compareWith }), list, ...(help ? [help] : []));
   };
   return { actions, strip, facts, show, choose };
 }
@@ -113,15 +113,14 @@ function thumbnail(picture, choose) {
   return el("li", {}, made);
 }
 
-function factsOf(job, task, described) {
+function factsOf(job, described) {
   const { spec, metrics } = job;
-  const inner = usesInner(task) ? spec.sampler?.inner_steps : undefined;
   const rows = {
     operator: spec.operator && operatorText(spec.operator, described),
     sigma: number(metrics.sigma ?? spec.sigma),
     prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,
-    sampler: spec.sampler && t.samplerText(spec.sampler.steps, inner),
+    sampler: spec.sampler && t.samplerText(spec.sampler.steps, spec.sampler.inner_steps),
     prior: spec.prior,
     size: job.output_size && t.size(...job.output_size),
     misfit: metrics.noise_floor > 0 && metrics.misfit?.length ? `${metrics.misfit.map(number).join(", ")} / ${number(metrics.noise_floor)}` : undefined,
@@ -133,9 +132,6 @@ function factsOf(job, task, described) {
   const notes = (metrics.notes ?? []).map((note) => el("p", { class: "help", textContent: note }));
   return [el("h2", { textContent: t.factsTitle }), list, ...notes];
 }
-
-/** Whether the task's sampler has an inner loop; where its schema names the fields that matter, they say so. */
-const usesInner = (task) => task.schema.properties.sampler?.fields?.includes("inner_steps") ?? true;
 
 const number = (value) => (typeof value === "number" ? Number(value.toPrecision(3)).toString() : value);
 

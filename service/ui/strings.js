@@ -120,6 +120,7 @@ export const t = {
     paint: "Paint over what shall be missing.",
   },
   truth: "Known truth",
+  compareWith: "Compare with",
   truthTitle: "Against the known truth",
   truthHelp: "A demonstration: this page degraded a clean picture, so the answer is known. From the measurement to the result.",
   psnr: "PSNR",

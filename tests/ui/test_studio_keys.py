@@ -59,6 +59,8 @@ def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, gua
     assert result.evaluate("image => image.decode().then(() => image.naturalWidth)") == 128
     assert [address for address in addresses if "/events" in address]
     assert [address for address in addresses if "/previews/" in address]
+    page.get_by_text("Use it in code").click()
+    expect(page.locator(".code pre")).to_contain_text("Bearer $APS_API_KEY")
     page.reload()
     ended(page, "Restored")
     page.get_by_role("link", name="History").click()
