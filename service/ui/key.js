@@ -15,8 +15,12 @@ export function askForKey() {
   return asking;
 }
 
-/** Forgets the session, here and at the service. */
-export const forgetKey = () => fetch("/v1/session", { method: "DELETE" });
+/** Forgets the session, here and at the service; false when the service cannot be reached. A session that is over is forgotten. */
+export const forgetKey = () =>
+  fetch("/v1/session", { method: "DELETE" }).then(
+    ({ ok, status }) => ok || status === 401,
+    () => false,
+  );
 
 function ask() {
   const input = el("input", { type: "password", id: "key", autocomplete: "off", spellcheck: false, required: true, pattern: FORM, placeholder: "aps_…" });

@@ -13,8 +13,8 @@ export function statusPanel(opener, panel, described) {
     const rows = kinds(workers).map(({ device, text, count }) => el("div", {}, el("dt", { textContent: t.device(device, count) }), el("dd", { textContent: text })));
     const load = el("div", {}, el("dt", { textContent: t.queueTitle }), el("dd", { textContent: t.queueText(queue.queued, queue.running) }));
     const forget = button(t.key.forget, async () => {
-      await forgetKey();
-      location.reload();
+      if (await forgetKey()) location.reload();
+      else panel.append(el("p", { class: "field-error", role: "alert", textContent: t.unreachable }));
     }, { class: "small" });
     const key = principal ? el("div", { class: "actions" }, el("p", { class: "help", textContent: t.key.whose(principal) }), forget) : null;
     panel.replaceChildren(el("h2", { textContent: t.statusTitle }), el("dl", {}, ...rows, load), ...(key ? [key] : []));
