@@ -6,17 +6,11 @@ job ids; :mod:`service.jobs` holds the truth, so no results, events or retries o
 
 from __future__ import annotations
 
-import os
-
 from celery import Celery
 
 from service.settings import Settings, queue_name
 
 settings = Settings()
-
-# Before torch loads: threads that spin at every barrier make a job many times slower as soon as
-# anything else wants a core.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = Celery("aps", broker=settings.broker_url, include=["worker.tasks", "worker.lifecycle"])
 app.conf.update(

@@ -1,4 +1,4 @@
-"""The paper's experiments on pictures, each as the runs it takes. Runs that experiments share are made once.
+"""The paper's experiments on pictures, and ablations beyond them, each as the runs it takes. Runs that experiments share are made once.
 
 Where the paper fixes a number for its own prior (M = 100), the experiment scales with the prior's recommended
 settings: M runs over 0, 1/10, 1/2, 1 and 2 of it.
@@ -7,6 +7,7 @@ settings: M runs over 0, 1/10, 1/2, 1 and 2 of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from aps_core import installed
 from aps_core.config import APSConfig
@@ -18,6 +19,30 @@ from aps_core.samplers.methods import METHODS
 STEP_SHARES = (0.0, 0.1, 0.5, 1.0, 2.0)
 WEIGHTS = (0.0, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1)
 SIGMAS = (0.01, 0.02, 0.03, 0.04, 0.05)
+ABLATIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"anchor_score": "confidence"},
+    {"anchor_score": "entropy"},
+    {"anchor_temperature": 0.0},
+    {"anchor_temperature": 1.0},
+    {"anchor_temperature": 5.0},
+    {"remasking": "prior"},
+    {"remasking": "prior", "anchor_temperature": 0.0},
+    {"remasking": "random"},
+    {"state_update": "bernoulli"},
+    {"temperature": 1.0},
+    {"prior_weight": 0.02},
+    {"prior_weight": 0.1},
+    {"entropy_weight": 0.02},
+    {"norm": "l2"},
+    {"learning_rate": 1.0},
+    {"learning_rate": 6.0},
+    {"learning_rate": 1.0, "inner_steps": 60},
+    {"steps": 5, "inner_steps": 60},
+    {"steps": 30, "inner_steps": 10},
+    {"inner": "adaptive"},
+)
+"""What is changed of the recommended settings, one thing or two that belong together."""
 EVERY_METHOD = tuple(Variant(name) for name in METHODS)
 APS, G2D2 = Variant("aps"), Variant("g2d2")
 
@@ -49,6 +74,7 @@ def experiments(config: APSConfig, protocols: tuple[str, ...] = ("native", "upsa
         of("perceptual", "Perceptual loss coefficient", ("sr4",), tuple(Variant("aps", {"perceptual_weight": weight}) for weight in WEIGHTS)),
         of("same_prior", "Identical discrete diffusion prior", ("sr4",), (*perceptual_g2d2().values(), APS)),
         of("noise", "Robustness to measurement noise", ("sr4",), (G2D2, APS), sigmas=SIGMAS),
+        of("ablations", "Ablations (not in the paper)", ("sr4", "inpainting70"), tuple(Variant("aps", changes) for changes in ABLATIONS)),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aps_core.config import APSConfig
-from aps_core.evaluation import printed
+from aps_core.evaluation import printed, tables
 from aps_core.evaluation.cases import PROTOCOLS
 from aps_core.evaluation.paper import STEP_SHARES, Experiment, inner_steps, perceptual_g2d2
 from aps_core.evaluation.rows import Row
@@ -60,6 +60,8 @@ def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APS
         case "same_prior":
             names = {name: variant.label(config) for name, variant in perceptual_g2d2().items()} | {"APS": "aps"}
             return three_metrics("method", {"VQ-Diffusion, FFHQ printed": printed.SAME_PRIOR}, names, results)
+        case "ablations":
+            return "\n\n".join(f"{name}\n\n" + tables.ablations(rows) for name, rows in results.items())
         case _:
             parts = []
             for name, method in (("G2D2", "g2d2"), ("APS", "aps")):

@@ -50,7 +50,7 @@ def anchor_strip(path: Path, engine: ImageEngine, config: APSConfig, case: Case,
                 line.append(images.to_pil(x_CHW[:, : case.height, : case.width].clamp(-1, 1)))
 
         chosen = METHODS[method]
-        settings = chosen.configured(config, {})
+        settings = chosen.configured(config, engine.spec.tuned.get(method, {}))
         generator = torch.Generator(engine.device).manual_seed(seed)
         sample = chosen.sampler(engine.prior, case.objective, settings, grid=grid, generator=generator, on_step=keep)
         lines.append([*line, images.to_pil(sample.x_BCHW[0, :, : case.height, : case.width].clamp(-1, 1)), images.to_pil(case.truth_CHW)])

@@ -80,6 +80,22 @@ def by_task(rows: list[Row], cell: Callable[[list[Row]], str]) -> str:
     return markdown(["task", *methods], lines)
 
 
+def ablations(rows: list[Row], reference: str = "aps") -> str:
+    """A line a variant: PSNR and SSIM by task, and its PSNR over all tasks minus the reference's, paired, with the 95 % interval."""
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    value = {(row.task, row.image, row.method): row.psnr for row in rows}
+    lines = []
+    for method in dict.fromkeys(row.method for row in rows):
+        mine = [row for row in rows if row.method == method]
+        cells = [f"{mean(r.psnr for r in mine if r.task == task):.2f} / {mean(r.ssim for r in mine if r.task == task):.3f}" for task in tasks]
+        pairs = [(row.psnr, value[row.task, row.image, reference]) for row in mine if (row.task, row.image, reference) in value]
+        middle, low, high = paired_interval([psnr - theirs for psnr, theirs in pairs])
+        difference = "" if method == reference or not pairs else f"{middle:+.2f} [{figure(low, 2)}, {figure(high, 2)}]"
+        lines.append([method, *cells, difference, f"{mean(row.seconds for row in mine):.1f}"])
+    header = ["variant", *(f"{task}: PSNR dB / SSIM" for task in tasks), f"PSNR minus that of `{reference}`", "seconds"]
+    return markdown(header, lines)
+
+
 def against(rows: list[Row], reference: str) -> str:
     """Differences in PSNR of ``reference`` to every other method, photograph by photograph."""
     methods = [method for method in dict.fromkeys(row.method for row in rows) if method != reference]

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+from dataclasses import replace
+from statistics import mean
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from aps_core.evaluation.paper import experiments
 from aps_core.evaluation.photographs import ffhq, imagenet
 from aps_core.evaluation.sheets import decided_only
 from aps_core.evaluation.suite import run_suite
-from aps_core.evaluation.tables import against, paired_interval, summary
+from aps_core.evaluation.tables import ablations, against, paired_interval, summary
 from aps_core.priors.embedded import EmbeddedPrior
 from aps_core.samplers.methods import METHODS
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
@@ -133,7 +135,7 @@ def test_strengths_follow_the_size():
 
 def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp_path):
     told = []
-    chosen = [experiment for experiment in experiments(CONFIG, ("native",)) if experiment.name != "general"]
+    chosen = [experiment for experiment in experiments(CONFIG, ("native",)) if experiment.name not in ("general", "ablations")]
     text = run_suite(engine, CONFIG, {"photos": photos}, chosen, tmp_path, progress=lambda dataset, name, row: told.append(name))
     assert {"linear", "steps", "perceptual", "same_prior", "noise"} == set(told)
     assert "| APS-L | 0.186 / 28.83 | 0.241 / 29.50 | 0.224 / 25.74 | 0.282 / 26.35 | - | - |" in text
@@ -157,6 +159,20 @@ def test_every_printed_row_belongs_to_a_sweep():
     assert weights == {weight for by_weight in printed.PERCEPTUAL.values() for weight in by_weight}
     assert [f"{sigma:g}" for sigma in names["noise"].sigmas] == list(printed.NOISE["APS"])
     assert [variant.changes["inner_steps"] for variant in experiments(APSConfig())[2].plan.variants] == [int(m) for m in printed.STEPS]
+
+
+def test_ablations_are_paired_with_the_recommended_settings(engine, photos, tmp_path):
+    """Every variant of the list is a setting that exists and differs; a line of the table is a mean over photographs and tasks."""
+    plan = {experiment.name: experiment.plan for experiment in experiments(APSConfig())}["ablations"]
+    recommended = APSConfig(**EmbeddedPrior.recommended)
+    assert len({APSConfig(**{**recommended.model_dump(), **variant.changes}) for variant in plan.variants}) == len(plan.variants)
+    few = replace(plan, tasks=("hdr", "sr4"), variants=(Variant("aps"), Variant("aps", {"norm": "l2"})))
+    rows = evaluate(engine, CONFIG, photos, tmp_path, few)
+    table = ablations([row for row in rows if row.method.startswith("aps")])
+    value = {(row.task, row.image, row.method): row.psnr for row in rows}
+    difference = mean(value[task, image, "aps norm=l2"] - value[task, image, "aps"] for task in few.tasks for image in "ab")
+    assert f"{difference:+.2f} [" in table.splitlines()[-1]
+    assert "[" not in table.splitlines()[-2], "the reference differs from nothing"
 
 
 def test_paired_intervals():
