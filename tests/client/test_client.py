@@ -86,7 +86,7 @@ def test_every_other_task_has_its_method(client: Client, photo: Path):
     quick = {"sampler": {"steps": 2, "inner_steps": 1}}
     assert size(client.edit(photo, "a flower", mask=mask.getvalue(), **quick).image) == (64, 64)
     assert size(client.stylize(photo, "a castle", width=48, height=32, **quick).image) == (48, 32)
-    assert size(client.generate("a flower", width=32, height=32, **quick).image) == (32, 32)
+    assert size(client.generate("a flower", width=32, height=32, sampler={"steps": 2}).image) == (32, 32)
 
 
 def test_previews_come_step_by_step(client: Client, photo: Path):
