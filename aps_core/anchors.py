@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from aps_core.config import APSConfig
+
 
 def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
     """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
@@ -30,6 +32,16 @@ def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
     others_NK = logits_NK.scatter(-1, x_N[:, None], -torch.inf)
     rival_N = others_NK.logsumexp(-1) if kind == "confidence" else others_NK.amax(-1)
     return chosen_N - rival_N
+
+
+def anchor_order(kappa_BL: Tensor, masked_BL: Tensor, config: APSConfig, generator: Generator) -> Tensor:
+    """What ranks the masked tokens (B, L), -inf where decided: their scores, chance alone (the control), or either with noise on it."""
+    if config.remasking == "random":
+        chance_N = torch.rand(int(masked_BL.sum()), generator=generator, device=kappa_BL.device)
+        kappa_BL = kappa_BL.masked_scatter(masked_BL, chance_N)
+    if not config.anchor_temperature:
+        return kappa_BL
+    return gumbel_perturbed(standardised(kappa_BL, masked_BL), config.anchor_temperature, generator)
 
 
 def standardised(kappa_BL: Tensor, masked_BL: Tensor) -> Tensor:

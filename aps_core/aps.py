@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from aps_core.anchors import gumbel_perturbed, standardised, token_score
+from aps_core.anchors import anchor_order, gumbel_perturbed, token_score
 from aps_core.config import APSConfig
 from aps_core.errors import SamplingCancelled
 from aps_core.expectation import expected_code
@@ -122,13 +122,9 @@ def anchored_remasking(
     x_N = tokenizer.quantize(x_bar_ND)[0]  # line 18
     trusted_NK = {"posterior": phi_NK, "prior": prior_NK, "random": phi_NK}[config.remasking]
     kappa_N = token_score(trusted_NK, x_N, config.anchor_score)  # line 19
-    if config.remasking == "random":
-        kappa_N = torch.rand(kappa_N.shape, generator=generator, device=kappa_N.device)
     kappa_BL = kappa_N.new_full(z_BL.shape, -torch.inf).masked_scatter(masked_BL, kappa_N)
-    if config.anchor_temperature:
-        kappa_BL = gumbel_perturbed(standardised(kappa_BL, masked_BL), config.anchor_temperature, generator)
     wanted_B = (masked_BL.sum(1) - left).clamp(min=0)
-    rank_BL = kappa_BL.argsort(dim=1, descending=True, stable=True).argsort(dim=1, stable=True)
+    rank_BL = anchor_order(kappa_BL, masked_BL, config, generator).argsort(dim=1, descending=True, stable=True).argsort(dim=1, stable=True)
     anchors_BL = masked_BL & (rank_BL < wanted_B[:, None])  # line 20: tau_t is the score of rank `wanted`
     if config.state_update == "bernoulli" and left > 0:
         anchors_BL &= torch.rand(z_BL.shape, generator=generator, device=z_BL.device) < keep

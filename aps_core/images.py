@@ -2,7 +2,8 @@
 
 Accepted: PNG, JPEG and WebP of one frame; of the several pictures phones put in one JPEG, the first. EXIF
 orientation is applied, then all metadata (colour profile, place, camera) is dropped; CMYK, palettes and other
-modes become RGB without colour management; alpha, also a transparent colour, is kept as a mask candidate;
+modes become RGB without colour management; alpha, also a transparent colour, is kept as a mask candidate unless it
+is opaque everywhere, which says nothing (canvases and editors write it into every picture, masks included);
 16-bit grey keeps its precision (16-bit colour is read as 8-bit, which is what Pillow gives).
 """
 
@@ -124,6 +125,8 @@ def _plain(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
     elif image.mode not in _KEPT_MODES:
         image = image.convert("L" if image.mode == "1" else "RGB")
+    if image.mode in ("RGBA", "LA") and image.getchannel("A").getextrema()[0] == 255:
+        image = image.convert(image.mode[:-1])
     bare = Image.new(image.mode, image.size)
     bare.paste(image)
     return bare

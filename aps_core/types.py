@@ -130,7 +130,7 @@ class StepInfo:
     anchors_BL: Tensor
     """True where a token was decided in this step."""
     confidence_BL: Tensor
-    """Score by which anchors were chosen."""
+    """Every masked token's score, before noise or chance on the order of the anchors; -inf where decided."""
     loss_curve: list[float]
     """Loss at every inner iteration, mean over the batch: one value for each decoder evaluation."""
     misfit: float

@@ -29,8 +29,10 @@ SAMPLES: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 PHOTOS = ("raccoon", "coffee")
-"""Clean photographs for editing and stylising: public domain or CC0."""
+"""Clean photographs for editing, stylising and degrading in the page: public domain or CC0."""
 STARTS: list[dict[str, Any]] = [
+    {"name": "raccoon-demo", "task": "restore", "demo": True, "pictures": {"image": "photo-raccoon.png"}, "spec": {"operator": SAMPLES["coffee"][0]}},
+    {"name": "coffee-demo", "task": "restore", "demo": True, "pictures": {"image": "photo-coffee.png"}, "spec": {"operator": {"type": "jpeg", "quality": 10}}},
     {"name": "raccoon-edit", "task": "edit", "pictures": {"image": "photo-raccoon.png"}, "spec": {"prompt": "a raccoon among green leaves"}},
     {"name": "coffee-edit", "task": "edit", "pictures": {"image": "photo-coffee.png"}, "spec": {"prompt": "a cup of coffee on a red saucer"}},
     {"name": "ember", "task": "stylize", "pictures": {"style": "style-ember.png"}, "spec": {"prompt": "a mountain lake"}},

@@ -75,7 +75,7 @@ class KeyStore:
     """The keys of one service."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:", file: Path | None = None) -> None:
-        self.redis, self._key = redis, f"{prefix}apikeys"
+        self.redis, self.prefix, self._key = redis, prefix, f"{prefix}apikeys"
         self._fixed = {key.id: key for key in _read(file)} if file else {}
 
     def find(self, token: str) -> ApiKey | None:
@@ -83,8 +83,12 @@ class KeyStore:
         named = _TOKEN.fullmatch(token)
         if named is None:
             return None
-        key = self._fixed.get(named[1]) or self._stored(named[1])
+        key = self.get(named[1])
         return key if key is not None and hmac.compare_digest(key.sha256, _digest(token)) else None
+
+    def get(self, key_id: str) -> ApiKey | None:
+        """An active key's record by its id."""
+        return self._fixed.get(key_id) or self._stored(key_id)
 
     def add(self, key: ApiKey) -> None:
         """Makes a key valid.

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import build, files, health, logs, openapi, problems, routes, submit, tracing, webhook_routes
+from service import build, files, health, logs, openapi, problems, routes, session_routes, submit, tracing, webhook_routes
 from service.access import check_start
 from service.docs import add_docs
 from service.guard import HostGuard
@@ -42,7 +42,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     for task in sorted(TaskSpec.family):
         submit.add_task(app, task, TaskSpec.named(task))
-    for part in (routes.router, files.router, webhook_routes.router, health.router):
+    for part in (routes.router, files.router, webhook_routes.router, session_routes.router, health.router):
         app.include_router(part)
     add_docs(app)
     _add_studio(app)

@@ -101,7 +101,7 @@ def delete_job(request: Request, who: Writer, job_id: str) -> None:
 
 @router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
 def capabilities(request: Request, who: Reader) -> dict[str, Any]:
-    """Tasks, operators and priors with their JSON Schemas, and the workers that live."""
+    """Tasks, operators and priors with their JSON Schemas, the workers that live, what waits for them, and whose key asks."""
     services = services_of(request)
     settings = services.settings
     limits = {"max_upload_bytes": settings.max_upload_bytes, "max_upload_pixels": settings.max_upload_pixels}
@@ -109,4 +109,6 @@ def capabilities(request: Request, who: Reader) -> dict[str, Any]:
     live = services.capable()
     described["operators"] = describe_operators(described["operators"], live)
     described["priors"] = describe_priors(described["priors"], settings.priors, live)
-    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live]}
+    jobs = services.store.load(settings.priors).jobs
+    queue = {state: sum(number for (each, *_), number in jobs.items() if each == state) for state in ("queued", "running")}
+    return {**described, "limits": limits, "workers": [worker.model_dump() for worker in live], "queue": queue, "principal": who.name}

@@ -56,7 +56,7 @@ def sample_prior(
 def unmask(logits_BLK: Tensor, z_BL: Tensor, step: int, steps: int, temperature: float, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
     """One reverse step: draws every masked token, keeps the most confident and masks the rest again.
 
-    Returns the next state, all tokens as drawn, and their confidences, each (B, L).
+    Returns the next state, all tokens as drawn, and their confidences, without the noise on their order, each (B, L).
     """
     masked_BL = z_BL == MASK
     p_BLK = logits_BLK.softmax(-1)
@@ -66,17 +66,17 @@ def unmask(logits_BLK: Tensor, z_BL: Tensor, step: int, steps: int, temperature:
         drawn_BL = torch.multinomial(p_BLK.flatten(0, 1), 1, generator=generator).view_as(z_BL)
     x_BL = torch.where(masked_BL, drawn_BL, z_BL)
     p_BL = p_BLK.gather(-1, x_BL[..., None])[..., 0].masked_fill(~masked_BL, torch.finfo(p_BLK.dtype).max)
-    kappa_BL = p_BL.clamp(min=1e-20).log()
+    kappa_BL = order_BL = p_BL.clamp(min=1e-20).log()
     tau = _temperature(step, steps, temperature)
     if tau:
         uniform = torch.rand(kappa_BL.shape, generator=generator, device=kappa_BL.device).clamp(1e-20, 1 - 1e-7)
-        kappa_BL = kappa_BL - tau * torch.log(-torch.log(uniform))
+        order_BL = kappa_BL - tau * torch.log(-torch.log(uniform))
     if step + 1 == steps:
         return x_BL, x_BL, kappa_BL
     left = int(torch.tensor(z_BL.shape[1] * mask_fraction((step + 1) / steps)).floor())
     left_B1 = masked_BL.sum(1, keepdim=True).sub(1).clamp(max=left).clamp(min=1)
-    threshold_B1 = kappa_BL.sort(dim=1).values.gather(1, left_B1)
-    return torch.where(kappa_BL < threshold_B1, MASK, x_BL), x_BL, kappa_BL
+    threshold_B1 = order_BL.sort(dim=1).values.gather(1, left_B1)
+    return torch.where(order_BL < threshold_B1, MASK, x_BL), x_BL, kappa_BL
 
 
 def _temperature(step: int, steps: int, temperature: float) -> float:

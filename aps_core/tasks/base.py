@@ -19,7 +19,7 @@ from aps_core.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.tasks.results import Result
-from aps_core.types import SamplerState, StepInfo
+from aps_core.types import MASK, SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -237,20 +237,33 @@ class PictureProgress(Progress):
         return len(self.info.loss_curve)
 
     def event(self) -> dict[str, Any]:
-        """See :meth:`Progress.event`."""
-        info = self.info
+        """See :meth:`Progress.event`; of the tokens, the first sample's.
+
+        ``confidence`` is the score of each of ``anchors`` when it was decided; ``known`` comes with the first step and names
+        the tokens that were decided before it.
+        """
+        info, anchors_L = self.info, self.info.anchors_BL[0]
+        known = {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
         return {
             **super().event(),
             "misfit": info.misfit,
             "noise_floor": self.noise_floor,
             "grid": self.grid,
-            "anchors": info.anchors_BL[0].nonzero().flatten().tolist(),
+            "anchors": _indices(anchors_L),
+            "confidence": [float(f"{score:.3g}") for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()],  # JSON knows no infinity
+            **known,
             "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
         }
 
     def preview(self) -> bytes:
         """See :meth:`Progress.preview`."""
         return encode_jpeg(self.picture_BCHW[0], quality=80)
+
+
+def _indices(chosen_L: Tensor) -> list[int]:
+    """Where a mask over tokens is true."""
+    indices: list[int] = chosen_L.nonzero().flatten().tolist()
+    return indices
 
 
 ProgressHook = Callable[[Any], bool | None]

@@ -1,5 +1,6 @@
 // The service's HTTP interface. Every failure is a Problem (RFC 9457) with words for people.
 
+import { askForKey } from "./key.js";
 import { t } from "./strings.js";
 
 export class Problem extends Error {
@@ -17,6 +18,7 @@ async function request(url, options = {}) {
     if (error instanceof TypeError) throw new Problem({ detail: t.unreachable });
     throw error;
   }
+  if (answer.status === 401 && (await askForKey())) return request(url, options);
   const json = /json/.test(answer.headers.get("content-type") ?? "");
   if (!answer.ok) throw new Problem(json ? await answer.json() : { detail: t.unreadable(answer.status), status: answer.status });
   return answer;

@@ -1,11 +1,13 @@
 // A task's form: its pictures, its prompt, its settings; all from the task's schema.
 
 import * as api from "./api.js";
+import { demo } from "./demo.js";
 import { button, el } from "./dom.js";
 import { group, markErrors, validate } from "./form.js";
 import { maskEditor } from "./mask.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
+import { remember } from "./truth.js";
 
 /** Fields of any task that are worth seeing at once, after those it requires. */
 const MAIN_FIELDS = ["operator", "sigma", "compare_unguided", "num_samples", "seed"];
@@ -16,24 +18,33 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const settings = settingsForm(task, described);
   const pictures = pictureInputs(task, described.limits, settings, onProblem);
   const starts = samples.filter((sample) => sample.task === task.type);
+  const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
+  const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const actions = el("div", { class: "actions" }, submit, el("p", { class: "note", textContent: words.notice }));
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, ...pictures.elements, gallery(task, starts, words, pictures, settings, onProblem)),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, actions),
   );
+  const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     onProblem(null);
     const missing = pictures.missing();
     if (missing) return onProblem({ message: missing });
     if (!validate(form)) return onProblem({ message: t.fixFields });
+    const demonstrated = demonstration?.on() ? demonstration : null;
+    const problem = await demonstrated?.problem();
+    if (problem) return onProblem({ message: problem });
     submit.disabled = true;
     submit.textContent = t.submitting;
     try {
-      onJob(await api.submit(task.type, await pictures.files(), settings.read()));
+      const { files, spec } = await (demonstrated ? demonstrated.request(settings.read()) : plainly());
+      const job = await api.submit(task.type, files, spec);
+      if (demonstrated) await remember(job, demonstrated.made());
+      onJob(job);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       onProblem(error);
@@ -50,10 +61,26 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const intro = el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: words.title }), el("p", { textContent: words.lede }));
   /** Takes over a past job's pictures and settings. */
   const fill = async (job) => {
+    demonstration?.off(); // what the job was given is degraded already
     settings.write(job.spec);
     await pictures.fill(job);
   };
   return { element: el("div", { class: "compose" }, intro, form), title: words.title, fill };
+}
+
+/** The demonstration in a task that undoes a degradation: its own samples, and another name for the picture. */
+function demonstrationOf(task, pictures, settings, [samples, demoSamples]) {
+  const slot = pictures.slots.get("image");
+  const onSwitch = (on) => {
+    slot.rename(on ? t.demo.clean : pictureLabel(task.type, "image"));
+    slot.clear();
+    if (samples) samples.hidden = on;
+    if (demoSamples) demoSamples.hidden = !on;
+  };
+  const made = demo({ picture: slot.picture, mask: pictures.mask, settings, onSwitch });
+  if (demoSamples) demoSamples.hidden = true;
+  for (const kind of ["shown", "painted"]) slot.element.addEventListener(kind, made.later);
+  return made;
 }
 
 /** The task's priors that this service offers: those that make what its own default makes. */
@@ -97,7 +124,7 @@ function settingsForm(task, described) {
   };
   // a degradation may or may not need a mask; a task without one that takes masks needs them always
   const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
-  return { element, warning, read, write, needsMask };
+  return { element, warning, read, write, needsMask, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -131,10 +158,12 @@ function pictureInputs(task, limits, settings, onProblem) {
   };
   for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
     const onChange = (shown) => {
-      if (name !== "image" || !masked) return;
-      hasImage = Boolean(shown);
-      if (shown) mask.reset(shown.naturalWidth, shown.naturalHeight);
-      showMask();
+      if (name === "image" && masked) {
+        hasImage = Boolean(shown);
+        if (shown) mask.reset(shown.naturalWidth, shown.naturalHeight);
+        showMask();
+      }
+      slot.element.dispatchEvent(new Event("shown"));
     };
     const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange });
     slots.set(name, slot);
@@ -166,11 +195,11 @@ function pictureInputs(task, limits, settings, onProblem) {
     }
   };
   const paste = (file) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, t.pasted);
-  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, slots, files, missing, fill, paste };
+  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, slots, files, missing, fill, paste, mask: () => mask?.blob() };
 }
 
 /** Things to start from, a button each: pictures with their settings, or a prompt. */
-function gallery(task, starts, words, pictures, settings, onProblem) {
+function gallery(starts, title, pictures, settings, onProblem) {
   if (!starts.length) return null;
   const buttons = starts.map(({ name, pictures: files, spec }) => {
     const shown = Object.values(files)[0];
@@ -190,5 +219,5 @@ function gallery(task, starts, words, pictures, settings, onProblem) {
     return made;
   });
   const list = el("ul", { class: Object.keys(starts[0].pictures).length ? "samples" : "chips" }, ...buttons.map((each) => el("li", {}, each)));
-  return el("div", { class: "gallery" }, el("h2", { textContent: words.samples }), list);
+  return el("div", { class: "gallery" }, el("h2", { textContent: title }), list);
 }

@@ -20,7 +20,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   const curves = curvePanel(words, first.output_size === null);
   const points = new Map();
   const track = timeline({ onStep: showStep, countOf: (step) => points.get(step)?.[first.output_size ? "anchors" : "decided"].length ?? 0 });
-  const result = resultView(first, task, described, words, stage, { onAgain, onProblem });
+  const result = resultView(first, task, described, words, stage, { onAgain, onProblem, events: () => [...points.values()].sort((a, b) => a.step - b.step) });
   const cancelButton = button(t.cancel, guarded(onProblem, async () => update(await api.cancel(job))));
   let job = first;
   let timer = 0;
@@ -47,7 +47,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     job = changed;
     heading.textContent = titleOf(job, words);
     status.show(job);
-    if (!points.size || over(job)) text.textContent = stateText(job);
+    if (!points.size || over(job)) text.textContent = stateText(job, Boolean(stage.before));
     cancelButton.hidden = over(job);
     cancelButton.disabled = job.cancel_requested;
     if (!over(job)) return;
@@ -69,7 +69,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       if (stream === null) follow();
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
-      if (error.status === 404) return onProblem(error);
+      if (error.status === 404 || error.status === 401) return onProblem(error);
       text.textContent = t.reconnecting;
     }
     poll();
@@ -135,8 +135,8 @@ export function guarded(onProblem, action) {
   };
 }
 
-function stateText(job) {
-  if (job.state === "succeeded") return job.output_size ? t.done : t.doneText;
+function stateText(job, compared) {
+  if (job.state === "succeeded") return job.output_size ? (compared ? t.done : t.doneAlone) : t.doneText;
   if (job.state === "canceled") return t.canceledText;
   if (job.state === "failed") return "";
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);

@@ -44,6 +44,7 @@ export function maskEditor(onProblem) {
     const covered = share();
     status.textContent = t.masked(covered);
     undoButton.disabled = clearButton.disabled = strokes.length === 0;
+    canvas.dispatchEvent(new Event("painted", { bubbles: true }));
   }
 
   function undo() {

@@ -1,18 +1,30 @@
 // A finished job: its pictures or its answer, its downloads, and how it was made.
 
 import * as api from "./api.js";
+import { contactStrip } from "./contact.js";
 import { button, el } from "./dom.js";
 import { codeBox } from "./snippets.js";
 import { expired } from "./stage.js";
 import { humanise, t } from "./strings.js";
+import { truthFacts, truthOf } from "./truth.js";
 
 /** The parts of a job's page that are about its result; all hidden until ``show``. */
-export function resultView(first, task, described, words, stage, { onAgain, onProblem }) {
+export function resultView(first, task, described, words, stage, { onAgain, onProblem, events }) {
   const download = el("a", { class: "button primary" });
   const sidecar = el("a", { class: "button", textContent: t.sidecar });
+  const contact = button(t.contact, async () => {
+    try {
+      const before = stage.before && { ...stage.before, label: words.before };
+      const strip = await contactStrip({ before, events: events(), after: { url: chosen.url, label: chosen.label }, size: first.output_size, notice: words.notice });
+      save(strip, `${first.id}-contact.png`);
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      onProblem(error);
+    }
+  }, { hidden: true });
   const again = button(t.again, () => onAgain(first));
   const fresh = el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
-  const actions = el("div", { class: "actions inner", hidden: true }, download, sidecar, again, fresh);
+  const actions = el("div", { class: "actions inner", hidden: true }, download, contact, sidecar, again, fresh);
   const strip = el("div", { class: "strip", hidden: true });
   const facts = el("div", { class: "facts" });
   let chosen = null;
@@ -35,6 +47,15 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     }
   };
 
+  const showTruth = async (job, artifact) => {
+    try {
+      facts.prepend(...(await truthFacts(job, artifact)));
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      onProblem(error);
+    }
+  };
+
   const show = (job) => {
     actions.hidden = false;
     facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
@@ -49,13 +70,17 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       answered = job;
       return choose();
     }
+    contact.hidden = false;
     const pictures = picturesOf(job, find, words);
+    showTruth(job, find("result.png"));
     choose(pictures.find(({ artifact }) => artifact.name === "result.png") ?? pictures[0]);
-    const shown = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];
+    const truth = truthOf(job);
+    const several = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];
+    const shown = truth ? [...(several.length ? several : pictures), truth] : several;
     strip.hidden = shown.length === 0;
     const list = el("ul", { class: "draws" }, ...shown.map((picture) => thumbnail(picture, choose)));
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
-    strip.replaceChildren(el("h2", { textContent: t.strip }), list, ...(help ? [help] : []));
+    strip.replaceChildren(el("h2", { textContent: several.length ? t.strip : t.compareWith }), list, ...(help ? [help] : []));
   };
   return { actions, strip, facts, show, choose };
 }
@@ -73,6 +98,13 @@ function link(element, artifact, job, text) {
   element.href = artifact.url;
   element.download = `${job.id}-${artifact.name}`;
   element.textContent = text;
+}
+
+/** Gives the browser a file to keep. */
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 function thumbnail(picture, choose) {

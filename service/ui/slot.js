@@ -14,7 +14,8 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   const id = `picture${++serial}`;
   let file = null;
   let input = chooser(id, {});
-  const shown = el("img", { alt: t.imageAlt(label) });
+  const shown = el("img");
+  const name = el("span");
   const info = el("p", { class: "help", id: `${id}-info`, textContent: t.imageHint(limits.max_upload_bytes) });
   const empty = el("label", { class: "drop-empty", htmlFor: id }, el("strong", { textContent: t.choose }));
   const canvasHolder = el("div", { class: "drop-shown", hidden: true }, shown);
@@ -24,11 +25,17 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   const removal = button(t.removePicture, () => clear(), { class: "small quiet", hidden: true });
   const cameraLabel = el("label", { class: "button small only-touch", htmlFor: camera.id, textContent: t.camera });
   const drop = el("div", { class: "drop" }, empty, canvasHolder);
-  const title = el("h2", { class: "slot-title" }, label, !required && el("span", { class: "optional", textContent: t.optional }));
+  const title = el("h2", { class: "slot-title" }, name, !required && el("span", { class: "optional", textContent: t.optional }));
   const element = el("div", { class: "slot" }, input, camera, title, drop, el("div", { class: "slot-bar" }, info, change, cameraLabel, removal));
-  input.setAttribute("aria-label", label);
   input.setAttribute("aria-describedby", info.id);
-  camera.setAttribute("aria-label", `${label}: ${t.camera}`);
+
+  function rename(words) {
+    name.textContent = words;
+    shown.alt = t.imageAlt(words);
+    input.setAttribute("aria-label", words);
+    camera.setAttribute("aria-label", `${words}: ${t.camera}`);
+  }
+  rename(label);
 
   function filled(is) {
     drop.classList.toggle("filled", is);
@@ -85,7 +92,7 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     event.preventDefault();
     if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
   });
-  return { element, holder: canvasHolder, take, clear, file: () => file, focus: () => input.focus() };
+  return { element, holder: canvasHolder, take, clear, rename, picture: () => (file ? shown : null), file: () => file, focus: () => input.focus() };
 }
 
 function chooser(id, properties) {

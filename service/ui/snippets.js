@@ -14,7 +14,7 @@ let serial = 0;
 /** A folded box with the three spellings. */
 export function codeBox(job, task, described) {
   const name = `code${++serial}`;
-  const request = { task: job.task, spec: asked(job, task, described), files: filesOf(job, task), origin: location.origin, makesText: !job.output_size };
+  const request = { task: job.task, spec: asked(job, task, described), files: filesOf(job, task), origin: location.origin, makesText: !job.output_size, withKey: Boolean(described.principal) };
   const code = el("code");
   const radios = Object.keys(KINDS).map((kind) => el("input", { type: "radio", name, value: kind, class: "visually-hidden", checked: kind === "curl" }));
   const chips = radios.map((radio) => el("label", { class: "chip" }, radio, el("span", { textContent: t.codeKinds[radio.value] })));
@@ -55,8 +55,9 @@ function filesOf(job, task) {
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-function curl({ task, spec, files, origin }) {
+function curl({ task, spec, files, origin, withKey }) {
   const lines = [`curl -sS ${origin}/v1/${task} -H 'Prefer: wait=60'`];
+  if (withKey) lines.push('-H "Authorization: Bearer $APS_API_KEY"'); // which the client and the command line read by themselves
   const names = Object.entries(files);
   for (const [name, file] of names) lines.push(`-F ${name}=@${file}`);
   lines.push(names.length ? `-F ${quoted(`spec=${JSON.stringify(spec)}`)}` : `--json ${quoted(JSON.stringify(spec))}`);

@@ -7,15 +7,15 @@ import { t } from "./strings.js";
 import { rampCss, tokenGrid } from "./tokens.js";
 import { viewer } from "./viewer.js";
 
-const MODES = ["off", "settled", "heat"];
+const MODES = ["off", "settled", "heat", "confidence"];
 
 /** The stage that suits the job. */
 export const stageFor = (job, task, words) => (job.output_size ? pictureStage(job, task, words) : textStage(job));
 
 function pictureStage(job, task, words) {
-  const view = viewer(job.output_size, words, sent(job));
-  // editing starts with the tokens of the kept part decided, which no step reports
-  const grid = tokenGrid(view.tokens, "feather" in job.spec);
+  const before = sent(job);
+  const view = viewer(job.output_size, words, before);
+  const grid = tokenGrid(view.tokens);
   const frames = new Map();
   let shown = 0;
   let total = 1;
@@ -27,13 +27,16 @@ function pictureStage(job, task, words) {
   view.onShown(paint);
 
   const picker = el("select", { class: "overlay" }, ...MODES.map((value) => el("option", { value, textContent: t.overlays[value] })));
-  const ramp = el("span", { class: "ramp", hidden: true }, el("span", { textContent: t.first }), el("span", { class: "ramp-bar" }), el("span", { textContent: t.last }));
-  ramp.children[1].style.background = rampCss;
+  const ends = [el("span"), el("span")];
+  const bar = el("span", { class: "ramp-bar" });
+  const ramp = el("span", { class: "ramp", hidden: true }, ends[0], bar, ends[1]);
+  bar.style.background = rampCss;
   const help = el("span", { class: "help" });
   picker.addEventListener("change", () => {
     mode = picker.value;
-    ramp.hidden = mode !== "heat";
-    help.textContent = t.overlayHelp[mode];
+    ramp.hidden = !t.rampEnds[mode];
+    for (const [index, end] of ends.entries()) end.textContent = t.rampEnds[mode]?.[index] ?? "";
+    help.textContent = t.overlayHelp[mode] + (mode !== "off" && grid.count() < grid.all() ? t.overlayKnown : "");
     paint();
   });
   const label = el("label", { class: "overlay-label" }, el("span", { textContent: t.overlay }), picker);
@@ -43,6 +46,7 @@ function pictureStage(job, task, words) {
   return {
     element: el("div", { class: "picture-stage" }, view.element),
     tools: el("div", {}, tools, legend),
+    before,
     add(event) {
       grid.add(event);
       total = event.total;
@@ -61,7 +65,7 @@ function pictureStage(job, task, words) {
       view.result(url, alt, text);
       paint();
     },
-    settled: () => (("feather" in job.spec) ? t.settledCount(grid.settled()) : t.settled(grid.settled() / (grid.count() || 1))),
+    settled: () => t.settled(grid.settled() / (grid.count() || 1)),
   };
 }
 

@@ -5,6 +5,7 @@ import { composer } from "./compose.js";
 import { button, byId, el } from "./dom.js";
 import { historyView } from "./history.js";
 import { jobView } from "./live.js";
+import { statusPanel } from "./status.js";
 import { fillPage, t, wordsOf } from "./strings.js";
 import { themeButton } from "./theme.js";
 
@@ -40,7 +41,7 @@ async function start() {
     return;
   }
   described.tasks.sort((a, b) => rank(a.type) - rank(b.type));
-  showWorkers(described.workers);
+  statusPanel(byId("service-state"), byId("service"), described);
   byId("tasks").replaceChildren(...described.tasks.map(({ type }) => el("a", { href: `#${type}`, textContent: wordsOf(type).name })));
   new Router(described, samples).listen();
 }
@@ -80,8 +81,10 @@ class Router {
     this.shown = view;
     byId("view").replaceChildren(view.element);
     for (const link of document.querySelectorAll(".bar a[href^='#']")) {
-      if (link.hash === `#${place}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.hash === `#${place}`) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the bar is wider than the screen
+      } else link.removeAttribute("aria-current");
     }
     document.title = `${view.title} · ${t.brand}`;
     view.opened?.();
@@ -120,14 +123,6 @@ class Router {
       alertUser(error);
     }
   }
-}
-
-function showWorkers(workers) {
-  const state = byId("service-state");
-  const devices = [...new Set(workers.map((worker) => worker.device).filter(Boolean))];
-  state.textContent = t.workers(workers.length);
-  state.title = devices.join(", ");
-  state.classList.toggle("ok", workers.length > 0);
 }
 
 start();

@@ -69,8 +69,11 @@ def test_known_tokens_are_the_encoders_and_stay(engine):
     z_L = known_tokens(engine, y_CHW * known_HW, known_HW)[0]
     inside = torch.nn.functional.max_pool2d(1 - known_HW[None], 4)[0].flatten() > 0
     assert torch.equal(z_L == MASK, inside)
-    result = edited(engine, Inputs(picture, hole))
+    events = []
+    result = run(EditSpec(prompt="a red flower", sampler=QUICK), Inputs(picture, hole), engine, lambda progress: events.append(progress.event()))
     assert torch.equal(result.codes_BL[0][~inside], z_L[~inside])
+    assert events[0]["known"] == (~inside).nonzero().flatten().tolist(), "told with the first step, and not again"
+    assert not any("known" in event for event in events[1:])
 
 
 def test_a_picture_grows_on_every_side_and_keeps_its_pixels(engine):

@@ -88,8 +88,20 @@ def test_alpha_is_a_mask():
     assert picture.has_alpha
     assert images.mask_to_tensor(picture).sum().item() == 48
     for mode in ("P", "L", "1", "RGB"):
-        transparent_colour = encoded(gradient(mode), transparency=(0, 0, 255) if mode == "RGB" else 0)
+        drawn = gradient(mode)
+        transparent_colour = encoded(drawn, transparency=0 if mode == "1" else drawn.getpixel((0, 0)))
         assert images.open_image(transparent_colour).has_alpha, mode
+
+
+@pytest.mark.parametrize(("mode", "plain"), [("RGBA", "RGB"), ("LA", "L")])
+def test_an_alpha_that_is_opaque_everywhere_says_nothing(mode, plain):
+    drawn = Image.fromarray((np.mgrid[:8, :12][1] < 6).astype(np.uint8) * 255)
+    picture = images.open_image(encoded(drawn.convert(mode)))  # as a canvas writes a mask
+    assert (picture.image.mode, picture.has_alpha) == (plain, False)
+    assert images.mask_to_tensor(picture).sum().item() == 48, "by its brightness"
+    almost = drawn.convert(mode)
+    almost.putalpha(Image.fromarray(np.where(np.indices((8, 12)).sum(0) == 0, 254, 255).astype(np.uint8)))
+    assert images.open_image(encoded(almost)).has_alpha
 
 
 def test_mask_pictures_are_black_and_white():

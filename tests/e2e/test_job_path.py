@@ -37,6 +37,9 @@ def test_a_picture_goes_in_and_comes_back_restored(stack: Stack) -> None:
     assert [data["step"] for data in progress] == [1, 2, 3, 4]
     anchors = [position for data in progress for position in data["anchors"]]
     assert sorted(anchors) == list(range(progress[0]["grid"][0] * progress[0]["grid"][1])), "every token is decided exactly once"
+    assert all(len(data["confidence"]) == len(data["anchors"]) for data in progress)
+    assert len({score for data in progress for score in data["confidence"]}) > len(anchors) // 2, "each token's own"
+    assert progress[0]["known"] == []
     preview = stack.http.get(progress[1]["preview_url"])
     assert preview.headers["content-type"] == "image/jpeg"
     assert Image.open(io.BytesIO(preview.content)).size == (62, 90)

@@ -86,7 +86,7 @@ def test_what_tells_nothing_is_open(guarded: httpx.Client) -> None:
 def test_a_key_allows_what_its_scopes_say(guarded: httpx.Client, by: As) -> None:
     assert guarded.get("/v1/jobs", headers=by("reader")).json() == {"jobs": [], "next": None}
     for method, path in routes(guarded):
-        if method != "get":
+        if method != "get" and path != "/v1/session":
             answer = guarded.request(method, path, headers=by("reader"))
             assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope"), path
 

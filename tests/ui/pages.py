@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 SLOW = 60_000
 """Milliseconds a small job may take on a busy machine."""
@@ -57,3 +61,20 @@ def downloaded(page: Page, link: str) -> bytes:
     with page.expect_download() as download:
         page.get_by_role("link", name=link, exact=True).click()
     return download.value.path().read_bytes()
+
+
+def colours(page: Page) -> list[list[int]]:
+    """The overlay's pixels, one a token, as RGBA."""
+    flat: list[int] = page.locator(".tokens").evaluate("""({ width, height }) => {
+            const copy = new OffscreenCanvas(width, height).getContext("2d");
+            copy.drawImage(document.querySelector(".tokens"), 0, 0);
+            return [...copy.getImageData(0, 0, width, height).data];
+        }""")
+    return [flat[start : start + 4] for start in range(0, len(flat), 4)]
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds wrong, minor matters included."""
+    page.evaluate(AXE)
+    violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
+    return [f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}" for found in violations]

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import SLOW, comparison, ended, scrub, submit, task
+from pages import SLOW, comparison, ended, findings, scrub, submit, task
 from playwright.sync_api import Browser, Page, expect
 from stack import Stack, png
 
-AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
-
-
-def findings(page: Page) -> list[str]:
-    """What axe-core finds wrong, minor matters included."""
-    page.evaluate(AXE)
-    violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
-    return [f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}" for found in violations]
+from benchmarks.studio import loaded, scrubbed
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -42,6 +34,15 @@ def test_axe_finds_nothing(page: Page, stack: Stack, scheme: Any) -> None:
         ended(page, title)
         page.get_by_text("Use it in code").click()
         found[title] = findings(page)
+    page.get_by_role("button", name=re.compile("worker")).click()
+    expect(page.get_by_role("dialog", name="This service")).to_be_visible()
+    found["Status"] = findings(page)
+    page.keyboard.press("Escape")
+    page.goto("/#restore")
+    page.get_by_text("Demo: degrade a clean picture").click()
+    page.get_by_role("button", name="Raccoon, to reduce").click()
+    expect(page.get_by_text("made here")).to_be_visible()
+    found["Demo"] = findings(page)
     page.goto("/#history")
     expect(page.get_by_role("listitem").first).to_be_visible()
     found["History"] = findings(page)
@@ -140,11 +141,12 @@ def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_the_page_is_light_and_paints_soon(page: Page) -> None:
-    page.reload()
-    expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert paint < 3000  # under a second on a quiet machine
+def test_the_page_is_light_and_quick(page: Page) -> None:
+    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see ``benchmarks.studio``."""
+    found = loaded(page)
+    assert 20 < found["weight_kb"] < 300
+    assert found["first_contentful_paint_ms"] < 3000
+    assert max(scrubbed(page).values()) < 50
     hosts = set(page.evaluate("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"))
     assert hosts == {page.evaluate("location.host")}
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import numpy as np
-from pages import SLOW, choose, comparison, downloaded, ended, sampler, scrub, submit, task
+from pages import SLOW, choose, colours, comparison, downloaded, ended, sampler, scrub, submit, task
 from PIL import Image
 from playwright.sync_api import Page, expect
 from stack import Stack, png
@@ -117,6 +117,12 @@ def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
     with Image.open(io.BytesIO(downloaded(page, "Download PNG"))) as picture, Image.open(io.BytesIO(png(64, 64))) as sent:
         kept = np.asarray(mask) == 255
         assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
+    page.get_by_label("Tokens").select_option("Settled so far")
+    expect(page.get_by_text("White: kept, known from the start.")).to_be_visible()
+    first = next(data for _, kind, data in stack.events(job_id) if kind == "progress")
+    white = [index for index, (red, _, _, alpha) in enumerate(colours(page)) if red > 200 and alpha]
+    assert white == first["known"]
+    assert white
     page.get_by_role("button", name="Run again with…").click()
     expect(page.get_by_text(f"{100 * (mask == 0).mean():.0f} % painted.")).to_be_visible()
 

@@ -1,0 +1,154 @@
+"""A browser's session: worth exactly its key, only for pages of ours, and gone when it or the key is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.cookies import SimpleCookie
+from pathlib import Path
+
+import httpx
+import pytest
+from apis import running_api
+from redis import Redis
+from stack import Stack, png
+
+from service.keys import KeyStore, Scope, new_key
+
+ALL: frozenset[Scope] = frozenset({"read", "write"})
+QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sessions") / "log"
+
+
+@pytest.fixture(scope="module")
+def guarded(running_stack: Stack, tokens: dict[str, str], log: Path) -> Iterator[httpx.Client]:
+    """An API that wants keys; its client keeps no cookies."""
+    with running_api(running_stack.settings, log, auth="keys") as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def tokens(running_stack: Stack) -> Iterator[dict[str, str]]:
+    with Redis.from_url(running_stack.settings.redis_url) as redis:
+        store, made = KeyStore(redis), {}
+        for name, scopes in (("ann", ALL), ("bob", ALL), ("reader", frozenset[Scope]({"read"}))):
+            made[name], key = new_key(name, scopes)
+            store.add(key)
+        yield made
+        redis.delete("aps:apikeys")
+
+
+def started(http: httpx.Client, token: str, **headers: str) -> str:
+    """The cookie's value that a key is exchanged for."""
+    answer = http.post("/v1/session", headers={"Authorization": f"Bearer {token}", **headers})
+    assert answer.status_code == 204, answer.text
+    http.cookies.clear()
+    return SimpleCookie(answer.headers["set-cookie"])["aps_session"].value
+
+
+def asks(http: httpx.Client, method: str, path: str, cookie: str, **headers: str) -> httpx.Response:
+    """A request as a browser makes it, the cookie attached."""
+    answer = http.request(method, path, headers={"Cookie": f"aps_session={cookie}", **headers})
+    http.cookies.clear()
+    return answer
+
+
+def submitted(http: httpx.Client, cookie: str, **headers: str) -> httpx.Response:
+    data = {"spec": json.dumps(QUICK)}
+    return http.post("/v1/restore", files={"image": png()}, data=data, headers={"Cookie": f"aps_session={cookie}", **headers})
+
+
+def test_the_cookie_is_for_this_services_pages_only(guarded: httpx.Client, tokens: dict[str, str]) -> None:
+    for origin, secure in (("http://127.0.0.1", False), ("https://aps.example", True)):
+        answer = guarded.post("/v1/session", headers={"Authorization": f"Bearer {tokens['ann']}", "Origin": origin})
+        cookie = SimpleCookie(answer.headers["set-cookie"])["aps_session"]
+        assert cookie["httponly"]
+        assert cookie["samesite"] == "strict"
+        assert cookie["path"] == "/v1"
+        assert not cookie["domain"]
+        assert bool(cookie["secure"]) is secure
+        assert len(cookie.value) >= 43
+        assert cookie.value not in tokens["ann"]
+        guarded.cookies.clear()
+
+
+def test_it_is_worth_exactly_the_key(guarded: httpx.Client, stack: Stack, tokens: dict[str, str]) -> None:
+    own = {"Origin": str(guarded.base_url).rstrip("/")}
+    cookies = {name: started(guarded, token) for name, token in tokens.items()}
+    job = submitted(guarded, cookies["ann"], **own).json()
+    assert asks(guarded, "GET", job["urls"]["self"], cookies["ann"]).status_code == 200
+    assert guarded.get(job["urls"]["self"], headers={"Authorization": f"Bearer {tokens['ann']}"}).status_code == 200, "the same tenant"
+    assert asks(guarded, "GET", job["urls"]["self"], cookies["bob"]).status_code == 404
+    assert "event: done" in asks(guarded, "GET", job["urls"]["events"], cookies["ann"]).text
+    assert asks(guarded, "GET", f"{job['urls']['self']}/artifacts/result.png", cookies["ann"]).content[:4] == b"\x89PNG"
+    refused = submitted(guarded, cookies["reader"], **own)
+    assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
+    for name, cookie in cookies.items():
+        assert asks(guarded, "GET", "/v1/capabilities", cookie).json()["principal"] == name
+    assert asks(guarded, "DELETE", job["urls"]["self"], cookies["ann"], **own).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "OURS"},
+    ],
+)
+def test_other_pages_cannot_use_it_to_change_anything(guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]) -> None:
+    cookie = started(guarded, tokens["ann"])
+    sent = {name: value.replace("OURS", str(guarded.base_url).rstrip("/")) for name, value in headers.items()}
+    for method, path in (("POST", "/v1/restore"), ("POST", "/v1/jobs/x/cancel"), ("DELETE", "/v1/jobs/x"), ("DELETE", "/v1/session"), ("POST", "/v1/session")):
+        answer = asks(guarded, method, path, cookie, **sent)
+        assert (answer.status_code, answer.json()["code"]) == (403, "host_not_allowed"), (method, path)
+    assert asks(guarded, "GET", "/v1/jobs", cookie, **sent).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "OURS"}, {"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"}]
+)
+def test_our_own_page_may(guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]) -> None:
+    sent = {name: value.replace("OURS", str(guarded.base_url).rstrip("/")) for name, value in headers.items()}
+    assert asks(guarded, "DELETE", "/v1/jobs/x", started(guarded, tokens["ann"]), **sent).status_code == 404
+
+
+def test_it_ends_when_it_is_forgotten_or_its_key_revoked(guarded: httpx.Client, running_stack: Stack) -> None:
+    with Redis.from_url(running_stack.settings.redis_url) as redis:
+        store = KeyStore(redis)
+        token, key = new_key("dora", ALL)
+        store.add(key)
+        first, second = started(guarded, token), started(guarded, token)
+        assert first != second
+        answer = asks(guarded, "DELETE", "/v1/session", first, **{"Sec-Fetch-Site": "same-origin"})
+        assert answer.status_code == 204
+        assert SimpleCookie(answer.headers["set-cookie"])["aps_session"]["max-age"] == "0"
+        assert [asks(guarded, "GET", "/v1/jobs", cookie).status_code for cookie in (first, second)] == [401, 200]
+        store.revoke(key.id)
+        assert asks(guarded, "GET", "/v1/jobs", second).status_code == 401
+        lasts = [redis.ttl(name) for name in redis.scan_iter("aps:session:*")]
+        assert lasts
+        assert all(0 < seconds <= 7 * 86_400 for seconds in lasts)
+
+
+def test_it_is_neither_stored_nor_logged(guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path) -> None:
+    cookie = started(guarded, tokens["ann"])
+    asks(guarded, "GET", "/v1/jobs", cookie)
+    assert "POST /v1/session: 204" in log.read_text()
+    assert cookie not in log.read_text()
+    with Redis.from_url(running_stack.settings.redis_url) as redis:
+        assert not any(cookie.encode() in (redis.dump(name) + name) for name in redis.scan_iter("*"))
+
+
+def test_without_keys_there_is_no_session_to_start(stack: Stack) -> None:
+    answer = stack.http.post("/v1/session")
+    assert (answer.status_code, answer.headers.get("set-cookie")) == (204, None)
+    assert stack.http.get("/v1/capabilities").json()["principal"] == ""

@@ -1,0 +1,64 @@
+"""The API process goes away in the middle of a job and comes back: the page notices, waits, and goes on where it was."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+from pages import SLOW, choose, ended, sampler, scrub, submit
+from playwright.sync_api import Browser, Request, expect
+from stack import Stack, free_port, png
+
+from service.launch import api_command
+from service.supervisor import process
+
+STEPS = 40
+
+
+@contextmanager
+def api(stack: Stack, port: int, log: Path) -> Iterator[None]:
+    """Another API process of the running service, on ``port``."""
+    with process("API", api_command("127.0.0.1", port), stack.settings, log) as child:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                httpx.get(f"http://127.0.0.1:{port}/livez").raise_for_status()
+                break
+            except httpx.TransportError:
+                assert child.poll() is None, log.read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield
+        child.kill()  # as a crash would, with every stream open
+
+
+def test_a_job_survives_the_restart_of_the_api(browser: Browser, stack: Stack, tmp_path: Path) -> None:
+    port, log, streams = free_port(), tmp_path / "log", list[Request]()
+    page = browser.new_page(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900})
+    page.on("request", lambda request: streams.append(request) if request.url.endswith("/events") else None)
+    with ExitStack() as first:
+        first.enter_context(api(stack, port, log))
+        page.goto("/")
+        choose(page, png(64, 64))
+        page.get_by_text("Noise only", exact=True).click()
+        sampler(page, steps=STEPS, inner_steps=12)
+        job_id = submit(page)
+        expect(page.locator(".running").get_by_text(re.compile(rf"Step [3-9] of {STEPS}"))).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("Connection lost")).to_be_visible(timeout=SLOW)
+    reached = int(scrub(page).get_attribute("max") or 0)
+    assert reached < STEPS
+    with api(stack, port, log):
+        ended(page, "Restored")
+        expect(scrub(page)).to_have_attribute("max", str(STEPS))
+        sent = [request.all_headers().get("last-event-id") for request in streams]
+        known = [event_id for event_id, kind, data in stack.events(job_id) if kind == "progress" and data["step"] == reached]
+        assert sent[0] is None
+        assert known[0] in sent, "the stream goes on after the last step that was seen"
+        page.reload()
+        ended(page, "Restored")
+        expect(scrub(page)).to_have_attribute("max", str(STEPS))
+        page.close()
