@@ -26,7 +26,7 @@ from aps_client.errors import (
     WaitTimeout,
     WebhookRejected,
 )
-from aps_client.models import Event, Job, Preview, Result
+from aps_client.models import Event, Job, Preview, Result, StoredPicture
 from aps_client.sync import Client, restore
 from aps_client.webhooks import WebhookEvent, verify_webhook
 
@@ -49,6 +49,7 @@ __all__ = [
     "Result",
     "Retry",
     "ServiceError",
+    "StoredPicture",
     "Unavailable",
     "Unreachable",
     "WaitTimeout",

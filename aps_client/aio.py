@@ -13,7 +13,7 @@ from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.errors import ServiceError, error_of
 from aps_client.flows import Flow, Source, T
-from aps_client.models import Event, Job, Preview, Result
+from aps_client.models import Event, Job, Preview, Result, StoredPicture
 from aps_client.sse import Follower
 from aps_client.sse import timeout as stream_timeout
 from aps_client.tasks import Tasks
@@ -70,6 +70,10 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         """
         options = flows.Options(wait, webhook, priority, cancel_after, idempotency_key)
         return await self._do(flows.submit(task, files or {}, spec, options, self.connection.retry, self.connection.timeout))
+
+    async def keep(self, picture: Source) -> StoredPicture:
+        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever a picture may."""
+        return await self._do(flows.keep(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
         """The job now."""

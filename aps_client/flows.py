@@ -23,13 +23,13 @@ from pydantic import BaseModel
 
 from aps_client.connection import Retry
 from aps_client.errors import Corrupt, JobCanceled, JobFailed, Unreachable, WaitTimeout, error_of, seconds
-from aps_client.models import Event, Job, Preview, Result
+from aps_client.models import Event, Job, Preview, Result, StoredPicture
 from service.jobs import JobState, Progress
 from service.views import JobPage
 
 T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
-"""A picture: its path, its bytes, or a file open for reading."""
+"""A picture: its path, its bytes, a file open for reading; or ``sha256:`` and the hash of one that the service has."""
 
 LONGEST_HOLD = 30
 """Seconds a submission may be held open to bring the finished job itself."""
@@ -111,15 +111,24 @@ def submit(task: str, files: Mapping[str, Source | None], spec: Mapping[str, Any
     body = {name: _plain(value) for name, value in spec.items() if value is not None}
     extras = options.parts()
     sent: dict[str, Any] = {"headers": headers}
-    if pictures := {name: _read(source) for name, source in files.items() if source is not None}:
+    named = {name: source for name, source in files.items() if isinstance(source, str) and source.startswith("sha256:")}
+    if pictures := {name: _read(source) for name, source in files.items() if source is not None and name not in named}:
         sent["files"] = {name: (name, data) for name, data in pictures.items()}
-        sent["data"] = {"spec": json.dumps(body), **{name: value if isinstance(value, str) else json.dumps(value) for name, value in extras.items()}}
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in extras.items()}
+        sent["data"] = {"spec": json.dumps(body), **texts, **named}
     else:
-        sent["json"] = {**body, **extras}
+        sent["json"] = {**body, **extras, **named}
     if hold:
         sent["timeout"] = httpx.Timeout(timeout, read=timeout + hold)
     answer = yield from exchange(Call("POST", f"/v1/{task}", sent), retry)
     return Job.model_validate_json(answer.content)
+
+
+def keep(picture: Source, retry: Retry) -> Flow[StoredPicture]:
+    """``POST /v1/files``."""
+    sent = {"content": _read(picture), "headers": {"Content-Type": "application/octet-stream"}}
+    answer = yield from exchange(Call("POST", "/v1/files", sent), retry)
+    return StoredPicture.model_validate_json(answer.content)
 
 
 def get(job: str | Job, retry: Retry) -> Flow[Job]:

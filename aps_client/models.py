@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from service.views import JobView as Job
+from service.views import StoredPicture
 
-__all__ = ["Event", "Job", "Preview", "Result"]
+__all__ = ["Event", "Job", "Preview", "Result", "StoredPicture"]
 
 
 @dataclass(frozen=True)

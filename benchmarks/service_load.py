@@ -2,10 +2,11 @@
 
     python -m benchmarks.service_load --out benchmarks/results/service-load.json
 
-Submissions per second and their latency at 8 connections, beside a bare FastAPI + Redis + Celery floor measured in
-the same run, with small pictures and with fresh 200 kB JPEGs, with idle and with busy workers; polling; event streams
-for many clients; the time from asking for a cancellation to the end; the time to the first webhook; what the service
-adds to a job; the API's memory. Client and servers share the machine's cores: the numbers are its, not the API's alone.
+At 8 connections: submissions that name a stored picture, with idle and with busy workers, as fast as they are answered
+(beside a bare FastAPI + Redis + Celery floor measured in the same run) and at 100 a second; submissions with a fresh
+200 kB JPEG each; polling. Event streams for many clients; the time from asking for a cancellation to the end; the time
+to the first webhook; what the service adds to a job; the API's memory. Client and servers share the machine's cores:
+the numbers are its, not the API's alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,6 +34,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
+from benchmarks.http_load import CONNECTIONS, Request, form, get, hammer, post, spread
 from benchmarks.soak import cpu, free_port
 from service.embedded import running_server
 from service.jobs import open_store
@@ -40,7 +42,10 @@ from service.launch import api_command, wait_ready, worker_command
 from service.settings import Settings
 from service.supervisor import process
 
-CONNECTIONS = 8
+WARM_UP = 50
+"""Requests before those that count."""
+PACE = 100
+"""Submissions a second of the paced runs."""
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 4, "inner_steps": 1}}
 LONG = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 20}}
 
@@ -55,35 +60,6 @@ def jpeg(side: int, size: int = 0, seed: int = 0) -> bytes:
     data = out.getvalue()
     assert len(data) >= size, len(data)
     return data
-
-
-def spread(seconds: list[float]) -> dict[str, float]:
-    """Median, 99th percentile and maximum in milliseconds."""
-    cuts = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else seconds * 99
-    return {"p50_ms": round(1000 * cuts[49], 1), "p99_ms": round(1000 * cuts[98], 1), "max_ms": round(1000 * max(seconds), 1)}
-
-
-async def hammer(url: str, total: int, request: Callable[[httpx.AsyncClient, int], Awaitable[httpx.Response]]) -> dict[str, Any]:
-    """``total`` requests over eight connections; rate and latency."""
-    numbers, seconds, codes = iter(range(total)), list[float](), dict[int, int]()
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=CONNECTIONS)) as http:
-
-        async def one_connection() -> None:
-            for number in numbers:
-                started = time.perf_counter()
-                answer = await request(http, number)
-                seconds.append(time.perf_counter() - started)
-                codes[answer.status_code] = codes.get(answer.status_code, 0) + 1
-
-        started = time.perf_counter()
-        await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
-        took = time.perf_counter() - started
-    return {"requests": total, "per_second": round(total / took, 1), **spread(seconds), "codes": codes}
-
-
-def submitting(picture: Callable[[int], bytes], spec: dict[str, Any]) -> Callable[[httpx.AsyncClient, int], Awaitable[httpx.Response]]:
-    """A request that submits a job."""
-    return lambda http, number: http.post("/v1/restore", files={"image": picture(number)}, data={"spec": json.dumps(spec)})
 
 
 async def follow(url: str, job_id: str, clients: int) -> dict[str, Any]:
@@ -168,6 +144,7 @@ def floor(settings: Settings, log: Path) -> Iterator[str]:
                 httpx.post(f"{url}/floor", json={}, timeout=5)
                 break
             time.sleep(0.1)
+        hammer(url, WARM_UP, lambda _: post("/floor", QUICK))
         yield url
 
 
@@ -187,22 +164,26 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
         found["cancel"] = cancellation(http, 5)
         job = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).json()
         found["event_streams"] = asyncio.run(follow(url, job["id"], clients))
-        found["poll"] = asyncio.run(hammer(url, requests * 2, lambda http, _: http.get(f"/v1/jobs/{job['id']}")))
+        found["poll"] = hammer(url, requests * 2, lambda _: get(f"/v1/jobs/{job['id']}"))
 
-        small = jpeg(32)
-        busy = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).json()
-        found["submit_small_busy_worker"] = asyncio.run(hammer(url, requests, submitting(lambda _: small, LONG)))
+        stored = http.post("/v1/files", content=jpeg(32), headers={"Content-Type": "image/jpeg"}).raise_for_status().json()
+
+        def naming(spec: dict[str, Any]) -> Callable[[int], Request]:
+            return lambda _: post("/v1/restore", {**spec, "image": f"sha256:{stored['sha256']}"})
+
+        http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).raise_for_status()
+        hammer(url, WARM_UP, naming(LONG))
+        found["submit_busy_worker"] = {"most": hammer(url, requests, naming(LONG)), "paced": hammer(url, requests, naming(LONG), PACE)}
         # no worker computes from here on; the registration of the one that did lasts a while
         worker.terminate()
         worker.wait()
-        del busy
         exits.enter_context(registered(settings))
         with floor(settings, log) as bare:
-            found["floor"] = asyncio.run(hammer(bare, requests * 2, lambda http, _: http.post("/floor", json=QUICK)))
-            found["submit_small_idle"] = asyncio.run(hammer(url, requests, submitting(lambda _: small, QUICK)))
+            found["floor"] = hammer(bare, requests * 2, lambda _: post("/floor", QUICK))
+            found["submit"] = {"most": hammer(url, requests * 2, naming(QUICK)), "paced": hammer(url, requests, naming(QUICK), PACE)}
         large = [jpeg(720, 200_000, seed) for seed in range(16)]
-        found["submit_200kB_jpeg"] = asyncio.run(hammer(url, requests, submitting(lambda number: large[number % 16], {**QUICK, "working_size": 256})))
-        found["ratio_to_floor"] = round(found["submit_small_idle"]["per_second"] / found["floor"]["per_second"], 3)
+        found["submit_200kB_jpeg"] = hammer(url, requests, lambda number: form("/v1/restore", large[number % 16], {**QUICK, "working_size": 256}))
+        found["ratio_to_floor"] = round(found["submit"]["most"]["per_second"] / found["floor"]["per_second"], 3)
         found["api_memory_mb"] = memory_mb(api.pid)
         store.redis.close()
     return found
@@ -241,6 +222,7 @@ def main() -> None:
         found = measure(Path(folder), arguments.requests, arguments.clients)
     report = {
         "command": "python -m benchmarks.service_load " + " ".join(sys.argv[1:]),
+        "nice": os.nice(0),
         "machine": {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0)), "python": platform.python_version(), "load_average_before": load_before},
         "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
         "connections": CONNECTIONS,

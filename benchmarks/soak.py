@@ -61,7 +61,7 @@ class Soak:
     disturbances: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.store, self.registry = open_store(self.settings, retries=50)
+        self.store, self.registry = open_store(self.settings, retries=1)  # the store comes back only if this thread goes on to tend it
         self.artifacts, self.bell = ArtifactStore(self.settings.artifacts), Bell(self.settings)
 
     def start(self, url: Path) -> None:
@@ -126,8 +126,12 @@ class Soak:
 
     def open_jobs(self) -> int:
         """Jobs that have not ended."""
-        load = self.store.load(self.settings.priors)
-        return sum(load.jobs.values())
+        while True:
+            try:
+                return sum(self.store.load(self.settings.priors).jobs.values())
+            except RedisError:
+                self.supervisor.tend()
+                time.sleep(0.1)
 
 
 def thaw(pid: int) -> None:

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from sse_starlette import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from service import telemetry
 from service.jobs import Event, event_from
 from service.services import Services
 
@@ -28,19 +29,20 @@ def is_event_id(text: str) -> bool:
 async def job_events(redis: Redis, services: Services, job_id: str, after: str) -> AsyncIterator[ServerSentEvent]:
     """Events after the id ``after`` ('0-0': all). Ends after the job's last one."""
     key = f"{services.settings.key_prefix}job:{job_id}:events"
-    while True:
-        answer: Any = await redis.xread({key: after}, count=200, block=BLOCK_MILLISECONDS)
-        if not answer:
-            if await run_in_threadpool(_over, services, job_id, after):
-                return
-            continue
-        for raw_id, fields in answer[0][1]:
-            event = event_from(raw_id, fields)
-            after = event.id
-            data = await run_in_threadpool(_with_links, services, job_id, event)
-            yield ServerSentEvent(data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS)
-            if event.type == "done":
-                return
+    with telemetry.FOLLOWERS.track_inprogress():
+        while True:
+            answer: Any = await redis.xread({key: after}, count=200, block=BLOCK_MILLISECONDS)
+            if not answer:
+                if await run_in_threadpool(_over, services, job_id, after):
+                    return
+                continue
+            for raw_id, fields in answer[0][1]:
+                event = event_from(raw_id, fields)
+                after = event.id
+                data = await run_in_threadpool(_with_job, services, job_id, event) if event.type == "done" else _with_link(job_id, event)
+                yield ServerSentEvent(data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS)
+                if event.type == "done":
+                    return
 
 
 async def until_over(redis: Redis, services: Services, job_id: str, seconds: float) -> None:
@@ -54,13 +56,17 @@ async def until_over(redis: Redis, services: Services, job_id: str, seconds: flo
                 return
 
 
-def _with_links(services: Services, job_id: str, event: Event) -> dict[str, Any]:
-    """Progress gets its preview's link; the last event brings the whole job."""
+def _with_link(job_id: str, event: Event) -> dict[str, Any]:
+    """Progress gets its preview's link."""
     if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
-    if event.type == "done" and (job := services.store.get(job_id)) is not None:
-        return {**event.data, "job": services.view(job).model_dump(mode="json")}
     return event.data
+
+
+def _with_job(services: Services, job_id: str, event: Event) -> dict[str, Any]:
+    """The last event brings the whole job."""
+    job = services.store.get(job_id)
+    return event.data if job is None else {**event.data, "job": services.view(job).model_dump(mode="json")}
 
 
 def _over(services: Services, job_id: str, after: str) -> bool:

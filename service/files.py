@@ -1,4 +1,4 @@
-"""Fetching what a job stored: previews, inputs and results; in part, conditionally, with their hashes."""
+"""Storing a picture for jobs to come, and fetching what jobs stored: in part, conditionally, with their hashes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import base64
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
 
-from service.access import Reader
+from service.access import Reader, Writer
 from service.headers import byte_range, matches
 from service.jobs import Job
 from service.openapi import headers, problems
-from service.problems import Gone, NotFound
+from service.problems import Gone, NotFound, UnsupportedBody
 from service.services import services_of
+from service.views import StoredPicture
 
 router = APIRouter(prefix="/v1", tags=["files"])
 
@@ -39,6 +41,20 @@ def get_preview(request: Request, who: Reader, job_id: str, step: int, if_none_m
     if file is None:
         raise NotFound(f"Job '{job_id}' has no preview of step {step} (yet).")
     return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+
+
+_PICTURE = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/png", "image/jpeg", "image/webp", "application/octet-stream")}
+
+
+@router.post(
+    "/files", status_code=201, responses=problems(400, 401, 403, 413, 415, 422, 503), openapi_extra={"requestBody": {"required": True, "content": _PICTURE}}
+)
+async def post_file(request: Request, who: Writer) -> StoredPicture:
+    """Stores a picture, the request's whole body, for jobs that then name it: ``"image": "sha256:..."``."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in _PICTURE:
+        raise UnsupportedBody(f"Content type {kind!r} is not accepted; send the picture itself as the body, as one of {', '.join(_PICTURE)}.")
+    return await run_in_threadpool(services_of(request).pictures.keep, await request.body(), who.name)
 
 
 @router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import build, files, health, logs, openapi, problems, routes, session_routes, submit, webhook_routes
+from service import build, files, health, logs, openapi, problems, routes, session_routes, submit, tracing, webhook_routes
 from service.access import check_start
 from service.docs import add_docs
 from service.guard import HostGuard
@@ -70,6 +70,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     services = app.state.services = Services.open(settings)
     check_start(settings, services.keys)
+    tracing.configure("api")
     services.decoder.start()
     app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
     app.state.queue_metrics = CollectorRegistry()
@@ -86,3 +87,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await asyncio.wait([sender])
         await app.state.redis.aclose()
         services.close()
+        tracing.stop()

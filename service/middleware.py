@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs, telemetry
@@ -18,8 +18,18 @@ log = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _POLICY = (
-    "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; "
-    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    b"content-security-policy",
+    b"default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; "
+    b"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+)
+"""Where a response has none of its own."""
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
 PROBES = ("/livez", "/readyz", "/metrics")
 """Asked by orchestrators, under whatever name they know, and often."""
@@ -50,15 +60,9 @@ class RequestContext:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-ID"] = request_id
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
-                headers["Cross-Origin-Opener-Policy"] = "same-origin"
-                headers["Cross-Origin-Resource-Policy"] = "same-origin"
-                headers["X-Frame-Options"] = "DENY"
-                headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
-                headers.setdefault("Content-Security-Policy", _POLICY)
+                raw = [(name, value) for name, value in message["headers"] if name != b"x-request-id"]
+                policy = () if any(name == b"content-security-policy" for name, _ in raw) else (_POLICY,)
+                message["headers"] = [*raw, (b"x-request-id", request_id.encode()), *_ALWAYS, *policy]
             await send(message)
 
         try:

@@ -16,6 +16,7 @@ from aps_core.tasks import TaskSpec
 from service.options import Options
 from service.problems import MEDIA_TYPE, Problem
 
+_ADDRESS = "data:image/...;base64,... or sha256:... for a picture that is stored already or, where the service allows it, an https address."
 COMPONENT = "#/components/schemas/{model}"
 
 
@@ -38,8 +39,8 @@ def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
     """The two forms of a submission's body, from the library's own schema."""
     schema = spec.model_json_schema(ref_template=COMPONENT)
     schema.pop("$defs", None)
-    uri = {"type": "string", "format": "uri", "description": "data:image/...;base64,... or, where the service allows it, an https address."}
-    file = {"type": "string", "format": "binary"}
+    uri = {"type": "string", "format": "uri", "description": _ADDRESS}
+    file = {"type": "string", "format": "binary", "description": "The file; or, as a text, what JSON takes."}
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
     needed = [name for name, always in spec.pictures.items() if always]
     uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)

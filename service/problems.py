@@ -102,6 +102,20 @@ class PriorNotLoaded(errors.APSError):
     title = "The prior is not loaded"
 
 
+class UnknownPicture(errors.APSError):
+    """No picture of this content is stored, or no longer, or it is another tenant's."""
+
+    code = "unknown_picture"
+    title = "No picture of this content is stored"
+
+    def __init__(self, field: str, named: str) -> None:
+        super().__init__(
+            f"'{field}': you have no stored picture {named[:80]!r}. Name one by 'sha256:' and the 64 hexadecimal digits that a job's artifacts "
+            "or POST /v1/files gave; pictures expire, so send it again if it was here."
+        )
+        self.field = field
+
+
 class Busy(errors.APSError):
     """The service cannot look at an upload right now."""
 
@@ -125,6 +139,7 @@ STATUS: dict[type[errors.APSError], int] = {
     NoWorker: 503,
     PriorNotLoaded: 409,
     Busy: 503,
+    UnknownPicture: 422,
     UrlRefused: 422,
     EgressFailed: 422,
     InvalidHeader: 400,
@@ -184,7 +199,8 @@ def _respond(request: Request, status: int, code: str, title: str, detail: str, 
 
 async def library_error(request: Request, error: errors.APSError) -> Response:
     """The problem that says what an error of the tree says."""
-    response = _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable)
+    fields = [FieldError(pointer=f"/{error.field}", detail=str(error))] if isinstance(error, UnknownPicture) else []
+    response = _respond(request, status_of(error), error.code, error.title, str(error), retryable=error.retryable, fields=fields)
     if isinstance(error, NotNow):
         response.headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, RangeNotSatisfiable):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from queue import SimpleQueue
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -25,6 +27,21 @@ class Bell:
             task_send_sent_event=False,
             broker_transport_options=settings.broker_transport_options,
         )
+        self._soon: SimpleQueue[Job | None] = SimpleQueue()
+        self._ringer: threading.Thread | None = None
+        self._first = threading.Lock()
+
+    def ring_soon(self, job: Job) -> None:
+        """Announces a job without waiting for it: the job is stored, and its client need not know how workers hear of it."""
+        with self._first:
+            if self._ringer is None:
+                self._ringer = threading.Thread(target=self._ring_on, name="bell", daemon=True)
+                self._ringer.start()
+        self._soon.put(job)
+
+    def _ring_on(self) -> None:
+        while (job := self._soon.get()) is not None:
+            self.ring(job)
 
     def ring(self, job: Job) -> None:
         """Announces a job. A bell that does not ring loses nothing: the sweeper rings again."""
@@ -34,5 +51,8 @@ class Bell:
             log.warning("Could not ring for job %s: %s", job.id, error)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Rings what is to be rung, and closes the connections."""
+        if self._ringer is not None:
+            self._soon.put(None)
+            self._ringer.join(timeout=5)
         self._app.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from service.jobs import Priority
+from aps_core.tasks import TaskSpec
+from service.jobs import JobState, Priority
 from service.services import Services
 
 
@@ -43,7 +45,10 @@ class QueueMetrics(Collector):
                 running.add_metric([prior, priority], load.jobs.get(("running", prior, priority), 0))
             oldest.add_metric([prior], load.oldest_seconds[prior])
             predicted.add_metric([prior], load.backlog_seconds[prior])
-        return [queued, running, oldest, predicted, dead]
+        ended = CounterMetricFamily("aps_jobs", "Jobs that ended, by their last state, wherever that happened.", labels=["prior", "task", "status"])
+        for prior, task, state in product(priors, TaskSpec.family, (state for state in JobState if state.terminal)):
+            ended.add_metric([prior, task, state], load.ended.get((prior, task, state), 0))
+        return [queued, running, oldest, predicted, dead, ended]
 
     def _surroundings(self) -> list[Metric]:
         live = self.services.workers.live()

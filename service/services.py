@@ -16,12 +16,12 @@ from aps_core.errors import InvalidSpec
 from aps_core.estimate import Capacity, check_size
 from aps_core.tasks import Inputs, validate_spec
 from service.availability import check_weights, worker_for
-from service.fetch_url import fetch
 from service.jobs import (
     ArtifactStore,
     IdempotencyConflict,
     Job,
     JobStore,
+    KnownPictures,
     NotNow,
     Outbox,
     StorageUnavailable,
@@ -34,10 +34,11 @@ from service.jobs import (
 from service.keys import KeyStore
 from service.options import Options
 from service.outward import check_url
+from service.pictures import Pictures
 from service.problems import Gone, NotFound
 from service.queue import Bell
 from service.settings import Settings
-from service.uploads import Decoder, Upload
+from service.uploads import Decoder
 from service.views import JobView, view
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Submission:
     task: str
     spec: dict[str, Any]
     pictures: Mapping[str, bytes | str]
-    """By their names in :class:`Inputs`: the file, or where it lies."""
+    """By their names in :class:`Inputs`: the file, or where it lies, or the content hash of one that is stored."""
     tenant: str = ""
     max_queued: int | None = None
     max_running: int | None = None
@@ -79,6 +80,7 @@ class Services:
     bell: Bell
     keys: KeyStore
     decoder: Decoder
+    pictures: Pictures
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
@@ -86,9 +88,11 @@ class Services:
         store, workers = open_store(settings)
         redis, prefix = store.redis, settings.key_prefix
         keys = KeyStore(redis, prefix, settings.keys_file)
-        return cls(settings, store, workers, ArtifactStore(settings.artifacts), Outbox(redis, prefix), Bell(settings), keys, Decoder(settings))
+        artifacts, decoder = ArtifactStore(settings.artifacts), Decoder(settings)
+        pictures = Pictures(settings, decoder, artifacts, KnownPictures(redis, prefix, settings.job_ttl_seconds))
+        return cls(settings, store, workers, artifacts, Outbox(redis, prefix), Bell(settings), keys, decoder, pictures)
 
-    def submit(self, submission: Submission) -> tuple[Job, bool]:
+    def submit(self, submission: Submission) -> tuple[JobView, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all. Also tells
         whether it was accepted before, under the same idempotency key.
 
@@ -96,13 +100,14 @@ class Services:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the pictures.
             ImageRejected: a picture is refused.
             UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
+            UnknownPicture: the client has no stored picture of this content.
             PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
             Gone: the same request was accepted before, and its job has been deleted since.
         """
         terms = self._terms(submission)
         if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
-            return self._replayed(before, submission.tenant), True
+            return self._repeated(before, submission.tenant), True
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
@@ -113,7 +118,7 @@ class Services:
         live = self.capable()
         worker = worker_for(spec.prior, self.settings.priors, live)
         check_weights(spec.checkpoints, spec.prior, live)
-        uploads = {name: self.decoder.sanitise(self._bytes(data, name), name) for name, data in submission.pictures.items()}
+        uploads = {name: self.pictures.read(sent, name, submission.tenant) for name, sent in submission.pictures.items()}
         spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
         size = uploads["image"].size if "image" in uploads else None
         cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
@@ -124,7 +129,7 @@ class Services:
                 task=submission.task,
                 prior=spec.prior,
                 spec=spec.resolved().model_dump(mode="json"),
-                inputs={name: self._put(job_id, name, upload) for name, upload in uploads.items()},
+                inputs={name: self.pictures.put(job_id, name, upload) for name, upload in uploads.items()},
                 image_size=size,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
@@ -140,12 +145,12 @@ class Services:
         except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict):
             self.discard_files(job_id)
             raise
-        if stands != job_id:  # the same request came twice at the same time, and the other one was first
+        if stands.job is None:  # the same request came twice at the same time, and the other one was first
             self.discard_files(job_id)
-            return self._replayed(stands, submission.tenant), True
-        self.bell.ring(job)
+            return self._repeated(stands.id, submission.tenant), True
+        self.bell.ring_soon(stands.job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
-        return self.job(job_id, submission.tenant), False
+        return view(stands.job, stands.queue_position), False
 
     def discard_files(self, job_id: str) -> None:
         """Removes a job's files; those that cannot be removed now are the sweeper's."""
@@ -169,6 +174,10 @@ class Services:
             raise NotFound(f"There is no job '{job_id}'.")
         return job
 
+    def shown(self, job_id: str, tenant: str) -> JobView:
+        """What clients see of a job that :meth:`job` gives."""
+        return self.view(self.job(job_id, tenant))
+
     def view(self, job: Job) -> JobView:
         """What clients see of a job."""
         return view(job, self.store.queue_position(job))
@@ -179,9 +188,6 @@ class Services:
         self.bell.close()
         self.store.redis.close()
 
-    def _bytes(self, data: bytes | str, name: str) -> bytes:
-        return fetch(data, name, self.settings) if isinstance(data, str) else data
-
     def _terms(self, submission: Submission) -> Terms:
         return Terms(
             idempotency_key=submission.idempotency_key,
@@ -190,15 +196,11 @@ class Services:
             max_backlog_seconds=self.settings.max_backlog_seconds,
         )
 
-    def _replayed(self, job_id: str, tenant: str) -> Job:
+    def _repeated(self, job_id: str, tenant: str) -> JobView:
         try:
-            return self.job(job_id, tenant)
+            return self.shown(job_id, tenant)
         except NotFound as error:
             raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
-
-    def _put(self, job_id: str, name: str, upload: Upload) -> Any:
-        public = {"image": "measurement.png"}.get(name, f"{name}.png")
-        return self.artifacts.put(job_id, public, upload.png, "image/png")
 
 
 def services_of(request: Request) -> Services:

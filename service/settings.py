@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
     heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
-    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced to the workers once more.")
+    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced again, when fewer messages are under way than jobs wait.")
     job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
     deaf_seconds: float = Field(default=120, gt=0, description="An idle worker that hears nothing for this long while jobs wait is ended, to be started again.")
     storage_seconds: float = Field(default=60, ge=0, description="How long a worker tries to store a result before the job fails.")
@@ -121,12 +121,16 @@ class Settings(BaseSettings):
             "health_check_interval": 10,
             "socket_connect_timeout": 5,
             "retry_on_timeout": True,
-            "global_keyprefix": f"{self.key_prefix}mq:",
+            "global_keyprefix": f"{self.key_prefix}mq:",  # see message_list
             "client_name": "aps",
         }
         if not self.redis_url.startswith("unix://"):  # a unix socket has no TCP keepalive
             options["socket_keepalive"] = True
         return options
+
+    def message_list(self, prior: str) -> str:
+        """Where the broker keeps the messages that no worker for ``prior`` has taken yet."""
+        return f"{self.key_prefix}mq:{queue_name(prior)}"
 
     @property
     def visibility_timeout(self) -> int:

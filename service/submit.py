@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request, Response
@@ -12,11 +13,12 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
-from service import openapi
+from service import openapi, tracing
 from service.access import Principal, Writer
 from service.events import until_over
 from service.headers import cancel_after, idempotency_key, preference, trace_parent
 from service.options import Options
+from service.pictures import PREFIX
 from service.problems import MalformedBody, UnsupportedBody
 from service.services import Submission, services_of
 from service.uploads import from_data_uri
@@ -36,28 +38,29 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 
     async def submit(
         request: Request,
-        response: Response,
         who: Writer,
         idempotency_key: IdempotencyKey = None,
         prefer: Prefer = None,
         cancel_after: CancelAfter = None,
         traceparent: TraceParent = None,
-    ) -> JobView:
+    ) -> Response:
         submission = await _read_submission(request, task, spec, who)
         services, asked = services_of(request), preference(prefer)
-        job, replayed = await run_in_threadpool(services.submit, submission)
+        with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
+            job, replayed = await run_in_threadpool(services.submit, replace(submission, traceparent=span.traceparent))
+            span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
             await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
-            job = await run_in_threadpool(services.job, job.id, who.name)
-        response.status_code = 200 if job.state.terminal and asked.wait_seconds else 202
-        response.headers["Location"] = f"/v1/jobs/{job.id}"
+            job = await run_in_threadpool(services.shown, job.id, who.name)
+        headers = {"Location": job.urls["self"]}
         if not job.state.terminal:
-            response.headers["Retry-After"] = retry_after(job)
+            headers["Retry-After"] = retry_after(job)
         if replayed:
-            response.headers["Idempotent-Replayed"] = "true"
+            headers["Idempotent-Replayed"] = "true"
         if asked.applied:
-            response.headers["Preference-Applied"] = asked.applied
-        return await run_in_threadpool(services.view, job)
+            headers["Preference-Applied"] = asked.applied
+        status = 200 if job.state.terminal and asked.wait_seconds else 202
+        return Response(job.model_dump_json(), status, headers, "application/json")
 
     accepted = openapi.headers(
         Location="The job.",
@@ -70,6 +73,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         submit,
         methods=["POST"],
         status_code=202,
+        response_model=JobView,
         summary=spec.summary(),
         operation_id=task,
         tags=["tasks"],
@@ -104,7 +108,9 @@ async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who
         raise UnsupportedBody(f"Content type {kind!r} is not accepted; send multipart/form-data or application/json.")
     for name, needed in cls.pictures.items():
         if needed and name not in pictures:
-            raise MalformedBody(f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'.")
+            raise MalformedBody(
+                f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the data URI '{name}'; 'sha256:...' names one that is stored."
+            )
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
     return Submission(
@@ -123,25 +129,25 @@ async def _read_submission(request: Request, task: str, cls: type[TaskSpec], who
 
 
 def _inline(text: object, name: str) -> bytes | str:
-    """The bytes of a data URI; another address as it is, for :mod:`service.fetch_url`."""
-    return text if isinstance(text, str) and "://" in text[:10] else from_data_uri(text, name)
+    """The bytes of a data URI; another address, or a content hash, as it is, for :mod:`service.pictures`."""
+    return text if isinstance(text, str) and ("://" in text[:10] or text.startswith(PREFIX)) else from_data_uri(text, name)
 
 
-async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _read_form(request: Request, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
     try:
-        async with request.form(max_files=len(cls.pictures) + 1, max_fields=3, max_part_size=MAX_SPEC_BYTES) as form:
+        async with request.form(max_files=len(cls.pictures) + 1, max_fields=len(cls.pictures) + 3, max_part_size=MAX_SPEC_BYTES) as form:
             return await _parts(form, cls)
     except HTTPException as error:
         raise MalformedBody(f"The form cannot be read: {error.detail}") from error
 
 
-async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+async def _parts(form: FormData, cls: type[TaskSpec]) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
     spec: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    pictures: dict[str, bytes] = {}
+    pictures: dict[str, bytes | str] = {}
     for name, part in form.multi_items():
-        if name in cls.pictures and isinstance(part, UploadFile):
-            pictures[name] = await part.read()
+        if name in cls.pictures:
+            pictures[name] = await part.read() if isinstance(part, UploadFile) else _inline(part, name)
         elif name in ("spec", "webhook"):
             found = _json_object(await part.read() if isinstance(part, UploadFile) else part.encode(), f"The part '{name}'")
             spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})

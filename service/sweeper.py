@@ -8,7 +8,7 @@ import threading
 from redis.exceptions import RedisError
 
 from service import telemetry
-from service.jobs import ArtifactStore, JobStore, StorageUnavailable
+from service.jobs import ArtifactStore, JobStore, KnownPictures, StorageUnavailable
 from service.queue import Bell
 from service.settings import Settings
 
@@ -26,6 +26,7 @@ class Sweeper:
 
     def __init__(self, settings: Settings, store: JobStore, artifacts: ArtifactStore, bell: Bell) -> None:
         self.settings, self.store, self.artifacts, self.bell = settings, store, artifacts, bell
+        self.known = KnownPictures(store.redis, settings.key_prefix, settings.job_ttl_seconds)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
@@ -47,7 +48,8 @@ class Sweeper:
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
-            for job in self.store.unclaimed(prior, self.settings.ring_seconds):
+            messages = self.store.redis.llen(self.settings.message_list(prior))
+            for job in self.store.unclaimed(prior, self.settings.ring_seconds, messages):
                 telemetry.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)
@@ -58,7 +60,7 @@ class Sweeper:
         self.store.forget_expired()
         for job_id in self.artifacts.older_than(min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)):
             job = self.store.get(job_id)
-            if job is None or job.expired:
+            if job.expired if job else not self.known.keeps(job_id):
                 self.artifacts.delete(job_id)
 
     def _run(self) -> None:

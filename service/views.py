@@ -54,6 +54,18 @@ class JobView(BaseModel):
     urls: dict[str, str]
 
 
+class StoredPicture(BaseModel):
+    """A picture that jobs may name as ``sha256:`` and its hash."""
+
+    sha256: str = Field(description="Of the PNG that is stored, not of the file that was sent: pictures are always written anew.")
+    media_type: str
+    bytes: int
+    width: int
+    height: int
+    has_alpha: bool
+    expires_at: datetime
+
+
 class JobPage(BaseModel):
     """Jobs, newest first."""
 
@@ -98,6 +110,6 @@ def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> Ar
     )
 
 
-def retry_after(job: Job) -> str:
+def retry_after(job: Job | JobView) -> str:
     """Seconds until asking again makes sense: about a step's time."""
     return str(max(1, round(job.progress.seconds if job.progress else 1)))

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 64
 MAX_PER_HOST = 8
+OUTAGE_SECONDS = 1.0
 POLL_SECONDS = 0.1
 MAX_ANSWER_BYTES = 4096
 """More of an answer is not read."""
@@ -81,7 +82,8 @@ class Sender:
                     found = await self._start_due()
                 except RedisError as error:
                     log.warning("The outbox cannot be read: %s", error)
-                    found = 0
+                    await asyncio.sleep(OUTAGE_SECONDS)
+                    continue
                 if not found:
                     await asyncio.sleep(POLL_SECONDS)
         finally:

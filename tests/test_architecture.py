@@ -53,7 +53,7 @@ def test_nothing_points_right(folder: str) -> None:
 
 
 def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() -> None:
-    allowed = {"service", "service.settings", "service.logs", "service.build"}
+    allowed = {"service", "service.settings", "service.logs", "service.build", "service.tracing"}
     for path in sources("worker"):
         wrong = {name for name in imports(path) if name.split(".")[0] == "service" and not name.startswith("service.jobs")} - allowed
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from aps_core import installed
 from aps_core.errors import APSError
-from service import build, logs
+from service import build, logs, tracing
 from service.jobs import ArtifactStore, WorkerInfo, open_store
 from worker import device, exporter, telemetry
 from worker.app import settings
@@ -168,6 +168,7 @@ def start(**_: Any) -> None:
         os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
     import torch
 
+    tracing.configure("worker")
     worker = Worker()
     if settings.metrics_port:
         exporter.serve(settings.metrics_port, lambda: worker.problem)
@@ -191,6 +192,7 @@ def stop(**_: Any) -> None:
     """In a child that ends in peace."""
     if _worker is not None:
         _worker.unregister()
+    tracing.stop()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

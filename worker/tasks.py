@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from redis.exceptions import RedisError
@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from aps_core import images
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
-from service import logs
+from service import logs, tracing
 from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
@@ -51,8 +51,11 @@ def run_job(job_id: str) -> None:
     if claim and job:
         worker.busy = True
         try:
-            with logs.about(job_id=job.id, request_id=job.request_id, trace=job.trace_id):
-                JobRun(worker, claim, job).run()
+            with (
+                logs.about(job_id=job.id, request_id=job.request_id, trace=job.trace_id),
+                tracing.span(f"job {job.task}", job.traceparent, job=job.id, task=job.task, prior=job.prior, attempt=job.attempt) as span,
+            ):
+                JobRun(worker, claim, job, span).run()
         finally:
             worker.heard_at, worker.busy = time.monotonic(), False
 
@@ -60,16 +63,19 @@ def run_job(job_id: str) -> None:
 class JobRun:
     """One attempt at one job, from its claim to whatever ends it."""
 
-    def __init__(self, worker: Worker, claim: Claim, job: Job) -> None:
-        self.worker, self.claim, self.job = worker, claim, job
+    def __init__(self, worker: Worker, claim: Claim, job: Job, span: tracing.Span) -> None:
+        self.worker, self.claim, self.job, self.span = worker, claim, job, span
         self.started = time.monotonic()
         self.stop: Stop | None = None
         self.preview: Artifact | None = None
+        self.steps = 0
         self._over = threading.Event()
 
     def run(self) -> None:
         """Computes the job and ends it, one way or another."""
         telemetry.observe_claim(self.job)
+        if self.job.attempt == 1 and self.job.created_at is not None and self.job.started_at is not None:
+            tracing.record("queue", self.job.traceparent, self.job.created_at, self.job.started_at)
         beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
         beat.start()
         outcome = "failed"
@@ -89,7 +95,8 @@ class JobRun:
             self._count(outcome)
 
     def _count(self, outcome: str) -> None:
-        """Tells Prometheus how the attempt ended."""
+        """Tells Prometheus, and the trace, how the attempt ended."""
+        self.span.note(outcome=outcome, steps=self.steps)
         telemetry.JOB_TIME.labels(self.job.prior, outcome).observe(time.monotonic() - self.started)
         if outcome == "lost":
             telemetry.LEASES_LOST.inc()
@@ -124,6 +131,9 @@ class JobRun:
         with telemetry.CHECKPOINT.labels(self.job.prior).time():
             control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file if self.preview else "")
         telemetry.observe_step(self.job.prior, progress)
+        self.steps += 1
+        now = datetime.now(UTC)
+        tracing.record("step", self.span.traceparent, now - timedelta(seconds=progress.seconds), now, step=progress.step, misfit=place.misfit)
         if control != "run":
             self.stop = control
         elif progress.step < progress.total and self.stop is None:

@@ -11,7 +11,6 @@ _STEP_BUCKETS = (0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5
 _FAST_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _JOB_BUCKETS = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920)
 
-JOBS = Counter("aps_jobs_total", "Jobs that ended here, by their last state.", ["prior", "task", "status"])
 QUEUE_TIME = Histogram("aps_job_queue_seconds", "From submission to the first claim.", ["prior"], buckets=_JOB_BUCKETS)
 JOB_TIME = Histogram("aps_job_duration_seconds", "From the claim to the end of an attempt.", ["prior", "status"], buckets=_JOB_BUCKETS)
 WHOLE_TIME = Histogram("aps_job_e2e_seconds", "From submission to the end.", ["prior", "status"], buckets=_JOB_BUCKETS)
@@ -58,8 +57,7 @@ def observe_step(prior: str, progress: Progress) -> None:
 
 
 def observe_end(job: Job) -> None:
-    """Records the end of a job, as its record has it."""
-    JOBS.labels(job.prior, job.task, job.state).inc()
+    """Records how long a job took to its end, as its record has it."""
     if job.finished_at is not None and job.created_at is not None:
         WHOLE_TIME.labels(job.prior, job.state).observe((job.finished_at - job.created_at).total_seconds())
 

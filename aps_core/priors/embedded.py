@@ -70,6 +70,8 @@ def mmada_check_prompt(folder: Path, prompt: str) -> None:
     Raises:
         InvalidSpec: it has more tokens than fit.
     """
+    if not prompt:
+        return
     longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
     check_length(folder, prompt, longest - 2)  # the block's start and end are tokens too
 

@@ -3,6 +3,7 @@
 from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
 from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
+from service.jobs.known import KnownPictures
 from service.jobs.load import Load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, Webhook, new_job_id
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
@@ -24,6 +25,7 @@ __all__ = [
     "JobError",
     "JobState",
     "JobStore",
+    "KnownPictures",
     "Load",
     "NotNow",
     "Outbox",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aps_core.errors import APSError
+from service.jobs.model import Job
 
 
 class IdempotencyConflict(APSError):
@@ -59,3 +60,12 @@ class Terms:
     def entry(self, prefix: str, tenant: str) -> str:
         """Where the key's use is remembered: a client's keys are its own, and of bounded length."""
         return f"{prefix}idempotency:{tenant}:{hashlib.sha256(self.idempotency_key.encode()).hexdigest()}" if self.idempotency_key else ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands after a submission: the new job and its place in the queue, or the id of the one it repeats."""
+
+    id: str
+    job: Job | None = None
+    queue_position: int | None = None

@@ -92,10 +92,33 @@ local function let_go()
   if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
 end
 
+-- pictures can be named by their content for as long as one of the jobs or uploads that hold them: known:OWNER:SHA256
+-- has these, by the time they go ('+inf' while a job lives); the newest few are enough
+local function known_as(owner, file) return prefix .. 'known:' .. owner .. ':' .. string.match(file, '^%x+') end
+
+local function offer(owner, file, expiry)
+  local known = known_as(owner, file)
+  redis.call('ZREMRANGEBYSCORE', known, '-inf', text(now))
+  redis.call('ZADD', known, expiry, id)
+  redis.call('ZREMRANGEBYRANK', known, 0, -17)
+  local last = redis.call('ZRANGE', known, -1, -1, 'WITHSCORES')[2]
+  if last == 'inf' then redis.call('PERSIST', known) else redis.call('EXPIREAT', known, math.ceil(tonumber(last))) end
+end
+
+local function for_pictures(what, ...)
+  for _, field in ipairs({'inputs', 'artifacts'}) do
+    for _, file in pairs(cjson.decode(get(field) or '{}')) do
+      if file.media_type == 'image/png' then what(tenant(), file.file, ...) end
+    end
+  end
+end
+
+local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), id) end
+
 local function requeue()
   let_go()
   enqueue()
-  set('rung_at', text(now), 'rings', 0)
+  set('rung_at', text(now))
   move('queued', 'preempted')
 end
 
@@ -108,7 +131,9 @@ local function finish(state, ttl)
   count(state)
   backlog(-1)
   become(state)
+  redis.call('HINCRBY', prefix .. 'ended', get('prior') .. ' ' .. get('task') .. ' ' .. state, 1)
   set('finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
+  for_pictures(offer, text(now + tonumber(ttl)))
   emit('done', cjson.encode({state = state}))
   notify('job.completed')
   -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from redis import Redis
 
 from service.jobs import transitions
-from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Terms
+from service.jobs.admission import IdempotencyConflict, QueueFull, QuotaExceeded, Standing, Terms
 from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
@@ -51,6 +51,9 @@ _DESCRIPTION = {
 _LOOK_AHEAD = 100
 """How far behind the head of the queue a worker looks for a job that may run: the first ones may be held back by quotas."""
 
+_RINGS = 100
+"""Most messages that are repeated at a time."""
+
 _CHECKPOINT = struct.Struct("<II")
 """Step and CRC-32 before a checkpoint's bytes."""
 
@@ -81,9 +84,9 @@ class JobStore:
 
     # -- the API's side ---------------------------------------------------------------------------
 
-    def submit(self, job: Job, terms: Terms = ANY) -> str:
-        """Writes a new job; it is durable when this returns. Returns the id of the job that stands: an earlier
-        one when this id or the idempotency key is known already.
+    def submit(self, job: Job, terms: Terms = ANY) -> Standing:
+        """Writes a new job; it is durable when this returns. When its id or the idempotency key is known already,
+        the earlier one stands.
 
         Raises:
             IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is written.
@@ -91,7 +94,8 @@ class JobStore:
         described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
         entry = terms.entry(self.prefix, job.tenant)
         limits = (terms.idempotency_seconds, terms.max_queued, terms.max_backlog_seconds)
-        word, value = (str(raw, "ascii") for raw in self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described)))
+        answer = self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described))
+        word, value = answer[0].decode(), answer[1].decode()
         if word == "conflict":
             raise IdempotencyConflict(value)
         if word == "quota":
@@ -99,7 +103,10 @@ class JobStore:
         if word == "full":
             behind = float(value) - terms.max_backlog_seconds
             raise QueueFull(f"About {float(value):.0f} s of work are waiting, more than is promised here; try again later.", behind)
-        return value
+        if word == "known":
+            return Standing(value)
+        record = iter(answer[2])
+        return Standing(value, Job.from_hash(dict(zip(record, record, strict=True))), answer[3])
 
     def submitted_before(self, terms: Terms, tenant: str) -> str | None:
         """The id of the job this request became when it was sent before.
@@ -236,10 +243,13 @@ class JobStore:
         """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing' where it stays as it is."""
         return self._word("REQUEUE", job_id)
 
-    def unclaimed(self, prior: str, after_seconds: float) -> list[Job]:
-        """Jobs that have waited so long that their message may be lost, to be rung for once more."""
-        waiting = cast("list[bytes]", self.redis.zrange(f"{self.prefix}queued:{prior}", 0, 999))
-        return self._those(waiting, "RING_AGAIN", after_seconds)
+    def unclaimed(self, prior: str, after_seconds: float, messages: int) -> list[Job]:
+        """Jobs that have waited this long while fewer ``messages`` are under way than jobs wait: as many as lack one,
+        to be rung for once more. Which job a message names does not matter, see :meth:`take`.
+        """
+        lacking = min(self.depth(prior) - messages, _RINGS)
+        first = self.redis.zrange(f"{self.prefix}queued:{prior}", 0, lacking - 1) if lacking > 0 else []
+        return self._those(cast("list[bytes]", first), "RING_AGAIN", after_seconds)
 
     def forget_expired(self) -> None:
         """Takes ids whose record has expired off the lists, oldest first."""

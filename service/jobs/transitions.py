@@ -6,7 +6,9 @@ Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its 
 ``deadlines`` unfinished jobs by deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what
 each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time), ``tenants`` whose
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``idempotency:TENANT:HASH`` what a client's key was used for.
+milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``ended`` how many
+ever ended by prior, task and state (hash), ``idempotency:TENANT:HASH`` what a client's key was used for,
+``known:TENANT:SHA256`` which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept.
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -19,7 +21,7 @@ from service.jobs.prelude import PRELUDE
 
 SUBMIT = """
 -- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog, prior, tenant,
--- field, value, ... ; returns {what happened, id or number}
+-- field, value, ... ; returns {what happened, id or number} and of a new job the record and its place in the queue
 local entry, fingerprint, most, longest = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local prior, owner = ARGV[7], ARGV[8]
 if redis.call('EXISTS', job) == 1 then return {'known', id} end
@@ -31,7 +33,7 @@ if most > 0 and redis.call('SCARD', prefix .. 'queued:of:' .. owner) >= most the
 local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 9))
-set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now), 'rings', 0)
+set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now))
 enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
@@ -44,8 +46,9 @@ if entry ~= '' then
   redis.call('EXPIRE', entry, ARGV[4])
 end
 backlog(1)
+for_pictures(offer, '+inf')
 move('queued', 'waiting')
-return {'new', id}
+return {'new', id, redis.call('HGETALL', job), redis.call('ZRANK', queue(), id)}
 """
 
 CLAIM = """
@@ -70,10 +73,10 @@ if tonumber(get('stale_attempts')) >= most then
   finish('failed', ttl)
   return 'poisoned'
 end
--- a client with as many running jobs as it may have: the sweeper rings again soon, without growing pauses
+-- a client with as many running jobs as it may have: the sweeper rings again soon
 local limit = tonumber(get('max_running') or 0)
 if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of:' .. tenant()) >= limit then
-  set('rung_at', text(now), 'rings', 0)
+  set('rung_at', text(now))
   return 'quota'
 end
 if state == 'running' then set('stopped_by', 'lost') end
@@ -171,6 +174,7 @@ local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
 if last then redis.call('XDEL', events, last[1]) end
 set('stale_attempts', 0)
 backlog(1)
+for_pictures(offer, '+inf')
 requeue()
 return 'queued'
 """
@@ -194,6 +198,7 @@ if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
 count('deleted')
+for_pictures(withdraw)
 tally(-1)
 dequeue()
 for _, key in ipairs({index(), deadlines, dead}) do redis.call('ZREM', key, id) end
@@ -202,14 +207,16 @@ return 'deleted'
 """
 
 RING_AGAIN = """
--- ARGV: id, seconds ; true when the job has waited unclaimed so long that its message may be lost.
--- Each repetition waits twice as long as the one before: in a long queue most messages are not lost.
-if get('state') ~= 'queued' then return 0 end
-local pause = tonumber(ARGV[2]) * 2 ^ math.min(6, tonumber(get('rings')))
-if now - tonumber(get('rung_at')) < pause then return 0 end
+-- ARGV: id, seconds ; true when the job has waited this long since it was last rung for
+if get('state') ~= 'queued' or now - tonumber(get('rung_at')) < tonumber(ARGV[2]) then return 0 end
 set('rung_at', text(now))
-redis.call('HINCRBY', job, 'rings', 1)
 return 1
+"""
+
+KEEP = """
+-- ARGV: upload's id, tenant, file, seconds
+redis.call('SET', prefix .. 'upload:' .. id, '1', 'EX', ARGV[4])
+offer(ARGV[2], ARGV[3], text(now + tonumber(ARGV[4])))
 """
 
 LEAD = """

@@ -55,12 +55,15 @@ class WorkerRegistry:
 
     def live(self) -> list[WorkerInfo]:
         """Workers whose entry has not lapsed; lapsed ones are removed."""
-        now = self._now()
-        for name in cast("list[bytes]", self.redis.zrangebyscore(self._lapse, "-inf", now)):
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.zrange(self._lapse, 0, -1, withscores=True)
+            pipe.hgetall(self._info)
+            (seconds, micros), lapses, entries = pipe.execute()
+        now = seconds + micros / 1e6
+        for name in (name for name, lapse in lapses if lapse <= now):
             self.remove(name.decode())
-        names = cast("list[bytes]", self.redis.zrange(self._lapse, 0, -1))
-        entries = cast("list[bytes | None]", self.redis.hmget(self._info, names)) if names else []
-        return [WorkerInfo.model_validate_json(entry) for entry in entries if entry]
+        return [WorkerInfo.model_validate_json(entries[name]) for name, lapse in lapses if lapse > now and name in entries]
 
     def known(self) -> list[WorkerInfo]:
         """Live workers, and for priors without one the last that lived."""

@@ -70,6 +70,14 @@ def test_a_picture_may_be_a_path_bytes_or_a_file(client: Client, photo: Path, so
     assert client.wait(job.id, timeout=60).state is JobState.SUCCEEDED
 
 
+def test_a_picture_that_is_kept_need_not_be_sent_again(client: Client, photo: Path):
+    named = f"sha256:{client.keep(photo).sha256}"
+    alone = client.submit("restore", {"image": named}, operator={"type": "denoise"}, **QUICK)
+    assert alone.image_size == (64, 64)
+    beside_a_file = client.submit("restore", {"image": named, "mask": png(mode="L")}, operator={"type": "inpainting"}, **QUICK)
+    assert beside_a_file.artifacts[0].sha256 == named.removeprefix("sha256:")
+
+
 def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path: Path):
     result = client.restore(photo, num_samples=2, **QUICK)
     names = {path.name for path in result.save(tmp_path / "out.png")}

@@ -80,7 +80,7 @@ def test_an_image_listens_on_the_port_that_it_exposes_and_checks() -> None:
 
 def test_only_the_worker_image_installs_torch() -> None:
     extras = {name: re.search(r'pip install --constraint constraints.txt "?\.\[([\w,]+)\]"', DOCKERFILES[name]) for name in DOCKERFILES}
-    assert {name: found and found[1] for name, found in extras.items()} == {"api": "s3", "worker": "worker,s3"}
+    assert {name: found and found[1] for name, found in extras.items()} == {"api": "s3,otel", "worker": "worker,s3,otel"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert not [line for line in project["dependencies"] if line.startswith(("torch", "transformers"))]
 

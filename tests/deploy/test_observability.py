@@ -56,7 +56,7 @@ def declared() -> dict[str, set[str]]:
 def exported(redis_url: str, tmp_path: Path) -> Iterator[dict[str, set[str]]]:
     """The same, with what is read from the store."""
     services = Services.open(Settings(redis_url=redis_url, artifacts_dir=tmp_path))
-    queue = {metric.name: {label for sample in metric.samples for label in sample.labels} for metric in QueueMetrics(services).collect()}
+    queue = {sample.name: set(sample.labels) for metric in QueueMetrics(services).collect() for sample in metric.samples}
     yield {**declared(), **queue}
     services.close()
 

@@ -24,6 +24,7 @@ from service.settings import Settings
 from service.supervisor import process
 from service.sweeper import Sweeper
 
+ROOT = Path(__file__).parents[2]
 STEPS = 10
 LEASE = 3.0
 PATIENCE = 240
@@ -84,10 +85,16 @@ class Cluster:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+    @property
+    def sabotage(self) -> Path:
+        """What is written into it befalls the next job; see ``sabotage/sitecustomize.py``."""
+        return self.settings.data_dir / "sabotage"
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
         """Starts one and waits until it is registered."""
         started, before = time.monotonic(), {worker.name for worker in self.registry.live()}
-        worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log, **environment))
+        command, path = worker_command(self.settings), os.pathsep.join([str(Path(__file__).with_name("sabotage")), str(ROOT)])
+        worker = self.exits.enter_context(process("worker", command, self.settings, self.log, PYTHONPATH=path, SABOTAGE=str(self.sabotage)))
         self.workers.append(worker)
         while not {worker.name for worker in self.registry.live()} - before:
             assert worker.poll() is None, self.log.read_text()[-3000:]

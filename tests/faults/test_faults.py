@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
@@ -18,7 +17,6 @@ from service.jobs import Job, JobState
 
 pytestmark = pytest.mark.timeout(900)
 
-ROOT = Path(__file__).parents[2]
 KILLS = st.lists(st.tuples(st.sampled_from(["child", "child", "parent", "group"]), st.integers(1, STEPS - 2)), min_size=1, max_size=2, unique_by=lambda k: k[1])
 """Whom to kill, and after which step."""
 
@@ -196,31 +194,22 @@ def test_a_deadline_stops_a_running_job_at_its_next_step(cluster: Cluster) -> No
     assert cluster.wait(cluster.submit(steps=2)).state is JobState.SUCCEEDED, "the worker goes on"
 
 
-def with_saboteur(cluster: Cluster, how: str, flag: Path) -> None:
-    """A worker whose decoder fails once, and no other."""
-    for worker in cluster.workers:
-        cluster.stop(worker)
-    cluster.workers.clear()
-    path = os.pathsep.join([str(Path(__file__).with_name("sabotage")), str(ROOT)])
-    cluster.start_worker(PYTHONPATH=path, SABOTAGE=how, SABOTAGE_FLAG=str(flag))
-
-
-def test_running_out_of_memory_once_changes_nothing_and_is_said(cluster: Cluster, undisturbed: str, tmp_path: Path) -> None:
-    with_saboteur(cluster, "memory", tmp_path / "happened")
+def test_running_out_of_memory_once_changes_nothing_and_is_said(cluster: Cluster, undisturbed: str) -> None:
+    cluster.sabotage.write_text("memory")
     job = cluster.submit()
     assert cluster.result(job) == undisturbed
-    assert (tmp_path / "happened").exists()
+    assert not cluster.sabotage.exists()
     done = cluster.job(job)
     assert (done.attempt, done.metrics["memory_rungs"]) == (1, ["free_cache"])
     cluster.history(job)
 
 
-def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(cluster: Cluster, undisturbed: str, tmp_path: Path) -> None:
-    with_saboteur(cluster, "sticky", tmp_path / "happened")
+def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(cluster: Cluster, undisturbed: str) -> None:
     before, parent = cluster.child(), cluster.workers[-1].pid
+    cluster.sabotage.write_text("sticky")
     job = cluster.submit()
     assert cluster.result(job) == undisturbed
-    assert (tmp_path / "happened").exists()
+    assert not cluster.sabotage.exists()
     assert (cluster.child() == before, cluster.workers[-1].pid, cluster.workers[-1].poll()) == (False, parent, None)
     assert cluster.job(job).attempt == 2
     cluster.history(job)

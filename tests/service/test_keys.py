@@ -114,6 +114,14 @@ def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack,
         assert guarded.request(method, path, headers=by("ann")).status_code in (200, 202, 204), path
 
 
+def test_another_clients_picture_is_unknown(guarded: httpx.Client, by: As) -> None:
+    answer = guarded.post("/v1/files", content=png(48, 48), headers={"Content-Type": "image/png", **by("ann")})
+    body = {**QUICK, "image": f"sha256:{answer.json()['sha256']}"}
+    assert guarded.post("/v1/restore", json=body, headers=by("ann")).status_code == 202
+    others = guarded.post("/v1/restore", json=body, headers=by("bob"))
+    assert (others.status_code, others.json()["code"]) == (422, "unknown_picture")
+
+
 def test_idempotency_keys_are_a_clients_own(guarded: httpx.Client, by: As) -> None:
     ids = {submit(guarded, **by(name), **{"Idempotency-Key": "same"}).json()["id"] for name in ("ann", "bob")}
     assert len(ids) == 2

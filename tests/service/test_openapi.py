@@ -50,7 +50,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def operations() -> dict[str, schemathesis.APIOperation]:
     """Every operation of the document, by method and path."""
     schemathesis.openapi.format("binary", st.sampled_from([png(16, 16), png(8, 8, "L"), b"", b"\x89PNG"]))
-    schemathesis.openapi.format("uri", st.sampled_from([uri(png(16, 16)), "data:image/png;base64,AAAA", "https://127.0.0.1/", "http://[", ""]))
+    schemathesis.openapi.format(
+        "uri", st.sampled_from([uri(png(16, 16)), "data:image/png;base64,AAAA", "https://127.0.0.1/", "http://[", "", "sha256:" + 64 * "0"])
+    )
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi()).get_all_operations()
     return {operation.label: operation for operation in (each.ok() for each in found)}
 

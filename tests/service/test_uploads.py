@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +104,25 @@ def test_a_process_serves_many_pictures_and_its_death_costs_one(decoder) -> None
     with pytest.raises(ImageRejected, match="limits on memory and time"):
         one.sanitise(png(), "image")
     assert one.sanitise(png(), "image").size == (64, 64)
+
+
+def test_a_child_reads_the_proper_pictures_of_one_client(decoder) -> None:
+    one = decoder()
+    one.start()
+    process = one._idle.queue[-1]
+
+    def child() -> str:
+        return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().strip()
+
+    assert child() == ""
+    one.sanitise(png(), "image", "ann")
+    anns = child()
+    one.sanitise(png(), "image", "ann")
+    assert child() == anns != ""
+    one.sanitise(png(), "image", "bob")
+    assert child() not in (anns, "")
+    with pytest.raises(ImageRejected):
+        one.sanitise(b"GIF89a", "image", "bob")
+    assert child() == "", "who met a bad file meets no other"
+    one.sanitise(png(5000, 5000, "RGB", "JPEG"), "image", "bob")
+    assert child() == "", "nor is so much memory kept"

@@ -1,6 +1,6 @@
-"""On a worker's path, makes its decoder fail once, in the middle of the first job, as a GPU would: SABOTAGE says how.
+"""On a worker's path, makes its decoder fail once, in the middle of a job, as a GPU would, whenever it has been armed.
 
-``SABOTAGE_FLAG`` names a file that is made when it has happened, so that the next child is left alone.
+``SABOTAGE`` names a file; written into it, ``memory`` or ``sticky`` says how. It goes when it has happened.
 """
 
 import os
@@ -17,17 +17,16 @@ def sabotage(**_):
 
     from aps_core.tokenizers.magvit2_net import Decoder
 
-    how = os.environ["SABOTAGE"]
-    kind = torch.OutOfMemoryError if how == "memory" else RuntimeError
-    flag, forward = Path(os.environ["SABOTAGE_FLAG"]), Decoder.forward
+    armed, forward = Path(os.environ["SABOTAGE"]), Decoder.forward
     calls = 0
 
     def failing(self, z_BDhw):
         nonlocal calls
         calls += z_BDhw.requires_grad and z_BDhw.shape[-1] == 16  # the jobs' size, not the canary's
-        if calls == 20 and not flag.exists():
-            flag.touch()
-            raise kind(WORDS[how])
+        if calls % 20 == 0 and armed.exists():
+            how = armed.read_text()
+            armed.unlink()
+            raise (torch.OutOfMemoryError if how == "memory" else RuntimeError)(WORDS[how])
         return forward(self, z_BDhw)
 
     Decoder.forward = failing

@@ -1,0 +1,33 @@
+"""Stored pictures by their content: who holds the one a client names by its SHA-256."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+from redis import Redis
+
+from service.jobs import transitions
+
+
+class KnownPictures:
+    """Every tenant knows the pictures of its own jobs, inputs and results, and of its uploads; nobody else's."""
+
+    def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
+        self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
+        self._keep = redis.register_script(transitions.SCRIPTS["KEEP"])
+
+    def keep(self, upload_id: str, tenant: str, file: str) -> None:
+        """Makes an uploaded picture known, for as long as the files of a finished job are kept. (Those of jobs are
+        made known by the transitions.)
+        """
+        self._keep(keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds])
+
+    def keeps(self, upload_id: str) -> bool:
+        """Whether an upload's time is not over."""
+        return bool(self.redis.exists(f"{self.prefix}upload:{upload_id}"))
+
+    def holders(self, tenant: str, sha256: str) -> list[str]:
+        """Jobs and uploads of the tenant that hold this picture, the one that is kept longest first."""
+        known = f"{self.prefix}known:{tenant}:{sha256}"
+        return [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebyscore(known, "+inf", time.time()))]
