@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,16 +27,22 @@ def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx
         process("API", api_command("127.0.0.1", port), settings.model_copy(update=changes), log) as api,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
     ):
-        deadline = time.monotonic() + 240
-        while True:
-            try:
-                http.get("/livez").raise_for_status()
-                break
-            except httpx.TransportError:
-                assert api.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
+        wait_until_it_answers(http, api, log)
         yield http
+
+
+def wait_until_it_answers(http: httpx.Client, api: subprocess.Popen[bytes], log: Path) -> None:
+    """Waits for a starting API; fails with its log when it ends or takes too long."""
+    deadline = time.monotonic() + 240
+    while True:
+        try:
+            http.get("/livez").raise_for_status()
+        except httpx.TransportError:
+            assert api.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        else:
+            return
 
 
 def register_idle_worker(settings: Settings) -> None:

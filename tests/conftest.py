@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
+from apis import wait_until_it_answers
 from redis import Redis
 from stack import Stack, free_port
 
@@ -62,15 +62,7 @@ def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
         http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
         running = Stack(settings, url, http, log, stack)
-        deadline = time.monotonic() + 240
-        while True:
-            try:
-                http.get("/livez").raise_for_status()
-                break
-            except httpx.TransportError:
-                assert api.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
+        wait_until_it_answers(http, api, log)
         running.start_worker()
         wait_ready(url, {"API": api})
         yield running

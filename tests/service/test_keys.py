@@ -26,30 +26,6 @@ QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, 
 As = Callable[[str], dict[str, str]]
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("guarded") / "log"
-
-
-@pytest.fixture(scope="module")
-def guarded(running_stack: Stack, tokens: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """An API that wants keys, with the stack's worker behind it."""
-    with running_api(running_stack.settings, log, auth="keys") as http:
-        yield http
-
-
-@pytest.fixture(scope="module")
-def tokens(running_stack: Stack) -> Iterator[dict[str, str]]:
-    """A key each of two clients, and one that may only read."""
-    with Redis.from_url(running_stack.settings.redis_url) as redis:
-        store, made = KeyStore(redis), {}
-        for name, scopes in (("ann", ALL), ("bob", ALL), ("reader", frozenset[Scope]({"read"}))):
-            made[name], key = new_key(name, scopes)
-            store.add(key)
-        yield made
-        redis.delete("aps:apikeys")
-
-
 @pytest.fixture
 def by(tokens: dict[str, str]) -> As:
     return lambda name: {"Authorization": f"Bearer {tokens[name]}"}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from pathlib import Path
 
 import httpx
 import pytest
-from apis import running_api
 from redis import Redis
 from stack import Stack, png
 
@@ -17,29 +15,6 @@ from service.keys import KeyStore, Scope, new_key
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("sessions") / "log"
-
-
-@pytest.fixture(scope="module")
-def guarded(running_stack: Stack, tokens: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """An API that wants keys; its client keeps no cookies."""
-    with running_api(running_stack.settings, log, auth="keys") as http:
-        yield http
-
-
-@pytest.fixture(scope="module")
-def tokens(running_stack: Stack) -> Iterator[dict[str, str]]:
-    with Redis.from_url(running_stack.settings.redis_url) as redis:
-        store, made = KeyStore(redis), {}
-        for name, scopes in (("ann", ALL), ("bob", ALL), ("reader", frozenset[Scope]({"read"}))):
-            made[name], key = new_key(name, scopes)
-            store.add(key)
-        yield made
-        redis.delete("aps:apikeys")
 
 
 def started(http: httpx.Client, token: str, **headers: str) -> str:
