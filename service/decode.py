@@ -127,8 +127,7 @@ def _read(data: bytes, max_pixels: int) -> tuple[bytes, bool]:
         picture = open_image(data, max_pixels)
     except ImageRejected as error:
         return json.dumps({"error": str(error), "code": error.code}).encode() + b"\n", False
-    header = {"width": picture.width, "height": picture.height, "has_alpha": picture.has_alpha}
-    return json.dumps(header).encode() + b"\n" + png.encode(picture.image), True
+    return b"{}\n" + png.encode(picture.image), True
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ rebinding). Both show: in ``Origin``, and in a ``Host`` that is not ours.
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -57,9 +58,12 @@ def _name(url: str) -> str:
 
 def _local(server: tuple[str, int | None] | None) -> bool:
     """Whether a connection came in on loopback or a unix socket, whatever its headers say."""
-    if server is None or server[1] is None:
-        return True
+    return server is None or server[1] is None or _is_loopback(server[0])
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(server[0]).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return server[0] in LOOPBACK
+        return host in LOOPBACK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -78,6 +79,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
     sweeper.start()
     sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
+    gc.collect()
+    gc.freeze()  # what lives as long as the process: no later collection needs to look through it
     try:
         yield
     finally:

@@ -62,7 +62,8 @@ class Pictures:
         stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
         self.known.keep(upload_id, tenant, stored.file)
         expires = datetime.now(UTC) + timedelta(seconds=self.settings.job_ttl_seconds)
-        shape = {"width": upload.width, "height": upload.height, "has_alpha": upload.has_alpha}
+        width, height = upload.size
+        shape = {"width": width, "height": height, "has_alpha": upload.picture.has_alpha}
         return StoredPicture(sha256=upload.sha256, media_type=stored.media_type, bytes=stored.bytes, expires_at=expires, **shape)
 
     def _stored(self, named: str, name: str, tenant: str) -> Upload:
@@ -70,7 +71,7 @@ class Pictures:
         sha256 = found[1] if found else ""
         for holder in self.known.holders(tenant, sha256):
             try:
-                return Upload.of_ours(self.artifacts.get(holder, f"{sha256}.png"), holder)
+                return Upload(self.artifacts.get(holder, f"{sha256}.png"), holder)
             except FileNotFoundError:
                 continue
         raise UnknownPicture(name, named)

@@ -119,7 +119,7 @@ class Services:
         worker = worker_for(spec.prior, self.settings.priors, live)
         check_weights(spec.checkpoints, spec.prior, live)
         uploads = {name: self.pictures.read(sent, name, submission.tenant) for name, sent in submission.pictures.items()}
-        spec.check_inputs(Inputs(**{name: upload.picture() for name, upload in uploads.items()}))
+        spec.check_inputs(Inputs(**{name: upload.picture for name, upload in uploads.items()}))
         size = uploads["image"].size if "image" in uploads else None
         cost = check_size(spec, size, worker.max_pixels, worker.seconds_per_token, Capacity(worker.job_bytes, worker.token_bytes))
         job_id = new_job_id()

@@ -19,7 +19,6 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from queue import Empty, LifoQueue
-from typing import Self
 
 from PIL import Image
 
@@ -38,31 +37,23 @@ class Upload:
     """A picture that can be trusted: a PNG of ours."""
 
     png: bytes
-    width: int
-    height: int
-    has_alpha: bool
     holder: str = ""
     """The job or upload that has it already, if one does."""
-
-    @classmethod
-    def of_ours(cls, png: bytes, holder: str) -> Self:
-        """A picture out of our store, which was read and written by us before."""
-        picture = Picture(Image.open(io.BytesIO(png), formats=["PNG"]))
-        return cls(png, picture.width, picture.height, picture.has_alpha, holder)
 
     @cached_property
     def sha256(self) -> str:
         """Hash of the PNG."""
         return hashlib.sha256(self.png).hexdigest()
 
+    @cached_property
+    def picture(self) -> Picture:
+        """The picture; its pixels are read when they are asked for."""
+        return Picture(Image.open(io.BytesIO(self.png), formats=["PNG"]))
+
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
-        return self.width, self.height
-
-    def picture(self) -> Picture:
-        """The picture; its pixels are read when they are asked for."""
-        return Picture(Image.open(io.BytesIO(self.png)))
+        return self.picture.width, self.picture.height
 
 
 class Decoder:
@@ -105,7 +96,7 @@ class Decoder:
         if "error" in said:
             kind = ImageTooLarge if said["code"] == ImageTooLarge.code else ImageRejected
             raise kind(f"'{name}': {said['error']}", said["code"])
-        return Upload(png, said["width"], said["height"], said["has_alpha"])
+        return Upload(png)
 
     def _ask(self, data: bytes, owner: int) -> bytes:
         """The answer of a process that is free; empty when it ended, or had to be ended."""

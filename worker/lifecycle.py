@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 5
 
+CPU_NICENESS = 5
+"""A worker that computes on the CPU leaves it to the API and the job store where they share it: a request takes milliseconds, a job seconds."""
+
 _parent = os.getpid()
 """The parent, as this module is loaded before the fork."""
 
@@ -169,6 +172,8 @@ def start(**_: Any) -> None:
     import torch
 
     tracing.configure("worker")
+    if settings.device == "cpu":
+        os.nice(CPU_NICENESS)
     worker = Worker()
     if settings.metrics_port:
         exporter.serve(settings.metrics_port, lambda: worker.problem)

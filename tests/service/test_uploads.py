@@ -64,13 +64,13 @@ def test_orientation_is_applied_and_metadata_dropped(sanitise) -> None:
 
 def test_alpha_is_kept_and_told(sanitise) -> None:
     opaque = sanitise(png(16, 16, "RGBA"), "image")
-    assert not opaque.has_alpha, "one that is opaque everywhere says nothing"
+    assert not opaque.picture.has_alpha, "one that is opaque everywhere says nothing"
     with Image.open(io.BytesIO(png(16, 16, "RGBA"))) as picture:
         picture.putpixel((3, 5), (0, 0, 0, 0))
         file = io.BytesIO()
         picture.save(file, "PNG")
     upload = sanitise(file.getvalue(), "image")
-    assert upload.has_alpha
+    assert upload.picture.has_alpha
     assert Image.open(io.BytesIO(upload.png)).mode == "RGBA"
 
 
