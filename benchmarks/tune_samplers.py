@@ -12,11 +12,10 @@ all; one that is started again continues. Runs are written to
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 from aps_core import evaluation
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
-from aps_core.evaluation.rows import Cost, score
+from aps_core.evaluation.rows import Cost, append, read_rows, score
 from training import corpus
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -112,21 +111,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     log = args.out / "sampler-tuning.csv"
-    runs: list[Run] = []
-    if log.exists():
-        types = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Run)}
-        with log.open(newline="") as file:
-            runs = [Run(**{name: types[name](value) for name, value in line.items()}) for line in csv.DictReader(file)]
+    runs = read_rows(log, Run)
     engine = ImageEngine.load("embedded", "cpu", args.threads)
     photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:4]]
     while following := next(todo(runs), None):
         runs.append(run(engine, *following, photos[following[2]]))
         print(runs[-1], flush=True)
-        with log.open("a", newline="") as file:
-            writer = csv.DictWriter(file, [f.name for f in fields(Run)])
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerow(asdict(runs[-1]))
+        append(log, runs[-1])
         (args.out / "sampler-tuning.md").write_text(table(runs) + "\n")
 
 

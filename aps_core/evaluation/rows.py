@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,7 +17,11 @@ from aps_core.evaluation.cases import Case
 from aps_core.lpips import LPIPS
 from aps_core.metrics import gradient_energy, psnr, ssim
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Key = tuple[str, str, float, str, str]
+Kind = TypeVar("Kind", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -73,26 +78,26 @@ def score(case: Case, method: str, x_BCHW: Tensor, cost: Cost, lpips: LPIPS | No
     return Row(*about, *quality, case.misfit(x_BCHW), case.objective.noise_floor, cost.seconds, cost.decodes, cost.gpu_gib)
 
 
-def append(table: Path, row: Row) -> None:
+def append(table: Path, row: DataclassInstance) -> None:
     """Adds a line, after the header if it is the first."""
     with table.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Row)])
+        writer = csv.DictWriter(file, [f.name for f in fields(row)])
         if file.tell() == 0:
             writer.writeheader()
         writer.writerow(asdict(row))
 
 
-def read_rows(table: Path) -> list[Row]:
-    """Rows of an earlier, perhaps interrupted, evaluation.
+def read_rows(table: Path, kind: type[Kind]) -> list[Kind]:
+    """Rows of an earlier, perhaps interrupted, evaluation; ``kind`` is a dataclass of strings and numbers.
 
     Raises:
         InvalidSpec: the table has other columns than this version writes.
     """
     if not table.exists():
         return []
-    columns: dict[str, Callable[[str], object]] = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(Row)}
+    columns: dict[str, Callable[[str], object]] = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(kind)}
     with table.open(newline="") as file:
         reader = csv.DictReader(file)
         if list(reader.fieldnames or []) != list(columns):
             raise InvalidSpec(f"{table} was written by another version (its columns differ); choose another output folder or remove it.")
-        return [Row(**{name: read(line[name]) for name, read in columns.items()}) for line in reader]  # type: ignore[arg-type]
+        return [kind(**{name: read(line[name]) for name, read in columns.items()}) for line in reader]

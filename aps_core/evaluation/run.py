@@ -110,7 +110,7 @@ def evaluate(
     Returns the plan's rows, those of an earlier run included.
     """
     (out / "pictures").mkdir(parents=True, exist_ok=True)
-    rows = {row.key: row for row in read_rows(out / "per_image.csv")}
+    rows = {row.key: row for row in read_rows(out / "per_image.csv", Row)}
     wanted = []
     labels = {variant.label(config): variant for variant in plan.variants}
     for _, case in cases(engine, config, photos, plan):

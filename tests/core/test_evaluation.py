@@ -13,7 +13,7 @@ from aps_core import images
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec
-from aps_core.evaluation import Plan, Variant, evaluate, make_case, photographs, printed, read_rows, run_method, strengths
+from aps_core.evaluation import Plan, Row, Variant, evaluate, make_case, photographs, printed, read_rows, run_method, strengths
 from aps_core.evaluation.paper import experiments
 from aps_core.evaluation.photographs import ffhq, imagenet
 from aps_core.evaluation.sheets import decided_only
@@ -89,7 +89,7 @@ def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, 
     assert [key[-1] for key in lines[8:]] == ["aps inner_steps=3"] * 2  # M = 2 is what "aps" was run with
     assert (tmp_path / "per_image.csv").read_text().startswith(table)
     assert len(rows) == more.size(2)
-    stored = read_rows(tmp_path / "per_image.csv")
+    stored = read_rows(tmp_path / "per_image.csv", Row)
     assert [row.key for row in stored] == lines
     assert all(math.isnan(row.lpips) and math.isnan(row.gpu_gib) for row in stored)
     with (tmp_path / "trajectories.csv").open() as file:
@@ -97,7 +97,7 @@ def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, 
     assert decodes == [3, 6]
     (tmp_path / "per_image.csv").write_text("protocol,task\n")
     with pytest.raises(InvalidSpec, match="another version"):
-        read_rows(tmp_path / "per_image.csv")
+        read_rows(tmp_path / "per_image.csv", Row)
 
 
 def test_a_run_depends_on_settings_and_seed_alone(engine, photos):

@@ -1,0 +1,246 @@
+"""Orders of the anchors and starts of the inner optimisation that the sampler does not offer, against those it does.
+
+    python -m benchmarks.anchor_study --corpus CORPUS
+
+On withheld training photographs, as ``benchmarks.tune_samplers``: four photographs, each reduced fourfold and with 70 %
+of its pixels missing. Everything but the order or the start is as the embedded prior's settings have it. Every run goes
+to ``benchmarks/results/anchor-study.csv``; a study that is stopped continues. ``anchor-study.md`` has the means and the
+differences from the prior's own settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from aps_core import anchors, aps, evaluation
+from aps_core.config import APSConfig
+from aps_core.engine import ImageEngine
+from aps_core.evaluation.rows import Cost, append, read_rows, score
+from aps_core.types import MASK
+from training import corpus
+
+PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
+BASE = "margin, noise 2 (the prior's settings)"
+
+Score = Callable[["Step", Tensor], Tensor]
+"""Trust (N,) in the codes (N,) of a reverse step's masked tokens."""
+
+
+@dataclass
+class Step:
+    """What a score may look at when anchors are chosen."""
+
+    phi_NK: Tensor
+    prior_NK: Tensor
+    z_BL: Tensor
+    codebook_KD: Tensor
+    history: list[Tensor]
+    """Codes (N,) after every inner step."""
+
+    @property
+    def places_N2(self) -> Tensor:
+        """Row and column of the masked tokens on the (square) grid."""
+        side = round(self.z_BL.shape[1] ** 0.5)
+        index_N = (self.z_BL == MASK).nonzero()[:, 1]
+        return torch.stack([index_N // side, index_N % side], dim=1)
+
+
+def confidence(step: Step, x_N: Tensor) -> Tensor:
+    return anchors.token_score(step.phi_NK, x_N, "confidence")
+
+
+def margin(step: Step, x_N: Tensor) -> Tensor:
+    return anchors.token_score(step.phi_NK, x_N, "margin")
+
+
+def chance(step: Step, x_N: Tensor) -> Tensor:
+    return torch.rand(len(x_N), generator=torch.Generator().manual_seed(SEED + len(x_N)))
+
+
+def bits(step: Step, x_N: Tensor) -> Tensor:
+    """Log-probability of every bit of the code by itself: the tokenizer rounds bit by bit."""
+    on_ND = torch.softmax(step.phi_NK, -1) @ (step.codebook_KD > 0).float()
+    return torch.where(step.codebook_KD[x_N] > 0, on_ND, 1 - on_ND).clamp(min=1e-12).log().sum(-1)
+
+
+def agreement(step: Step, x_N: Tensor) -> Tensor:
+    """What the prior gave the code that the measurement chose."""
+    return torch.log_softmax(step.prior_NK, -1).gather(-1, x_N[:, None])[:, 0]
+
+
+def margin_and_agreement(step: Step, x_N: Tensor) -> Tensor:
+    return _standard(margin(step, x_N)) + _standard(agreement(step, x_N))
+
+
+def stability(step: Step, x_N: Tensor) -> Tensor:
+    """Share of the inner steps at which the code was what it is in the end; the margin decides between equals."""
+    return torch.stack([(codes_N == x_N).float() for codes_N in step.history]).mean(0) + 1e-3 * _standard(margin(step, x_N))
+
+
+def spread(step: Step, x_N: Tensor) -> Tensor:
+    """The order of a two-dimensional Halton sequence, which covers the picture evenly at every length; blind to the tokens."""
+    side = round(step.z_BL.shape[1] ** 0.5)
+    rank_HW = torch.full((side, side), -1)
+    number = placed = 0
+    while placed < side * side:
+        row, column = int(_radical_inverse(number, 2) * side), int(_radical_inverse(number, 3) * side)
+        if rank_HW[row, column] < 0:
+            rank_HW[row, column], placed = placed, placed + 1
+        number += 1
+    return -rank_HW[step.places_N2[:, 0], step.places_N2[:, 1]].float()
+
+
+def spread_margin(step: Step, x_N: Tensor) -> Tensor:
+    """The best margin of every block of 4x4 tokens first, then the second best, and so on."""
+    margin_N, block_N = margin(step, x_N), step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1])
+    better_NN = (block_N[:, None] == block_N[None]) & (margin_N[None] > margin_N[:, None])
+    return -better_NN.sum(1) + 1e-3 * _standard(margin_N)
+
+
+def _standard(x_N: Tensor) -> Tensor:
+    return (x_N - x_N.mean()) / x_N.std(correction=0).clamp(min=1e-12)
+
+
+def _radical_inverse(number: int, base: int) -> float:
+    value, share = 0.0, 1.0 / base
+    while number:
+        value, number, share = value + number % base * share, number // base, share / base
+    return value
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another score, another start, or other noise on the order."""
+
+    score: Score = margin
+    noise: float = 2.0
+    carried: float = 0.0
+    """Share of the step before's result in the start of a token that stayed masked; the rest is the prior's logits."""
+
+
+VARIANTS = {
+    BASE: Variant(),
+    "warm start": Variant(carried=1.0),
+    "half warm start": Variant(carried=0.5),
+    "random": Variant(chance, 0.0),
+    **{f"{name}, noise {noise:g}": Variant(by, noise) for noise in (0.0, 2.0) for name, by in (
+        ("margin", margin), ("confidence", confidence), ("bits", bits), ("agreement", agreement),
+        ("margin + agreement", margin_and_agreement), ("stability", stability),
+    ) if (by, noise) != (margin, 2.0)},
+    "spread (Halton)": Variant(spread, 0.0),
+    "spread by margin": Variant(spread_margin, 0.0),
+}  # fmt: skip
+
+
+class Changed:
+    """A run's sampler with a variant in place: the functions of :mod:`aps_core.aps` it changes, and what they remember."""
+
+    def __init__(self, variant: Variant, codebook_KD: Tensor) -> None:
+        self.variant, self.codebook_KD = variant, codebook_KD
+        self.history: list[Tensor] = []
+        self.kept_NK: Tensor | None = None
+
+    def remasking(self, phi_NK: Tensor, prior_NK: Tensor, z_BL: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        step = Step(phi_NK, prior_NK, z_BL, self.codebook_KD, self.history)
+        with patch.object(aps, "token_score", lambda _, x_N, kind: self.variant.score(step, x_N)):
+            z_next_BL, kappa_BL = _REMASKING(phi_NK, prior_NK, z_BL, *rest)
+        self.kept_NK, self.history = phi_NK[z_next_BL[z_BL == MASK] == MASK], []
+        return z_next_BL, kappa_BL
+
+    def start(self, prior_NK: Tensor, *_: Any) -> Tensor:
+        share = self.variant.carried
+        if self.kept_NK is None or not share:
+            return prior_NK
+        return share * torch.log_softmax(self.kept_NK, -1) + (1 - share) * torch.log_softmax(prior_NK, -1)
+
+    def expectation(self, phi_NK: Tensor, place: Any, tokenizer: Any, *rest: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if self.variant.score is stability:
+            with torch.no_grad():
+                self.history.append(tokenizer.quantize(torch.softmax(phi_NK, -1) @ self.codebook_KD)[0])
+        return _EXPECTATION(phi_NK, place, tokenizer, *rest, **named)
+
+
+_REMASKING, _EXPECTATION = aps.anchored_remasking, aps.quantized_expectation
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run."""
+
+    variant: str
+    photo: int
+    task: str
+    psnr: float
+    ssim: float
+    misfit_over_floor: float
+    cpu_seconds: float
+
+
+def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
+    """One run; the noise depends on the photograph alone."""
+    variant, config = VARIANTS[name], APSConfig().with_recommended(engine.spec.recommended)
+    case = evaluation.make_case(engine, config, "native", task, str(photo), x_CHW, 0.05, photo)
+    changed, started = Changed(variant, engine.prior.tokenizer.codebook_KD), time.process_time()
+    with (
+        patch.object(aps, "anchored_remasking", changed.remasking),
+        patch.object(aps, "gumbel_perturbed", changed.start),
+        patch.object(aps, "quantized_expectation", changed.expectation),
+    ):
+        x_BCHW, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant("aps", {"anchor_temperature": variant.noise}), SEED)
+    seconds = time.process_time() - started
+    row = score(case, name, x_BCHW, Cost(seconds, decodes), None)
+    return Run(name, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), round(seconds, 1))
+
+
+def table(runs: list[Run]) -> str:
+    """Means and differences from the prior's own settings, as Markdown; ± is the standard error over the photographs."""
+    lines = ["| order, start | " + " | ".join(f"{task} PSNR dB / SSIM | difference" for task in TASKS) + " |", "|---|" + "---|---|" * len(TASKS)]
+    found = {(r.variant, r.photo, r.task): r for r in runs}
+    for name in VARIANTS:
+        cells = []
+        for task in TASKS:
+            mine = [found[name, photo, task] for photo in range(PHOTOS) if (name, photo, task) in found]
+            if len(mine) < PHOTOS:
+                break
+            differences = [r.psnr - found[BASE, r.photo, task].psnr for r in mine]
+            cells += [
+                f"{mean(r.psnr for r in mine):.2f} / {mean(r.ssim for r in mine):.3f}",
+                f"{mean(differences):+.2f} ± {stdev(differences) / PHOTOS**0.5:.2f}",
+            ]
+        else:
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    log = args.out / "anchor-study.csv"
+    runs = read_rows(log, Run)
+    engine = ImageEngine.load("embedded", "cpu", args.threads)
+    photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:PHOTOS]]
+    done = {(r.variant, r.photo, r.task) for r in runs}
+    for name, photo, task in ((name, photo, task) for name in VARIANTS for photo in range(PHOTOS) for task in TASKS):
+        if (name, photo, task) in done:
+            continue
+        runs.append(run(engine, name, photo, task, photos[photo]))
+        print(runs[-1], flush=True)
+        append(log, runs[-1])
+    (args.out / "anchor-study.md").write_text(table(runs) + "\n")
+
+
+if __name__ == "__main__":
+    main()
