@@ -33,7 +33,12 @@ class EmbeddedPrior(ImagePriorSpec):
         "perceptual_weight": 0.0,
         "guidance_scale": 1.0,
     }
-    tuned: ClassVar[dict[str, dict[str, Any]]] = {"prior_only": {"order_temperature": 40.0}, "svdd": {"order_temperature": 40.0}}
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
+        "prior_only": {"order_temperature": 40.0},
+        "single_optimisation": {"learning_rate": 0.3},
+        "sgdd": {"denoise_steps": 16, "alpha": 1.0},
+        "svdd": {"order_temperature": 40.0},
+    }
 
     def folders(self) -> tuple[Path, ...]:
         """See :meth:`PriorSpec.folders`."""
