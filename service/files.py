@@ -47,7 +47,10 @@ _PICTURE = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in
 
 
 @router.post(
-    "/files", status_code=201, responses=problems(400, 401, 403, 413, 415, 422, 503), openapi_extra={"requestBody": {"required": True, "content": _PICTURE}}
+    "/files",
+    status_code=201,
+    responses=problems(400, 401, 403, 413, 415, 422, 429, 503),
+    openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
 )
 async def post_file(request: Request, who: Writer) -> StoredPicture:
     """Stores a picture, the request's whole body, for jobs that then name it: ``"image": "sha256:..."``."""

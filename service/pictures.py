@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from redis.exceptions import RedisError
+
 from service.fetch_url import fetch
-from service.jobs import Artifact, ArtifactStore, KnownPictures, new_job_id
+from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
 from service.problems import UnknownPicture
 from service.settings import Settings
 from service.uploads import Decoder, Upload
@@ -57,10 +59,15 @@ class Pictures:
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
             StorageUnavailable: there is no room, or no answer.
+            QuotaExceeded: the tenant has as many as it may.
         """
         upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
         stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
-        self.known.keep(upload_id, tenant, stored.file)
+        try:
+            self.known.keep(upload_id, tenant, stored.file, self.settings.max_stored)
+        except (QuotaExceeded, RedisError):
+            self.artifacts.delete(upload_id)
+            raise
         expires = datetime.now(UTC) + timedelta(seconds=self.settings.job_ttl_seconds)
         width, height = upload.size
         shape = {"width": width, "height": height, "has_alpha": upload.picture.has_alpha}

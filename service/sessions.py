@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from service.problems import Misdirected
 
 COOKIE = "aps_session"
 SESSION_SECONDS = 7 * 86_400
+MAX_SESSIONS = 100
+"""Of one key; one more ends the oldest."""
 _HARMLESS = ("GET", "HEAD")
 
 
@@ -30,8 +33,16 @@ class SessionStore:
 
     def start(self, key: ApiKey) -> str:
         """A new session of ``key``: the cookie's value, which is stored nowhere."""
-        token = secrets.token_urlsafe(32)
-        self._keys.redis.set(self._name(token), key.id, ex=SESSION_SECONDS)
+        token, started = secrets.token_urlsafe(32), f"{self._keys.prefix}sessions:{key.id}"
+        with self._keys.redis.pipeline() as pipe:
+            pipe.set(self._name(token), key.id, ex=SESSION_SECONDS)
+            pipe.zadd(started, {self._name(token): time.time()})
+            pipe.expire(started, SESSION_SECONDS)
+            pipe.zrange(started, 0, -MAX_SESSIONS - 1)
+            *_, oldest = pipe.execute()
+        if oldest:
+            self._keys.redis.zrem(started, *oldest)
+            self._keys.redis.delete(*oldest)
         return token
 
     def find(self, token: str) -> ApiKey | None:

@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     keys_file: Path | None = Field(default=None, description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.")
     allowed_hosts: list[str] = Field(default=[], description="Names in the Host header that are ours; by default loopback's where keys are off, else any.")
     max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
+    max_stored: int = Field(default=1000, ge=0, description="Pictures of one principal that are stored for jobs to come (POST /v1/files).")
     max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
 
     priors: Annotated[list[str], NoDecode] = Field(

@@ -8,6 +8,7 @@ from typing import cast
 from redis import Redis
 
 from service.jobs import transitions
+from service.jobs.admission import QuotaExceeded
 
 
 class KnownPictures:
@@ -17,11 +18,16 @@ class KnownPictures:
         self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
         self._keep = redis.register_script(transitions.SCRIPTS["KEEP"])
 
-    def keep(self, upload_id: str, tenant: str, file: str) -> None:
+    def keep(self, upload_id: str, tenant: str, file: str, most: int) -> None:
         """Makes an uploaded picture known, for as long as the files of a finished job are kept. (Those of jobs are
         made known by the transitions.)
+
+        Raises:
+            QuotaExceeded: the tenant has ``most`` of them already.
         """
-        self._keep(keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds])
+        seconds = self._keep(keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds, most])
+        if seconds:
+            raise QuotaExceeded(f"{most} of your pictures are stored already, as many as you may have; the oldest goes in {seconds} s.", seconds)
 
     def keeps(self, upload_id: str) -> bool:
         """Whether an upload's time is not over."""

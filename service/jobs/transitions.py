@@ -8,7 +8,8 @@ each worker computes (hash), ``jobs:TENANT`` a client's ids (sorted set, all sco
 they are (set), ``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
 milliseconds of unfinished jobs, ``tally`` their number by state, prior and class (hash), ``ended`` how many
 ever ended by prior, task and state (hash), ``idempotency:TENANT:HASH`` what a client's key was used for,
-``known:TENANT:SHA256`` which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept.
+``known:TENANT:SHA256`` which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept
+and ``uploads:TENANT`` a client's uploads by expiry (sorted set).
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
 so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
@@ -214,9 +215,15 @@ return 1
 """
 
 KEEP = """
--- ARGV: upload's id, tenant, file, seconds
+-- ARGV: upload's id, tenant, file, seconds, most of the tenant's ; returns the seconds until there is room, 0 when it is kept
+local own, expiry = prefix .. 'uploads:' .. ARGV[2], text(now + tonumber(ARGV[4]))
+redis.call('ZREMRANGEBYSCORE', own, '-inf', text(now))
+if redis.call('ZCARD', own) >= tonumber(ARGV[5]) then return math.ceil(tonumber(redis.call('ZRANGE', own, 0, 0, 'WITHSCORES')[2]) - now) end
+redis.call('ZADD', own, expiry, id)
+redis.call('EXPIRE', own, ARGV[4])
 redis.call('SET', prefix .. 'upload:' .. id, '1', 'EX', ARGV[4])
-offer(ARGV[2], ARGV[3], text(now + tonumber(ARGV[4])))
+offer(ARGV[2], ARGV[3], expiry)
+return 0
 """
 
 LEAD = """
@@ -225,8 +232,8 @@ return redis.call('SET', prefix .. 'leader:' .. id, '1', 'NX', 'PX', ARGV[2]) an
 """
 
 SCRIPTS = {
-    # a full server takes no new jobs, but those it has go on: they are what makes room
-    name: ("" if name == "SUBMIT" else "#!lua flags=allow-oom\n") + PRELUDE + source
+    # a full server takes no new jobs and pictures, but those it has go on: they are what makes room
+    name: ("" if name in ("SUBMIT", "KEEP") else "#!lua flags=allow-oom\n") + PRELUDE + source
     for name, source in list(vars().items())
     if name.isupper() and not name.startswith("_") and name != "PRELUDE"
 }

@@ -12,6 +12,7 @@ from redis import Redis
 from stack import Stack, png
 
 from service.keys import KeyStore, Scope, new_key
+from service.sessions import MAX_SESSIONS, SessionStore
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
@@ -112,6 +113,17 @@ def test_it_ends_when_it_is_forgotten_or_its_key_revoked(guarded: httpx.Client, 
         lasts = [redis.ttl(name) for name in redis.scan_iter("aps:session:*")]
         assert lasts
         assert all(0 < seconds <= 7 * 86_400 for seconds in lasts)
+
+
+def test_one_more_than_a_key_may_have_ends_the_oldest(redis: Redis) -> None:
+    keys = KeyStore(redis, "aps:")
+    _, key = new_key("ann", ALL)
+    keys.add(key)
+    sessions = SessionStore(keys)
+    tokens = [sessions.start(key) for _ in range(MAX_SESSIONS + 1)]
+    assert sessions.find(tokens[0]) is None
+    assert all(sessions.find(token) == key for token in tokens[1:])
+    assert redis.zcard(f"aps:sessions:{key.id}") == MAX_SESSIONS
 
 
 def test_it_is_neither_stored_nor_logged(guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path) -> None:

@@ -14,8 +14,9 @@ from redis import Redis
 from stack import Stack, png
 
 from aps_core.tasks import TaskSpec
-from service.jobs import ArtifactStore, Job, JobState, KnownPictures, new_job_id, open_store
+from service.jobs import ArtifactStore, Job, JobState, KnownPictures, QuotaExceeded, new_job_id, open_store
 from service.queue import Bell
+from service.services import Services
 from service.settings import Settings
 from service.sweeper import Sweeper
 
@@ -88,6 +89,22 @@ def test_an_unknown_hash_names_its_field(stack: Stack, named: str) -> None:
     assert refused(stack.http.post("/v1/restore", data={"spec": json.dumps(QUICK), "mask": named}, files={"image": png()}), "mask")
 
 
+def test_a_client_stores_as_many_pictures_as_it_may(redis: Redis, settings: Settings) -> None:
+    services = Services.open(settings.model_copy(update={"max_stored": 2}))
+    try:
+        for side in (8, 9):
+            services.pictures.keep(png(side, side), "ann")
+        with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* goes in \d+ s") as refusal:
+            services.pictures.keep(png(10, 10), "ann")
+        assert 0 < refusal.value.retry_after <= 3600
+        assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, "what is refused leaves nothing behind"
+        services.pictures.keep(png(10, 10), "bob")
+        redis.zadd("aps:uploads:ann", {redis.zrange("aps:uploads:ann", 0, 0)[0]: 1})  # its time is over
+        services.pictures.keep(png(10, 10), "ann")
+    finally:
+        services.close()
+
+
 def old_id(seconds: float) -> str:
     milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
     return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
@@ -101,7 +118,7 @@ def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(redis: Red
     upload, waiting = old_id(7200), old_id(7100)
     stored = artifacts.put(upload, "image.png", png(), "image/png")
     sha256 = stored.file.removesuffix(".png")
-    known.keep(upload, "", stored.file)
+    known.keep(upload, "", stored.file, 1)
     artifacts.copy(upload, stored.file, waiting)
     fields = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {"image": stored.model_dump()}}
     store.submit(Job.model_validate({"id": waiting, **fields}))
