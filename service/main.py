@@ -91,3 +91,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.redis.aclose()
         services.close()
         tracing.stop()
+        gc.unfreeze()
