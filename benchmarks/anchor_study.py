@@ -102,6 +102,16 @@ def spread(step: Step, x_N: Tensor) -> Tensor:
     return -rank_HW[step.places_N2[:, 0], step.places_N2[:, 1]].float()
 
 
+def spread_and_margin(step: Step, x_N: Tensor) -> Tensor:
+    """The Halton order, moved by the margin."""
+    return 2 * _standard(spread(step, x_N)) + _standard(margin(step, x_N))
+
+
+def spread_and_confidence(step: Step, x_N: Tensor) -> Tensor:
+    """The Halton order, moved by the confidence."""
+    return 2 * _standard(spread(step, x_N)) + _standard(confidence(step, x_N))
+
+
 def spread_margin(step: Step, x_N: Tensor) -> Tensor:
     """The best margin of every block of 4x4 tokens first, then the second best, and so on."""
     margin_N, block_N = margin(step, x_N), step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1])
@@ -136,6 +146,8 @@ VARIANTS = {
     "margin": Variant(margin, 0.0),
     "spread (Halton)": Variant(spread, 0.0),
     "spread by margin": Variant(spread_margin, 0.0),
+    "spread + margin": Variant(spread_and_margin, 0.0),
+    "spread + confidence": Variant(spread_and_confidence, 0.0),
     "confidence (the paper's)": Variant(confidence, 0.0),
     "confidence, noise 2": Variant(confidence),
     "bits": Variant(bits, 0.0),
