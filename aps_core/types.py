@@ -88,6 +88,15 @@ class BoundOperator(Protocol):
         """The noiseless measurement A(x)."""
         ...
 
+    @property
+    def clips(self) -> bool:
+        """Whether A ends by clipping to [-1, 1]."""
+        ...
+
+    def unclipped(self, x_BCHW: Tensor, /) -> Tensor:
+        """A(x) before it clips."""
+        ...
+
     def state(self) -> dict[str, Tensor]:
         """What was drawn (kernel, mask), to be stored with the job. Empty when nothing was."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from aps_core.objectives.perceptual import Features
@@ -17,6 +18,10 @@ class MeasurementObjective:
     The data term is a *sum* over the measurement: under Adam its scale would not matter but for
     Adam's epsilon, below which the small gradients of improbable codes would vanish. The perceptual
     term is scaled to the same sum, so its weight means the same at every size.
+
+    Clipping has no gradient: an estimate that is clipped everywhere, as a dark first one may be, could never leave. Where ``y``
+    is inside the range by three sigma, the sensor did not clip, and the loss compares with A(x) before clipping. At the
+    truth both are the same.
 
     ``sigma`` may differ from value to value (photon noise): residuals are then divided by it and multiplied by its mean over
     the observed values, which stands for it in the noise floor and the misfit.
@@ -37,6 +42,7 @@ class MeasurementObjective:
         self.observed = float(y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum())
         self.norm = norm
         self.trust: Tensor | None = None
+        deviation = sigma
         if isinstance(sigma, Tensor):
             observed = sigma if weight is None else sigma * weight[0]
             spread, sigma = sigma, float(observed.sum()) / self.observed
@@ -45,6 +51,7 @@ class MeasurementObjective:
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
         # Gaussian noise for L2; for L1 Laplace noise of the same mean absolute value.
         self.temperature = self.noise_floor if norm == "l1" else 2 * sigma**2
+        self.inside_BCHW = self.y_BCHW.abs() < 1 - 3 * deviation
         self.perceptual = perceptual if perceptual_weight else None
         self.perceptual_weight = perceptual_weight
         if self.perceptual is not None:
@@ -52,14 +59,20 @@ class MeasurementObjective:
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, misfit) per sample (B,); the misfit is a mean over the observed values."""
-        measured = self.operator(x_BCHW)
+        compared = measured = self.operator.unclipped(x_BCHW)
+        if self.operator.clips:
+            measured = compared.clamp(-1, 1)
+            compared = torch.where(self.inside_BCHW, compared, measured)
         if self.operator.weight is not None:
-            measured = measured * self.operator.weight
-        residual = measured - self.y_BCHW if self.trust is None else (measured - self.y_BCHW) * self.trust
-        error = residual.abs() if self.norm == "l1" else residual.square()
-        loss_B = error.flatten(1).sum(1)
-        misfit_B = loss_B.detach() / self.observed
+            compared, measured = compared * self.operator.weight, measured * self.operator.weight
+        loss_B = self._error(compared)
+        misfit_B = (self._error(measured) if self.operator.clips else loss_B).detach() / self.observed
         if self.perceptual is not None:
             distance_B = sum((f - t).square().flatten(1).mean(1) for f, t in zip(self.perceptual(measured), self.target, strict=True))
             loss_B = loss_B + self.perceptual_weight * self.observed * distance_B
         return loss_B, misfit_B
+
+    def _error(self, measured_BCHW: Tensor) -> Tensor:
+        """Norm of the residual, summed, (B,)."""
+        residual = measured_BCHW - self.y_BCHW if self.trust is None else (measured_BCHW - self.y_BCHW) * self.trust
+        return (residual.abs() if self.norm == "l1" else residual.square()).flatten(1).sum(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aps_core.registry import Spec
@@ -65,16 +65,18 @@ class OperatorSpec(Spec, family=True):
 class Bound:
     """A bound operator made of a function; see :class:`aps_core.types.BoundOperator`."""
 
-    function: Callable[[Tensor], Tensor]
+    unclipped: Callable[[Tensor], Tensor]
     weight: Tensor | None = None
     drawn: dict[str, Tensor] = field(default_factory=dict)
+    clips: bool = False
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
-        return self.function(x_BCHW)
+        y_BCHW = self.unclipped(x_BCHW)
+        return y_BCHW.clamp(-1, 1) if self.clips else y_BCHW
 
     def state(self) -> dict[str, Tensor]:
         return self.drawn
 
     def cropped(self, height: int, width: int) -> Bound:
         """A after cropping away what the token grid adds on the right and below."""
-        return Bound(lambda x_BCHW: self.function(x_BCHW[..., :height, :width]), self.weight, self.drawn)
+        return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW[..., :height, :width]))

@@ -62,4 +62,5 @@ class Compose(OperatorSpec):
             channels, height, width = bound[-1](torch.zeros(1, *shape_CHW, device=device)).shape[1:]
             shape_CHW = (channels, height, width)
         drawn = {f"{i}.{name}": value for i, operator in enumerate(bound) for name, value in operator.state().items()}
-        return Bound(lambda x: reduce(lambda value, operator: operator(value), bound, x), bound[-1].weight, drawn)
+        *before, last = bound
+        return Bound(lambda x: last.unclipped(reduce(lambda value, operator: operator(value), before, x)), last.weight, drawn, last.clips)

@@ -20,4 +20,4 @@ class HDR(OperatorSpec):
     scale: float = Field(2.0, gt=1, le=8, description="Values on the [-1, 1] scale were multiplied by this, then clipped.")
 
     def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
-        return Bound(lambda x: (self.scale * x).clamp(-1, 1))
+        return Bound(lambda x: self.scale * x, clips=True)

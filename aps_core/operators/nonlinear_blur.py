@@ -54,6 +54,6 @@ class NonlinearBlur(OperatorSpec):
         def blur(x_BCHW: Tensor) -> Tensor:
             padded = reflect_pad(x_BCHW, (0, rows * STRIDE - height), (0, columns * STRIDE - width))
             blurred: Tensor = network(x_BCHW.dtype)((padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1))
-            return (2 * blurred[..., :height, :width] - 1).clamp(-1, 1)
+            return 2 * blurred[..., :height, :width] - 1
 
-        return Bound(blur, drawn={"code": code})
+        return Bound(blur, drawn={"code": code}, clips=True)

@@ -39,9 +39,9 @@ class SaturatingBlur(OperatorSpec):
             spread = light * shares_LHW[0].to(light.dtype)
             for share_HW, gaussian in zip(shares_LHW[1:], blurs, strict=True):
                 spread = spread + gaussian(light) * share_HW.to(light.dtype)
-            return 2 * spread.clamp(0, 1) - 1
+            return 2 * spread - 1
 
-        return Bound(blur)
+        return Bound(blur, clips=True)
 
     def _shares(self, height: int, width: int) -> Tensor:
         """(levels, H, W): how much of every level's blur a pixel takes; sums to 1. The strongest blur is at the farthest corner."""
