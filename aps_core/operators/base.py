@@ -69,6 +69,7 @@ class Bound:
     weight: Tensor | None = None
     drawn: dict[str, Tensor] = field(default_factory=dict)
     clips: bool = False
+    """Whether A ends by clipping what the function gives to [-1, 1], as a sensor does."""
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         y_BCHW = self.unclipped(x_BCHW)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from aps_core import images
 from aps_core.errors import InvalidSpec
 from aps_core.metrics import psnr
+from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
 from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.motion_blur import motion_kernel
@@ -207,6 +208,24 @@ def test_masks():
         OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.zeros(4, 4))
     with pytest.raises(InvalidSpec, match="of one size"):
         OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.ones(4, 5))
+
+
+CLIPPING = {"type": "hdr", "scale": 2.0}
+
+
+@pytest.mark.parametrize("fields", [CLIPPING, {"type": "compose", "stages": [{"type": "gaussian_blur", "sigma": 1.0}, CLIPPING]}], ids=["hdr", "compose"])
+def test_an_estimate_that_clips_everywhere_can_leave(fields):
+    """Where y is inside the range the sensor did not clip, whatever the estimate does; where y is at its end, nothing more is known."""
+    y = torch.full((3, 16, 16), 0.2)
+    y[:, :, 8:] = -1.0
+    x = torch.full((1, 3, 16, 16), -0.9, requires_grad=True)
+    operator = OperatorSpec.named(fields["type"])(**fields).bind((3, 16, 16))
+    loss, misfit = MeasurementObjective(operator, y, 0.05)(x)
+    (gradient,) = torch.autograd.grad(loss.sum(), x)
+    assert (gradient[..., :6] < 0).all(), "a brighter picture agrees better"
+    assert gradient[..., 10:].abs().max() < 0.01 * gradient.abs().max(), "but for what a blur's kernel carries over"
+    assert misfit.item() == pytest.approx((operator(x) - y).abs().mean().item())
+    assert operator(x).min() == -1
 
 
 def test_compose_applies_in_order():
