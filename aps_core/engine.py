@@ -49,7 +49,6 @@ class Engine(ABC):
         spec = PriorSpec.named(prior)(type=prior)
         if device == "cpu":
             torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-            torch.set_flush_denormal(True)  # where softmax saturates, Adam's moments underflow, and subnormal numbers are many times slower
         be_deterministic()
         where = torch.device(device)
         engine: Engine
