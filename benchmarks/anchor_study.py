@@ -11,11 +11,9 @@ tokens trusted most are those decoded best, and how much the anchors cling toget
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +27,7 @@ from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.types import MASK, Tokenizer
-from training import corpus
+from benchmarks.withheld import open_study
 
 PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
 BASE = "margin, noise 2 (the prior's settings)"
@@ -268,23 +266,16 @@ def table(runs: list[Run]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    log = args.out / "anchor-study.csv"
-    runs = read_rows(log, Run)
-    engine = ImageEngine.load("embedded", "cpu", args.threads)
-    photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:PHOTOS]]
+    study = open_study(__doc__, "anchor-study", PHOTOS)
+    runs = read_rows(study.log, Run)
     done = {(r.variant, r.photo, r.task) for r in runs}
     for name, photo, task in ((name, photo, task) for name in VARIANTS for photo in range(PHOTOS) for task in TASKS):
         if (name, photo, task) in done:
             continue
-        runs.append(run(engine, name, photo, task, photos[photo]))
+        runs.append(run(study.engine, name, photo, task, study.photos[photo]))
         print(runs[-1], flush=True)
-        append(log, runs[-1])
-    (args.out / "anchor-study.md").write_text(table(runs) + "\n")
+        append(study.log, runs[-1])
+    study.report.write_text(table(runs) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ all; one that is started again continues. Runs are written to
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -24,7 +22,7 @@ from aps_core import evaluation
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
-from training import corpus
+from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "aps": [{}, {"learning_rate": 6.0}, {"steps": 30, "inner_steps": 10}],
@@ -105,20 +103,13 @@ def table(runs: list[Run]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    log = args.out / "sampler-tuning.csv"
-    runs = read_rows(log, Run)
-    engine = ImageEngine.load("embedded", "cpu", args.threads)
-    photos = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:4]]
+    study = open_study(__doc__, "sampler-tuning", 4)
+    runs = read_rows(study.log, Run)
     while following := next(todo(runs), None):
-        runs.append(run(engine, *following, photos[following[2]]))
+        runs.append(run(study.engine, *following, study.photos[following[2]]))
         print(runs[-1], flush=True)
-        append(log, runs[-1])
-        (args.out / "sampler-tuning.md").write_text(table(runs) + "\n")
+        append(study.log, runs[-1])
+        study.report.write_text(table(runs) + "\n")
 
 
 if __name__ == "__main__":

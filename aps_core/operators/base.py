@@ -66,6 +66,7 @@ class Bound:
     """A bound operator made of a function; see :class:`aps_core.types.BoundOperator`."""
 
     unclipped: Callable[[Tensor], Tensor]
+    """A(x), before clipping where A ends by it."""
     weight: Tensor | None = None
     drawn: dict[str, Tensor] = field(default_factory=dict)
     clips: bool = False
