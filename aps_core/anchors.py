@@ -1,4 +1,4 @@
-"""Which tokens to trust: the scores that order the anchors, and the noise that makes several samples differ."""
+"""Which tokens to trust: the scores that order the anchors, and the noise on them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.config import APSConfig
-
-
-def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
-    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
-
-    Algorithm 1 itself is deterministic; this is what makes several samples differ.
-    """
-    if temperature == 0:
-        return logits_NK
-    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
-    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+from aps_core.draws import gumbel_perturbed
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:

@@ -14,8 +14,9 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from aps_core.anchors import anchor_order, gumbel_perturbed, token_score
+from aps_core.anchors import anchor_order, token_score
 from aps_core.config import APSConfig
+from aps_core.draws import gumbel_perturbed
 from aps_core.errors import SamplingCancelled
 from aps_core.expectation import expected_code
 from aps_core.inner import InnerLoop, Place

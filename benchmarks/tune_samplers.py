@@ -25,11 +25,65 @@ from aps_core.evaluation.rows import Cost, append, read_rows, score
 from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
-    "aps": [{}, {"learning_rate": 6.0}, {"steps": 30, "inner_steps": 10}],
-    "single_optimisation": [{}, {"learning_rate": 1.0}, {"learning_rate": 0.3}],
-    "g2d2": [{}, {"learning_rate": 1.0, "kl_weight": 0.01}, {"steps": 30, "inner_steps": 10}],
-    "sgdd": [{"denoise_steps": 16}, {"denoise_steps": 16, "alpha": 1.0}, {"denoise_steps": 16, "steps": 50, "mh_steps": 5}],
-    "svdd": [{}, {"steps": 5, "candidates": 60}, {"steps": 30, "candidates": 10}],
+    "aps": [
+        {},
+        {"learning_rate": 6.0},
+        {"steps": 30, "inner_steps": 10},
+        {"steps": 10, "inner_steps": 30},
+        {"learning_rate": 2.0},
+        {"learning_rate": 10.0},
+        {"learning_rate": 6.0, "steps": 10, "inner_steps": 30},
+        {"learning_rate": 2.0, "steps": 5, "inner_steps": 60},
+        {"learning_rate": 0.5, "steps": 5, "inner_steps": 60},
+        {"learning_rate": 1.0, "steps": 10, "inner_steps": 30},
+        {"learning_rate": 1.5, "steps": 10, "inner_steps": 30},
+        {"learning_rate": 1.0},
+    ],
+    "single_optimisation": [
+        {"learning_rate": 3.0},
+        {"learning_rate": 1.0},
+        {"learning_rate": 0.3},
+        {"learning_rate": 0.5},
+        {"learning_rate": 0.2},
+        {"learning_rate": 0.15},
+        {"learning_rate": 0.1},
+        {"learning_rate": 0.05},
+        {"learning_rate": 0.03},
+    ],
+    "g2d2": [
+        {},
+        {"learning_rate": 1.0, "kl_weight": 0.01},
+        {"steps": 30, "inner_steps": 10},
+        {"steps": 10, "inner_steps": 30},
+        {"gumbel_temperature": 0.3},
+        {"revision": 0.1},
+        {"kl_weight": 0.0},
+        {"learning_rate": 30.0},
+        {"learning_rate_decades": 0.0},
+        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
+        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0},
+        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0, "steps": 5, "inner_steps": 60},
+    ],
+    "sgdd": [
+        {"denoise_steps": 16, "alpha": 10.0},
+        {"denoise_steps": 16, "alpha": 1.0},
+        {"denoise_steps": 16, "alpha": 10.0, "steps": 50, "mh_steps": 5},
+        {"denoise_steps": 16, "alpha": 0.1},
+        {"denoise_steps": 16, "alpha": 0.01},
+        {"denoise_steps": 16, "alpha": 1.0, "steps": 5, "mh_steps": 59},
+        {"denoise_steps": 16, "alpha": 0.1, "steps": 5, "mh_steps": 59},
+        {"denoise_steps": 16, "alpha": 1.0, "steps": 2, "mh_steps": 149},
+    ],
+    "svdd": [
+        {"order_temperature": 40.0},
+        {"order_temperature": 40.0, "steps": 5, "candidates": 60},
+        {"order_temperature": 40.0, "steps": 30, "candidates": 10},
+        {"order_temperature": 1.0},
+        {"order_temperature": 10.0},
+        {"order_temperature": 1000.0},
+        {"order_temperature": 40.0, "steps": 20, "candidates": 15},
+        {"order_temperature": 40.0, "temperature": 1.0},
+    ],
 }
 """Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from APS's."""
 
@@ -55,10 +109,10 @@ class Run:
 def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
     """What remains to be run, samplers taking turns; asked anew after every run, for the second stage follows from the first."""
     for number in range(max(map(len, GRIDS.values()))):
-        for method, grid in GRIDS.items():
+        for method, settings in ((method, json.dumps(grid[number])) for method, grid in GRIDS.items() if number < len(grid)):
             for photo, task in SCREEN:
-                if not any((r.method, r.settings, r.photo, r.task) == (method, json.dumps(grid[number]), photo, task) for r in done):
-                    yield method, json.dumps(grid[number]), photo, task
+                if not any((r.method, r.settings, r.photo, r.task) == (method, settings, photo, task) for r in done):
+                    yield method, settings, photo, task
     for photo, task in FINAL:
         for method in GRIDS:
             for settings in ranked(done, method, SCREEN)[:2]:

@@ -35,7 +35,8 @@ class EmbeddedPrior(ImagePriorSpec):
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
         "prior_only": {"order_temperature": 40.0},
-        "single_optimisation": {"learning_rate": 0.3},
+        "single_optimisation": {"learning_rate": 0.05},
+        "g2d2": {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
         "sgdd": {"denoise_steps": 16, "alpha": 1.0},
         "svdd": {"order_temperature": 40.0},
     }

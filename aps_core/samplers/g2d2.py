@@ -19,8 +19,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
-from aps_core.anchors import gumbel_perturbed
 from aps_core.aps import Sample
+from aps_core.draws import categorical, gumbel_perturbed
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.expectation import expected_code
 from aps_core.samplers.run import finish, report, start
@@ -91,7 +91,7 @@ def sample_g2d2(
         above = 0.5 - step / max(1, config.steps - 1)  # from half the decades above to half below
         fit = variational_fit(start_BLK, log_p_BLK, prior.tokenizer, objective, config, grid, above, generator)
         log_q_BLK = fit.log_q_BLK
-        x_BL = torch.multinomial(log_q_BLK.exp().flatten(0, 1), 1, generator=generator).view_as(z_BL)
+        x_BL = categorical(log_q_BLK.exp().flatten(0, 1), generator).view_as(z_BL)
         order_BL = torch.rand(z_BL.shape, generator=generator, device=z_BL.device).argsort(1).argsort(1)
         z_next_BL = torch.where(order_BL < left, MASK, x_BL)  # star-shaped: from the drawn tokens, not from z
         state = G2D2State(step + 1, z_next_BL, generator.get_state(), log_q_BLK)

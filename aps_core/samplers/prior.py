@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from aps_core.aps import Sample
 from aps_core.config import PriorConfig
+from aps_core.draws import categorical
 from aps_core.samplers.run import finish, report, start
 from aps_core.schedule import mask_fraction
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo
@@ -63,7 +64,7 @@ def unmask(logits_BLK: Tensor, z_BL: Tensor, step: int, steps: int, temperature:
     if temperature == 0:
         drawn_BL = p_BLK.argmax(-1)
     else:
-        drawn_BL = torch.multinomial(p_BLK.flatten(0, 1), 1, generator=generator).view_as(z_BL)
+        drawn_BL = categorical(p_BLK.flatten(0, 1), generator).view_as(z_BL)
     x_BL = torch.where(masked_BL, drawn_BL, z_BL)
     p_BL = p_BLK.gather(-1, x_BL[..., None])[..., 0].masked_fill(~masked_BL, torch.finfo(p_BLK.dtype).max)
     kappa_BL = order_BL = p_BL.clamp(min=1e-20).log()

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
 from aps_core.aps import Sample
+from aps_core.draws import categorical
 from aps_core.samplers.run import finish, report, start
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
 
@@ -82,7 +83,7 @@ def denoise(prior: Prior, z_BL: Tensor, config: SGDDConfig, grid: Grid, conditio
         revealed_BL = masked_BL & (step_BL == step)
         fraction = float((z_BL == MASK).float().mean())
         logits_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)
-        z_BL = z_BL.masked_scatter(revealed_BL, torch.multinomial(logits_BLK[revealed_BL].softmax(-1), 1, generator=generator))
+        z_BL = z_BL.masked_scatter(revealed_BL, categorical(logits_BLK[revealed_BL].softmax(-1), generator))
     return z_BL
 
 

@@ -14,8 +14,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
-from aps_core.anchors import gumbel_perturbed
 from aps_core.aps import Sample
+from aps_core.draws import gumbel_perturbed
 from aps_core.samplers.prior import unmask
 from aps_core.samplers.run import finish, report, start
 from aps_core.schedule import mask_fraction
