@@ -2,11 +2,11 @@
 
     python -m benchmarks.tune_samplers --corpus CORPUS
 
-First every setting of a sampler's grid on two cases (one photograph reduced fourfold, one with 70 % of its pixels
-missing), then the two best on two more, of other photographs. What is best has the largest mean PSNR over the four.
-All settings take the same number of decodes. Samplers take turns, so that a run that is stopped has spent the same on
-all; one that is started again continues. Runs are written to
-``benchmarks/results/sampler-tuning.csv``, the choice to ``sampler-tuning.md``.
+Every setting of a sampler's grid on a photograph reduced fourfold and one with 70 % of its pixels missing; the six best
+on a blurred and a clipped one; the two best of these on two more of the first kinds. What is best has the largest mean
+PSNR over the six cases. A grid has eight settings, and more where the best lay at its edge. All take the same number of
+decodes. A run that is started again continues. Runs are written to ``benchmarks/results/sampler-tuning.csv``, the choice
+to ``sampler-tuning.md``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"learning_rate_decades": 0.0},
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0},
+        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 3.0},
+        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 2.0},
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0, "steps": 5, "inner_steps": 60},
     ],
     "sgdd": [
@@ -87,8 +89,10 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 }
 """Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from APS's."""
 
-SCREEN = ((0, "sr4"), (1, "inpainting70"))
-FINAL = ((2, "sr4"), (3, "inpainting70"))
+STAGES = (((0, "sr4"), (1, "inpainting70")), ((0, "gaussian_blur"), (2, "hdr")), ((2, "sr4"), (3, "inpainting70")))
+"""Cases of every stage: a photograph's number and what is done to it."""
+ADMITTED = (None, 6, 2)
+"""Settings of a sampler that come to a stage, the best of the stages before."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +111,14 @@ class Run:
 
 
 def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
-    """What remains to be run, samplers taking turns; asked anew after every run, for the second stage follows from the first."""
-    for number in range(max(map(len, GRIDS.values()))):
-        for method, settings in ((method, json.dumps(grid[number])) for method, grid in GRIDS.items() if number < len(grid)):
-            for photo, task in SCREEN:
-                if not any((r.method, r.settings, r.photo, r.task) == (method, settings, photo, task) for r in done):
-                    yield method, settings, photo, task
-    for photo, task in FINAL:
+    """What remains to be run; asked anew after every run, for a stage follows from the ones before."""
+    been = {(r.method, r.settings, r.photo, r.task) for r in done}
+    cases: tuple[tuple[int, str], ...] = ()
+    for stage, admitted in zip(STAGES, ADMITTED, strict=True):
         for method in GRIDS:
-            for settings in ranked(done, method, SCREEN)[:2]:
-                if not any((r.method, r.settings, r.photo, r.task) == (method, settings, photo, task) for r in done):
-                    yield method, settings, photo, task
+            contenders = ranked(done, method, cases)[:admitted]
+            yield from ((method, settings, *case) for settings in contenders for case in stage if (method, settings, *case) not in been)
+        cases += stage
 
 
 def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> list[str]:
@@ -126,7 +127,7 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
     for settings in (json.dumps(settings) for settings in GRIDS[method]):
         mine = {(r.photo, r.task): r.psnr for r in runs if (r.method, r.settings) == (method, settings)}
         if all(case in mine for case in cases):
-            score[settings] = mean(mine[case] for case in cases)
+            score[settings] = mean(mine[case] for case in cases) if cases else 0.0
     return sorted(score, key=score.__getitem__, reverse=True)
 
 
@@ -145,14 +146,14 @@ def table(runs: list[Run]) -> str:
     """Means of every setting, the chosen ones in bold, as Markdown."""
     lines = ["| sampler | settings | cases | PSNR dB | misfit over noise floor | decodes | CPU seconds |", "|---|---|---|---|---|---|---|"]
     for method in GRIDS:
-        best = (ranked(runs, method, SCREEN + FINAL) or [""])[0]
+        best = (ranked(runs, method, sum(STAGES, ())) or [""])[0]
         for settings in (json.dumps(settings) for settings in GRIDS[method]):
             mine = [r for r in runs if (r.method, r.settings) == (method, settings)]
             if mine:
                 psnr, misfit, seconds = (mean(getattr(r, name) for r in mine) for name in ("psnr", "misfit_over_floor", "cpu_seconds"))
                 named = f"**{settings}**" if settings == best else settings
                 lines.append(f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} | {mine[0].decodes} | {seconds:.1f} |")
-    chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, SCREEN + FINAL) or ranked(runs, method, SCREEN))}
+    chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, sum(STAGES, ())))}
     return "\n".join([*lines, "", f"Chosen, as `tuned` of the prior: `{ {method: settings for method, settings in chosen.items() if settings} }`"])
 
 
