@@ -20,7 +20,7 @@ def test_codes_come_as_often_as_their_probability(scale):
     assert ((frequencies(drawn_N) - P).abs() <= 4 * error).all()
 
 
-@pytest.mark.parametrize("extreme, code", [(0.0, 1), (1 - 2**-24, 5)])
+@pytest.mark.parametrize(("extreme", "code"), [(0.0, 1), (1 - 2**-24, 5)])
 @pytest.mark.parametrize("scale", [1.0, 1 / 3, 0.7, 1e-30])
 def test_no_uniform_number_draws_an_impossible_code(monkeypatch, extreme, code, scale):
     monkeypatch.setattr(torch, "rand", lambda shape, **options: torch.full(shape, extreme))
