@@ -37,7 +37,7 @@ class EmbeddedPrior(ImagePriorSpec):
         "prior_only": {"order_temperature": 40.0},
         "single_optimisation": {"learning_rate": 0.05},
         "g2d2": {"learning_rate": 5.0, "learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
-        "sgdd": {"steps": 5, "denoise_steps": 16, "mh_steps": 59, "alpha": 0.1},
+        "sgdd": {"denoise_steps": 16, "alpha": 0.1},
         "svdd": {"order_temperature": 40.0, "temperature": 1.0},
     }
 

@@ -54,7 +54,9 @@ def _g2d2(config: APSConfig) -> G2D2Config:
 
 
 def _sgdd(config: APSConfig) -> SGDDConfig:
-    return SGDDConfig(steps=config.steps, denoise_steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
+    sweeps = max(1, config.steps // 3)  # a chain of single changes needs length more than it needs restarts
+    proposals = max(0, config.steps * config.inner_steps // sweeps - 1)
+    return SGDDConfig(steps=sweeps, denoise_steps=config.steps, mh_steps=proposals, guidance_scale=config.guidance_scale)
 
 
 def _svdd(config: APSConfig) -> SVDDConfig:

@@ -85,10 +85,10 @@ def test_the_hook_can_cancel(world, name):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_compared_do_the_same_work(world, method):
-    config, lengths = APSConfig(steps=4, inner_steps=6, perceptual_weight=0.0), []
+    config, lengths = APSConfig(steps=6, inner_steps=4, perceptual_weight=0.0), []
     settings = METHODS[method].configured(config, {})
     METHODS[method].sampler(world.prior, world.objective, settings, grid=GRID, generator=generator(), on_step=lambda info: lengths.append(len(info.loss_curve)))
-    assert lengths == {"prior_only": [0] * 4, "single_optimisation": [24]}.get(method, [6] * 4)
+    assert lengths == {"prior_only": [0] * 6, "single_optimisation": [24], "sgdd": [12] * 2}.get(method, [4] * 6)
 
 
 def test_settings_of_one_method_can_be_changed_alone():
