@@ -3,7 +3,7 @@
     python -m benchmarks.anchor_study --corpus CORPUS
 
 On withheld training photographs, as ``benchmarks.tune_samplers``: four photographs, each reduced fourfold and with 70 %
-of its pixels missing. Everything but the order or the start is as the embedded prior's settings have it. Every run goes
+of its pixels missing. Everything that a variant does not name is as the embedded prior's settings have it. Every run goes
 to ``benchmarks/results/anchor-study.csv``; a study that is stopped continues. ``anchor-study.md`` has the means, the
 differences from the prior's own settings, and two measurements of why the order matters as little as it does: whether the
 tokens trusted most are those decoded best, and how much the anchors cling together.
@@ -11,9 +11,10 @@ tokens trusted most are those decoded best, and how much the anchors cling toget
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 from unittest.mock import patch
@@ -26,6 +27,7 @@ from aps_core import anchors, aps, evaluation
 from aps_core.config import APSConfig
 from aps_core.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
+from aps_core.evaluation.tables import figure
 from aps_core.types import MASK, Tokenizer
 from benchmarks.withheld import open_study
 
@@ -136,8 +138,13 @@ class Variant:
     noise: float = 2.0
     carried: float = 0.0
     """Share of the step before's result in the start of a token that stayed masked; the rest is the prior's logits."""
+    informed: bool = True
+    """Whether anything is known of the prior: otherwise every step starts from equal logits."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Other fields of :class:`aps_core.config.APSConfig`."""
 
 
+ONE_STEP = {"steps": 1, "inner_steps": 300, "learning_rate": 0.05}
 VARIANTS = {
     BASE: Variant(),
     "random": Variant(chance, 0.0),
@@ -156,6 +163,12 @@ VARIANTS = {
     "margin + agreement": Variant(margin_and_agreement, 0.0),
     "warm start": Variant(carried=1.0),
     "half warm start": Variant(carried=0.5),
+    "warm start, learning rate 0.3": Variant(carried=1.0, changes={"learning_rate": 0.3}),
+    "learning rate 0.3": Variant(changes={"learning_rate": 0.3}),
+    "10 steps of 30, learning rate 1": Variant(changes={"steps": 10, "inner_steps": 30, "learning_rate": 1.0}),
+    "one step of 300, learning rate 0.05": Variant(changes=ONE_STEP),
+    "the same without the prior": Variant(informed=False, changes=ONE_STEP),
+    "without the prior": Variant(informed=False),
 }
 
 
@@ -194,6 +207,8 @@ class Changed:
         self.clinging.append(share / float((decided_BHW.sum() - 1) / (decided_BHW.numel() - 1)))
 
     def start(self, prior_NK: Tensor, *_: Any) -> Tensor:
+        if not self.variant.informed:
+            return torch.zeros_like(prior_NK)
         share = self.variant.carried
         if self.kept_NK is None or not share:
             return prior_NK
@@ -228,7 +243,8 @@ class Run:
 
 def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
     """One run; the noise depends on the photograph alone."""
-    variant, config = VARIANTS[name], APSConfig().with_recommended(engine.spec.recommended)
+    variant = VARIANTS[name]
+    config = APSConfig(anchor_temperature=variant.noise, **variant.changes).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, str(photo), x_CHW, 0.05, photo)
     changed, started = Changed(variant, engine.prior.tokenizer.codebook_KD, case.truth_CHW), time.process_time()
     with (
@@ -236,10 +252,10 @@ def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) ->
         patch.object(aps, "gumbel_perturbed", changed.start),
         patch.object(aps, "quantized_expectation", changed.expectation),
     ):
-        x_BCHW, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant("aps", {"anchor_temperature": variant.noise}), SEED)
+        x_BCHW, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant("aps"), SEED)
     seconds = time.process_time() - started
     row = score(case, name, x_BCHW, Cost(seconds, decodes), None)
-    insight, clinging = round(mean(changed.insight), 3), round(mean(changed.clinging), 3)
+    insight, clinging = (round(mean(found), 3) if found else math.nan for found in (changed.insight, changed.clinging))  # one step has no order
     return Run(name, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), insight, clinging, round(seconds, 1))
 
 
@@ -261,7 +277,7 @@ def table(runs: list[Run]) -> str:
             ]
         else:
             own = [r for r in runs if r.variant == name]
-            lines.append(f"| {name} | {' | '.join(cells)} | {mean(r.insight for r in own):+.2f} | {mean(r.clinging for r in own):.2f} |")
+            lines.append(f"| {name} | {' | '.join(cells)} | {figure(mean(r.insight for r in own), 2)} | {figure(mean(r.clinging for r in own), 2)} |")
     return "\n".join(lines)
 
 
