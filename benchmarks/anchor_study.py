@@ -168,7 +168,6 @@ VARIANTS = {
     "10 steps of 30, learning rate 1": Variant(changes={"steps": 10, "inner_steps": 30, "learning_rate": 1.0}),
     "one step of 300, learning rate 0.05": Variant(changes=ONE_STEP),
     "the same without the prior": Variant(informed=False, changes=ONE_STEP),
-    "without the prior": Variant(informed=False),
 }
 
 
