@@ -87,7 +87,9 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"order_temperature": 40.0, "temperature": 1.0},
     ],
 }
-"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from APS's."""
+"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from ``START``."""
+START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
+"""APS's settings before the tuning; its first entry, ``{}``, is these."""
 
 STAGES = (((0, "sr4"), (1, "inpainting70")), ((0, "gaussian_blur"), (2, "hdr")), ((2, "sr4"), (3, "inpainting70")))
 """Cases of every stage: a photograph's number and what is done to it."""
@@ -133,7 +135,7 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
 
 def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, x: Any) -> Run:
     """One run with seed 0; the noise depends on the photograph alone."""
-    config = APSConfig().with_recommended(engine.spec.recommended)
+    config = APSConfig(**START).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
     x, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0)
@@ -154,7 +156,7 @@ def table(runs: list[Run]) -> str:
                 named = f"**{settings}**" if settings == best else settings
                 lines.append(f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} | {mine[0].decodes} | {seconds:.1f} |")
     chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, sum(STAGES, ())))}
-    return "\n".join([*lines, "", f"Chosen, as `tuned` of the prior: `{ {method: settings for method, settings in chosen.items() if settings} }`"])
+    return "\n".join([*lines, "", f"Chosen, as `recommended` (APS) and `tuned` (the others) of the prior: `{chosen}`"])
 
 
 def main() -> None:

@@ -35,14 +35,9 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"prior_weight": 0.1},
     {"entropy_weight": 0.02},
     {"norm": "l2"},
-    {"learning_rate": 1.0},
-    {"learning_rate": 6.0},
-    {"learning_rate": 1.0, "inner_steps": 60},
-    {"steps": 5, "inner_steps": 60},
-    {"steps": 30, "inner_steps": 10},
     {"inner": "adaptive"},
 )
-"""What is changed of the recommended settings, one thing or two that belong together."""
+"""What is changed of the recommended settings, one thing or two that belong together; :func:`ablation_changes` adds rates and numbers of steps."""
 EVERY_METHOD = tuple(Variant(name) for name in METHODS)
 APS, G2D2 = Variant("aps"), Variant("g2d2")
 
@@ -74,13 +69,26 @@ def experiments(config: APSConfig, protocols: tuple[str, ...] = ("native", "upsa
         of("perceptual", "Perceptual loss coefficient", ("sr4",), tuple(Variant("aps", {"perceptual_weight": weight}) for weight in WEIGHTS)),
         of("same_prior", "Identical discrete diffusion prior", ("sr4",), (*perceptual_g2d2().values(), APS)),
         of("noise", "Robustness to measurement noise", ("sr4",), (G2D2, APS), sigmas=SIGMAS),
-        of("ablations", "Ablations (not in the paper)", ("sr4", "inpainting70"), tuple(Variant("aps", changes) for changes in ABLATIONS)),
+        of("ablations", "Ablations (not in the paper)", ("sr4", "inpainting70"), tuple(Variant("aps", changes) for changes in ablation_changes(config))),
     ]
 
 
 def inner_steps(config: APSConfig) -> tuple[int, ...]:
     """The values of M in the sweep."""
     return tuple(round(share * config.inner_steps) for share in STEP_SHARES)
+
+
+def ablation_changes(config: APSConfig) -> tuple[dict[str, Any], ...]:
+    """All changes for settings ``config``: learning rate a third and threefold, threefold work, half and twice the reverse steps for the same work."""
+    steps, inner, rate = config.steps, config.inner_steps, config.learning_rate
+    return (
+        *ABLATIONS,
+        {"learning_rate": rate / 3},
+        {"learning_rate": rate * 3},
+        {"learning_rate": rate / 3, "inner_steps": inner * 3},
+        {"steps": max(1, steps // 2), "inner_steps": inner * 2},
+        {"steps": steps * 2, "inner_steps": inner // 2},
+    )
 
 
 def perceptual_g2d2() -> dict[str, Variant]:

@@ -26,19 +26,20 @@ class EmbeddedPrior(ImagePriorSpec):
     native_size: ClassVar[tuple[int, int]] = (128, 128)
     stride: ClassVar[int] = 4
     recommended: ClassVar[dict[str, Any]] = {
-        "inner_steps": 20,
-        "learning_rate": 3.0,
+        "steps": 10,
+        "inner_steps": 30,
+        "learning_rate": 1.0,
         "anchor_score": "margin",
         "anchor_temperature": 2.0,
         "perceptual_weight": 0.0,
         "guidance_scale": 1.0,
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
-        "prior_only": {"order_temperature": 40.0},
+        "prior_only": {"steps": 15, "order_temperature": 40.0},
         "single_optimisation": {"learning_rate": 0.05},
-        "g2d2": {"learning_rate": 5.0, "learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
-        "sgdd": {"denoise_steps": 16, "alpha": 0.1},
-        "svdd": {"order_temperature": 40.0, "temperature": 1.0},
+        "g2d2": {"steps": 15, "learning_rate": 5.0, "learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1},
+        "sgdd": {"steps": 5, "denoise_steps": 16, "alpha": 0.1},
+        "svdd": {"steps": 15, "order_temperature": 40.0, "temperature": 1.0},
     }
 
     def folders(self) -> tuple[Path, ...]:

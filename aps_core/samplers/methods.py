@@ -1,13 +1,14 @@
 """The samplers a benchmark compares, by name, with settings that give all of them the same work.
 
-Work is the number of decoder evaluations: T reverse steps of M each, as APS's settings say. A decode of APS
-and G2D2 also runs backwards, one of SGDD and SVDD does not; SVDD's takes a forward of the prior.
+Work is the number of decoder evaluations: T reverse steps of M each, as APS's settings say. A sampler whose own settings
+name another T splits the same number over so many steps. A decode of APS and G2D2 also runs backwards, one of SGDD and
+SVDD does not; SVDD's takes a forward of the prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,27 +23,35 @@ from aps_core.samplers.svdd import SVDDConfig, sample_svdd
 
 @dataclass(frozen=True)
 class Method:
-    """A sampler, and its settings as they follow from APS's."""
+    """A sampler, its settings as they follow from APS's, and what it has of its own."""
 
     sampler: Callable[..., Sample]
     settings: Callable[[APSConfig], BaseModel]
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def configured(self, config: APSConfig, overrides: Mapping[str, Any]) -> BaseModel:
-        """The sampler's settings at APS's budget, with ``overrides`` of its own fields.
+        """The sampler's settings at APS's budget, with ``overrides`` of its own fields; overridden steps share the budget.
 
         Raises:
             pydantic.ValidationError: an override is unknown or out of range.
         """
+        changes = {**self.own, **overrides}
+        if isinstance(steps := changes.get("steps"), int):
+            config = _split(config, steps)
+            changes["steps"] = config.steps
         settings = self.settings(config)
-        return type(settings).model_validate({**settings.model_dump(), **overrides})
+        return type(settings).model_validate({**settings.model_dump(), **changes})
 
 
-def _aps(**changes: Any) -> Method:
-    return Method(sample_aps, lambda config: APSConfig(**{**config.model_dump(), **changes}))
+def _split(config: APSConfig, steps: int) -> APSConfig:
+    """The same number of decodes over ``steps`` reverse steps, or over fewer where there are not as many decodes."""
+    decodes = config.steps * config.inner_steps
+    steps = min(steps, max(decodes, config.steps))
+    return config.model_copy(update={"steps": steps, "inner_steps": decodes // max(1, steps)})
 
 
-def _single_optimisation(config: APSConfig) -> APSConfig:
-    return APSConfig(**{**config.model_dump(), "steps": 1, "inner_steps": config.steps * config.inner_steps})
+def _aps(**own: Any) -> Method:
+    return Method(sample_aps, lambda config: config, own)
 
 
 def _prior(config: APSConfig) -> PriorConfig:
@@ -54,9 +63,7 @@ def _g2d2(config: APSConfig) -> G2D2Config:
 
 
 def _sgdd(config: APSConfig) -> SGDDConfig:
-    sweeps = max(1, config.steps // 3)  # a chain of single changes needs length more than it needs restarts
-    proposals = max(0, config.steps * config.inner_steps // sweeps - 1)
-    return SGDDConfig(steps=sweeps, denoise_steps=config.steps, mh_steps=proposals, guidance_scale=config.guidance_scale)
+    return SGDDConfig(steps=config.steps, mh_steps=max(0, config.inner_steps - 1), guidance_scale=config.guidance_scale)
 
 
 def _svdd(config: APSConfig) -> SVDDConfig:
@@ -68,7 +75,7 @@ METHODS: dict[str, Method] = {
     "aps_i": _aps(remasking="prior", anchor_temperature=0.0),
     "aps_ii": _aps(remasking="posterior", anchor_temperature=0.0),
     "random_order": _aps(remasking="random"),
-    "single_optimisation": Method(sample_aps, _single_optimisation),
+    "single_optimisation": _aps(steps=1),
     "aps": _aps(),
     "g2d2": Method(sample_g2d2, _g2d2),
     "sgdd": Method(sample_sgdd, _sgdd),
