@@ -108,7 +108,8 @@ class Verb(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See :meth:`click.Command.format_options`."""
-        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Operator (each belongs to the operators named)": [], "Sampler": []}
+        sampler = "Sampler (left out: what the prior recommends, see 'aps capabilities', or else the default)"
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Operator (each belongs to the operators named)": [], sampler: []}
         titles = list(sections)
         for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None and param.name is not None:

@@ -108,6 +108,8 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             click.echo(f"  {name:<18} {item['summary']}")
             if item.get("missing"):
                 click.echo(f"      not here: {item['missing']}")
+            if item.get("recommended"):
+                click.echo(f"      recommended: {', '.join(f'{field}={value}' for field, value in item['recommended'].items())}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 

@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from aps_cli.main import main
+from aps_core.priors.embedded import EmbeddedPrior
 from aps_core.tasks import TaskSpec
 
 
@@ -41,3 +42,10 @@ def test_the_list_of_commands_has_every_task_and_the_exit_codes():
     assert CliRunner().invoke(main, []).exit_code == 2
     unknown = CliRunner().invoke(main, ["restor"])
     assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (2, 1)
+
+
+def test_sampler_defaults_say_that_the_prior_comes_first():
+    """The embedded prior's ten steps, not the default beside the option, are what a user of it gets."""
+    assert "what the prior recommends" in CliRunner().invoke(main, ["restore", "--help"]).stdout
+    shown = CliRunner().invoke(main, ["capabilities"]).stdout
+    assert ", ".join(f"{name}={value}" for name, value in EmbeddedPrior.recommended.items()) in shown
