@@ -28,12 +28,12 @@ class Underexposed(OperatorSpec):
         return Bound(lambda x: (x + 1) * self.exposure - 1)
 
 
-def main(photo: Path, output: Path, steps: int = 15) -> None:
-    """Darkens ``photo`` to a fifth, restores it, writes the result."""
+def main(photo: Path, output: Path, **sampler: int) -> None:
+    """Darkens ``photo`` to a fifth, restores it by the recommended settings but for ``sampler``, writes the result."""
     operator = Underexposed(exposure=0.2)
     truth = images.resize(images.to_tensor(images.open_image(photo.read_bytes())), (128, 128)).clamp(-1, 1)
     dark = images.open_image(images.encode_png(operator.bind((3, 128, 128))(truth[None])[0]))
-    spec = RestoreSpec(operator=operator, sigma=0.02, sampler={"steps": steps})
+    spec = RestoreSpec(operator=operator, sigma=0.02, sampler=sampler)
     result = run(spec, Inputs(dark), Engine.load("embedded"))
     output.write_bytes(result.files()[0].data)
 
