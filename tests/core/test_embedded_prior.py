@@ -11,6 +11,7 @@ from aps_core.engine import Engine
 from aps_core.errors import InvalidSpec
 from aps_core.estimate import check_size, estimate
 from aps_core.metrics import psnr
+from aps_core.priors.embedded import EmbeddedPrior
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.weights import EMBEDDED
 
@@ -93,7 +94,7 @@ def test_result_tells_everything(engine, inputs):
     result = run(spec(sigma="auto"), inputs, engine)
     sidecar = result.sidecar()
     assert 0 < sidecar["spec"]["sigma"] < 0.2
-    assert sidecar["spec"]["sampler"]["learning_rate"] == 3.0
+    assert sidecar["spec"]["sampler"]["anchor_score"] == EmbeddedPrior.recommended["anchor_score"] != APSConfig().anchor_score
     assert sidecar["size"] == {"width": 52, "height": 40}
     assert "not evidence" in sidecar["notice"]
     assert RestoreSpec.model_validate(sidecar["spec"]) == result.spec
@@ -101,7 +102,7 @@ def test_result_tells_everything(engine, inputs):
 
 def test_recommendations_fill_only_what_was_left_out():
     assert spec().settings().inner_steps == 4
-    assert RestoreSpec(operator={"type": "hdr"}).settings().inner_steps == 20
+    assert RestoreSpec(operator={"type": "hdr"}).settings().inner_steps == EmbeddedPrior.recommended["inner_steps"] != APSConfig().inner_steps
     assert RestoreSpec(operator={"type": "hdr"}, sampler={"inner_steps": 100}).settings().inner_steps == 100
 
 
