@@ -70,7 +70,7 @@ def misfit_curves(path: Path, trajectories: Path, tasks: Sequence[str], methods:
         for line in csv.DictReader(file):
             if line["protocol"] == protocol and line["sigma"] == "0.05" and line["method"] in methods:
                 runs[line["task"], line["method"]][int(line["decodes"])].append(float(line["misfit"]) / max(float(line["noise_floor"]), 1e-9))
-    figure, axes = plots.subplots(1, len(tasks), figsize=(4.2 * len(tasks), 3.4), squeeze=False)
+    figure, axes = plots.subplots(1, len(tasks), figsize=(4.2 * len(tasks) + 1.8, 3.4), squeeze=False, layout="constrained")
     for axis, task in zip(axes[0], tasks, strict=True):
         for method in methods:
             points = sorted((decodes, mean(values)) for decodes, values in runs.get((task, method), {}).items())
@@ -78,7 +78,6 @@ def misfit_curves(path: Path, trajectories: Path, tasks: Sequence[str], methods:
                 axis.plot(*zip(*points, strict=True), marker=".", label=method)
         axis.axhline(1, color="grey", linestyle="--", linewidth=1)
         axis.set(title=task, xlabel="decodes", ylabel="misfit / noise floor", yscale="log")
-    axes[0][-1].legend(fontsize="small")
-    figure.tight_layout()
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     figure.savefig(path, dpi=120)
     plots.close(figure)

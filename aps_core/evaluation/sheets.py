@@ -37,7 +37,7 @@ def contact_sheet(path: Path, pictures: Path, rows: Iterable[Row], photos_a_task
 
 
 def anchor_strip(path: Path, engine: ImageEngine, config: APSConfig, case: Case, seed: int, frames: int = 6, cell: int = 160) -> None:
-    """The paper's ablation figure for one case: a line a method, estimates at some reverse steps with undecided tokens greyed out."""
+    """The paper's ablation figure for one case: a line a method, estimates at some reverse steps, the same of all, with undecided tokens greyed out."""
     grid = engine.grid(case.height, case.width)
     shown = sorted({round(i * (config.steps - 1) / (frames - 1)) + 1 for i in range(frames)})
     lines: list[list[Image.Image | None]] = []
@@ -50,7 +50,7 @@ def anchor_strip(path: Path, engine: ImageEngine, config: APSConfig, case: Case,
                 line.append(images.to_pil(x_CHW[:, : case.height, : case.width].clamp(-1, 1)))
 
         chosen = METHODS[method]
-        settings = chosen.configured(config, engine.spec.tuned.get(method, {}))
+        settings = chosen.configured(config, {**engine.spec.tuned.get(method, {}), "steps": config.steps})
         generator = torch.Generator(engine.device).manual_seed(seed)
         sample = chosen.sampler(engine.prior, case.objective, settings, grid=grid, generator=generator, on_step=keep)
         lines.append([*line, images.to_pil(sample.x_BCHW[0, :, : case.height, : case.width].clamp(-1, 1)), images.to_pil(case.truth_CHW)])
