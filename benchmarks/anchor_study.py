@@ -36,6 +36,7 @@ PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
 WITH_BLUR = (*TASKS, "motion_blur")
 BASE = "margin, noise 2"
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
+"""What a variant does not change, where it differs from the embedded prior's recommended settings."""
 
 Score = Callable[["Step", Tensor], Tensor]
 """Trust (N,) in the codes (N,) of a reverse step's masked tokens."""

@@ -31,7 +31,7 @@ else:
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "csd": {"learning_rate": 0.1, "inner_steps": 100, "steps": 15},  # the paper's
-    "gram": {"learning_rate": 3.0, "inner_steps": 20, "steps": 15, "temperature": 1.0},
+    "gram": {"temperature": 1.0},
 }
 """Sampler settings recommended with each style measure, over the prior's own."""
 SMALLEST = 16
