@@ -24,7 +24,9 @@ LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 
 
 def device_and_threads(threads: int | None) -> torch.device:
-    """The best device; on CPU also sets the thread count (default: all cores this process may use)."""
+    """The best device; on CPU also sets the thread count (default: all cores this process may
+    use).
+    """
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = True
         return torch.device("cuda")
@@ -45,7 +47,8 @@ def train(
     validate_every_minutes: float = 3.0,
     clip: float = 1.0,
 ) -> nn.Module:
-    """Trains ``model`` in place until ``minutes`` of compute are spent and returns its averaged (EMA) copy.
+    """Trains ``model`` in place until ``minutes`` of compute are spent and returns its averaged
+    (EMA) copy.
 
     Resumes from ``out/state.pt`` when it exists; appends one JSON object per log line to
     ``out/log.jsonl`` and redraws ``out/curves.png`` at every validation.
@@ -82,7 +85,12 @@ def train(
             file.write(json.dumps({"step": step, "minutes": round(spent, 2), **values}) + "\n")
 
     next_validation = spent + validate_every_minutes
-    bar = tqdm(total=minutes, initial=round(spent, 2), unit="min", bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min {postfix}")
+    bar = tqdm(
+        total=minutes,
+        initial=round(spent, 2),
+        unit="min",
+        bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min {postfix}",
+    )
     while spent < minutes:
         started = time.monotonic()
         share = spent / minutes
@@ -111,7 +119,10 @@ def train(
             ema.module.eval()
             scores = validate(ema.module)
             log(scores)
-            bar.write(f"step {step} {spent:.1f} min " + " ".join(f"{k} {v:.4g}" for k, v in scores.items()))
+            bar.write(
+                f"step {step} {spent:.1f} min "
+                + " ".join(f"{k} {v:.4g}" for k, v in scores.items())
+            )
             save()
             plot(out)
             next_validation = spent + validate_every_minutes
@@ -130,7 +141,12 @@ def plot(out: Path) -> None:
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     names = sorted({k for row in rows for k in row} - {"step", "minutes"})
     columns = min(4, max(1, len(names)))
-    figure, axes = pyplot.subplots(-(-len(names) // columns), columns, figsize=(4 * columns, 3 * -(-len(names) // columns)), squeeze=False)
+    figure, axes = pyplot.subplots(
+        -(-len(names) // columns),
+        columns,
+        figsize=(4 * columns, 3 * -(-len(names) // columns)),
+        squeeze=False,
+    )
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     for axis, name in zip(axes.flat, names, strict=False):
