@@ -117,7 +117,7 @@ def capabilities(as_json: bool, markdown: bool) -> None:
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
-    for title in ("tasks", "operators", "priors"):
+    for title in ("tasks", "operators", "samplers", "losses", "priors"):
         click.echo(f"{title}:")
         for item in known[title]:
             name = item.get("type", item.get("name"))
@@ -125,10 +125,9 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             if item.get("missing"):
                 click.echo(f"      not here: {item['missing']}")
             if item.get("recommended"):
-                click.echo(
-                    "      recommended:"
-                    f" {', '.join(f'{key}={value}' for key, value in item['recommended'].items())}"
-                )
+                sampler = item["recommended"]["sampler"]
+                told = ", ".join(f"{key}={value}" for key, value in sampler.get("aps", sampler).items())
+                click.echo(f"      recommended: {told}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 

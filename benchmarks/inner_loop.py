@@ -25,7 +25,7 @@ from aps_core.aps import quantized_expectation
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.sampling.inner_loop import InnerStep
 from aps_core.tokenizers.execution import ExecutionPlan

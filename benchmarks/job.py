@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from aps_core.aps import sample_aps
 from aps_core.priors.mmada.network import MMaDAPrior
 from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.types import StepInfo
 from benchmarks.harness import (
@@ -105,7 +105,6 @@ def measure(
         steps=args.steps,
         inner_steps=args.inner_steps,
         inner="adaptive" if args.adaptive else "fixed",
-        perceptual_weight=0,
     )
     prompt = " ".join(["word"] * args.text_tokens)
     if device.type == "cuda":

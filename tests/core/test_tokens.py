@@ -15,16 +15,12 @@ import torch
 from aps_core.aps import sample_aps
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
-from aps_core.samplers import (
-    G2D2Config,
-    SGDDConfig,
-    SVDDConfig,
-    sample_g2d2,
-    sample_prior,
-    sample_sgdd,
-    sample_svdd,
-)
-from aps_core.sampling.config import APSConfig, PriorConfig
+from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.g2d2 import G2D2Config
+from aps_core.samplers.prior import PriorConfig
+from aps_core.samplers.sgdd import SGDDConfig
+from aps_core.samplers.svdd import SVDDConfig
+from aps_core.sampling import driver
 from aps_core.text.aps import sample_text_aps
 from aps_core.text.config import TextConfig
 from aps_core.theory.toy import BITS, CODES, GRID, LENGTH, ToyPrior
@@ -50,12 +46,12 @@ CASES = {
     "aps, adaptive": aps(inner="adaptive"),
     "aps, prior and entropy terms": aps(prior_weight=0.5, entropy_weight=0.2),
     "aps, no inner step": (sample_aps, APSConfig(steps=4, inner_steps=0)),
-    "prior": (sample_prior, PriorConfig(steps=4)),
-    "prior, likeliest": (sample_prior, PriorConfig(steps=4, order_temperature=0.0)),
-    "g2d2": (sample_g2d2, G2D2Config(steps=4, inner_steps=6)),
-    "sgdd": (sample_sgdd, SGDDConfig(steps=4, denoise_steps=3, mh_steps=12, alpha=0.5)),
-    "svdd": (sample_svdd, SVDDConfig(steps=4, candidates=5, temperature=1.0)),
-    "svdd, best": (sample_svdd, SVDDConfig(steps=4, candidates=5)),
+    "prior": (driver.sample, PriorConfig(steps=4)),
+    "prior, likeliest": (driver.sample, PriorConfig(steps=4, order_temperature=0.0)),
+    "g2d2": (driver.sample, G2D2Config(steps=4, inner_steps=6)),
+    "sgdd": (driver.sample, SGDDConfig(steps=4, denoise_steps=3, mh_steps=12, alpha=0.5)),
+    "svdd": (driver.sample, SVDDConfig(steps=4, candidates=5, temperature=1.0)),
+    "svdd, best": (driver.sample, SVDDConfig(steps=4, candidates=5)),
 }
 
 
