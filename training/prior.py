@@ -30,6 +30,7 @@ from aps_core.types import MASK
 from training import corpus
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
+from training.schedule import Cosine
 
 CAPTIONED_SHARE = 0.2
 CAPTION_DROPPED = 0.1
@@ -184,7 +185,7 @@ def main() -> None:
     loss = PriorLoss(prior, plain, captioned, args.batch, device)
     hidden = [p for name, p in prior.model.named_parameters() if "_proj" in name]
     optimizers = muon_and_adamw(prior.model, hidden, args.rate, 0.05)
-    averaged = train(prior.model, loss, optimizers, args.out, args.minutes, lambda m: validate(prior, m, held_out))
+    averaged = train(prior.model, loss, optimizers, args.out, Cosine(args.minutes), lambda m: validate(prior, m, held_out))
     assert isinstance(averaged, LlamaForCausalLM)
     for module in (averaged.model.embed_tokens, averaged.lm_head):
         parametrize.remove_parametrizations(module, "weight")

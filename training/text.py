@@ -27,6 +27,7 @@ from aps_core.priors.dream import DreamConfig
 from training import turns
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
+from training.schedule import Cosine
 from training.turns import Encoded, TurnSampler, special
 
 LENGTH = 128
@@ -167,7 +168,7 @@ def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: T
     hidden = [p for name, p in model.named_parameters() if "_proj" in name and p.ndim == 2]
     optimizers = muon_and_adamw(model, hidden, args.rate, 0.02)
     step = TurnLoss(model, sampler, loss, args.batch, args.seed)
-    averaged = train(model, step, optimizers, out, minutes, lambda m: validate(m, held_out, kinds), validate_every_minutes=2)
+    averaged = train(model, step, optimizers, out, Cosine(minutes), lambda m: validate(m, held_out, kinds), validate_every_minutes=2)
     tensors = {key: value.half().contiguous() for key, value in averaged.state_dict().items() if key != "lm_head.weight"}  # the head is the embedding
     save_file(tensors, out / "model.safetensors")
     (out / "config.json").write_text(text + "\n")

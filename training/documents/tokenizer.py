@@ -1,0 +1,148 @@
+"""Stage 1 of the documents prior: its MAGVIT-v2 tokenizer, trained for as long as there is time.
+
+    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer
+    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer --anneal 60
+
+The first command trains at a constant rate and may be stopped at any second (SIGTERM, SIGINT or a
+file ``OUT/STOP``) and continued by the same command. The second takes a copy of its state to
+``OUT-annealed`` and lowers the rate to zero in the given minutes: weights to ship, while the first
+run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from aps_core.metrics import psnr
+from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
+from training.documents.crops import DocumentCrops, load_tiles
+from training.loop import device_and_threads, steps_done, train
+from training.schedule import Anneal, Constant, Schedule
+from training.tokenizer import TokenizerLoss, export, optimizers_for, validate
+
+
+def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int) -> MagvitConfig:
+    """One level at 4 pixels a token."""
+    return MagvitConfig(
+        ch=ch,
+        decoder_ch=decoder_ch,
+        patch=4,
+        z_channels=bits,
+        codebook_dim=bits,
+        encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(blocks,)),
+        decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(decoder_blocks,)),
+    )
+
+
+SHAPES = {
+    "e128-d96x4": shape(128, 4, 96, 4, 12),
+    "e128-d128x1": shape(128, 4, 128, 1, 12),
+    "e128-d96x4-10": shape(128, 4, 96, 4, 10),
+}
+"""Shapes that were compared; their decoders cost under 40 % of the photographs' tokenizer's."""
+
+LARGE_SHARE = 0.25
+"""Share of the batches with 128-pixel crops at a constant rate; all of them while annealing."""
+
+
+class MixedCrops:
+    """Batches of 64-pixel crops and, a share of them, a quarter as many crops of 128 pixels."""
+
+    def __init__(self, crops: DocumentCrops, large_share: float) -> None:
+        self.crops, self.large_share = crops, large_share
+
+    def batch(self, batch_size: int) -> Tensor:
+        """(B, 3, 64, 64) or (B / 4, 3, 128, 128) in [-1, 1]."""
+        if self.crops.rng.random() < self.large_share:
+            return self.crops.batch(max(1, batch_size // 4), 128)
+        return self.crops.batch(batch_size, 64)
+
+
+def held_out(corpus: Path) -> dict[str, Tensor]:
+    """128-pixel crops of the validation split: black on white pages, and screens as they are."""
+    pages = np.load(corpus / "tiles" / "validation-ink.npy", mmap_mode="r")
+    scans = np.load(corpus / "tiles" / "validation-scan.npy", mmap_mode="r")
+    screens = np.load(corpus / "tiles" / "validation-colour.npy", mmap_mode="r")
+    middle = slice(192, 320)
+
+    def grey(tiles: np.ndarray) -> Tensor:
+        x = 1 - torch.from_numpy(np.array(tiles[:, middle, middle])).float() / 127.5
+        return x[:, None].expand(-1, 3, -1, -1)
+
+    colour = torch.from_numpy(np.array(screens[:, middle, middle])).permute(0, 3, 1, 2)
+    return {"fonts": grey(pages), "scans": grey(scans), "screens": colour.float() / 127.5 - 1}
+
+
+@torch.no_grad()
+def scores(model: nn.Module, sets: dict[str, Tensor]) -> dict[str, float]:
+    """PSNR of the round trip on each set of pictures; codes used and bit bias over all of them."""
+    everything = validate(model, torch.cat(list(sets.values())))
+    assert isinstance(model, Magvit2)
+    result = {}
+    for name, x_BCHW in sets.items():
+        parts = []
+        for x in x_BCHW.split(8):
+            code = torch.where(model.encoder(x) > 0, 1.0, -1.0)
+            parts.append(psnr(model.decoder(code).clamp(-1, 1), x))
+        result[f"psnr_{name}"] = torch.cat(parts).mean().item()
+    return {**result, "codes_used": everything["codes_used"], "bit_bias": everything["bit_bias"]}
+
+
+def annealed_copy(out: Path) -> tuple[Path, float]:
+    """``OUT-annealed`` with a copy of the run's state, and the minutes at which it was taken.
+
+    An annealing run that is there already is continued.
+    """
+    target = out.with_name(f"{out.name}-annealed")
+    start = target / "start.txt"
+    if not start.exists():
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(out / "state.pt", target / "state.pt")
+        spent = torch.load(target / "state.pt", weights_only=True, map_location="cpu")["spent"]
+        start.write_text(f"{spent}\n")
+    return target, float(start.read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of training.documents.build")
+    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
+    parser.add_argument("--minutes", type=float, default=1200, help="compute in all; may be raised later")
+    parser.add_argument("--anneal", type=float, metavar="MINUTES", help="end a copy of the run")
+    parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
+    parser.add_argument("--batch", type=int, default=16, help="64-pixel crops a step (1024 on a GPU)")
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    device = device_and_threads(args.threads)
+    torch.manual_seed(args.seed)
+    out: Path = args.out
+    schedule: Schedule = Constant(args.minutes)
+    if args.anneal:
+        out, start = annealed_copy(args.out)
+        schedule = Anneal(start, start + args.anneal)
+    model = Magvit2(SHAPES[args.shape]).to(device)
+    tiles = args.corpus / "tiles"
+    seed = args.seed + steps_done(out)
+    crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
+    batches = MixedCrops(crops, 1.0 if args.anneal else LARGE_SHARE)
+    loss = TokenizerLoss(model, batches, args.batch, device)
+    sets = {name: x.to(device) for name, x in held_out(args.corpus).items()}
+    averaged = train(
+        model, loss, optimizers_for(model, args.rate), out, schedule,
+        lambda m: scores(m, sets), validate_every_minutes=10,
+    )  # fmt: skip
+    assert isinstance(averaged, Magvit2)
+    export(averaged, out)
+
+
+if __name__ == "__main__":
+    main()
