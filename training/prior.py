@@ -106,10 +106,11 @@ class PriorLoss:
         return loss, {"nll": loss.item()}
 
 
-def masked_nll(prior: MMaDAPrior, codes_BL: Tensor, masked_BL: Tensor, captions: list[str]) -> tuple[Tensor, int]:
-    """Mean cross-entropy in nats over the masked tokens, and their number."""
+def masked_nll(prior: MMaDAPrior, codes_BL: Tensor, masked_BL: Tensor, captions: list[str], shown_BL: Tensor | None = None) -> tuple[Tensor, int]:
+    """Mean cross-entropy in nats over the masked tokens, and their number; elsewhere the network
+    sees ``shown_BL``, the codes themselves if None."""
     layout = prior.layout
-    z_BL = torch.where(masked_BL, MASK, codes_BL)
+    z_BL = torch.where(masked_BL, MASK, codes_BL if shown_BL is None else shown_BL)
     rows = [prior.sequence(z[None], caption)[0] for z, caption in zip(z_BL, captions, strict=True)]
     longest = max(map(len, rows))
     ids_BS = torch.stack([F.pad(row, (longest - len(row), 0), value=layout.eos) for row in rows])

@@ -76,7 +76,7 @@ def english(path: Path) -> bool:
 
 def flat(path: Path) -> Image.Image:
     """The picture on white, RGB."""
-    image = Image.open(path)
+    image: Image.Image = Image.open(path)
     if image.mode in ("RGBA", "LA", "P", "PA"):
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

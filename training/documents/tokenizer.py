@@ -11,8 +11,6 @@ run goes on.
 
 from __future__ import annotations
 
-import argparse
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +19,9 @@ from torch import Tensor, nn
 
 from aps_core.metrics import psnr
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
+from training.documents import runs
 from training.documents.crops import DocumentCrops, load_tiles
 from training.loop import device_and_threads, steps_done, train
-from training.schedule import Anneal, Constant, Schedule
 from training.tokenizer import TokenizerLoss, export, optimizers_for, validate
 
 
@@ -41,9 +39,8 @@ def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int)
 
 
 SHAPES = {
-    "e128-d96x4": shape(128, 4, 96, 4, 12),
     "e128-d128x1": shape(128, 4, 128, 1, 12),
-    "e128-d96x4-10": shape(128, 4, 96, 4, 10),
+    "e128-d96x4": shape(128, 4, 96, 4, 12),
 }
 """Shapes that were compared; their decoders cost under 40 % of the photographs' tokenizer's."""
 
@@ -94,41 +91,14 @@ def scores(model: nn.Module, sets: dict[str, Tensor]) -> dict[str, float]:
     return {**result, "codes_used": everything["codes_used"], "bit_bias": everything["bit_bias"]}
 
 
-def annealed_copy(out: Path) -> tuple[Path, float]:
-    """``OUT-annealed`` with a copy of the run's state, and the minutes at which it was taken.
-
-    An annealing run that is there already is continued.
-    """
-    target = out.with_name(f"{out.name}-annealed")
-    start = target / "start.txt"
-    if not start.exists():
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(out / "state.pt", target / "state.pt")
-        spent = torch.load(target / "state.pt", weights_only=True, map_location="cpu")["spent"]
-        start.write_text(f"{spent}\n")
-    return target, float(start.read_text())
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of training.documents.build")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
-    parser.add_argument("--minutes", type=float, default=1200, help="compute in all; may be raised later")
-    parser.add_argument("--anneal", type=float, metavar="MINUTES", help="end a copy of the run")
+    parser = runs.parser(__doc__, 1200, 16, "64-pixel crops a step (1024 on a GPU)")
     parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
-    parser.add_argument("--batch", type=int, default=16, help="64-pixel crops a step (1024 on a GPU)")
-    parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
-    out: Path = args.out
-    schedule: Schedule = Constant(args.minutes)
-    if args.anneal:
-        out, start = annealed_copy(args.out)
-        schedule = Anneal(start, start + args.anneal)
+    out, schedule = runs.folder_and_schedule(args)
     model = Magvit2(SHAPES[args.shape]).to(device)
     tiles = args.corpus / "tiles"
     seed = args.seed + steps_done(out)
@@ -136,12 +106,14 @@ def main() -> None:
     batches = MixedCrops(crops, 1.0 if args.anneal else LARGE_SHARE)
     loss = TokenizerLoss(model, batches, args.batch, device)
     sets = {name: x.to(device) for name, x in held_out(args.corpus).items()}
-    averaged = train(
-        model, loss, optimizers_for(model, args.rate), out, schedule,
-        lambda m: scores(m, sets), validate_every_minutes=10,
-    )  # fmt: skip
-    assert isinstance(averaged, Magvit2)
-    export(averaged, out)
+
+    def validated(averaged: nn.Module) -> dict[str, float]:
+        assert isinstance(averaged, Magvit2)
+        export(averaged, out)  # the next stage can begin on interim weights
+        return scores(averaged, sets)
+
+    optimizers = optimizers_for(model, args.rate)
+    train(model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
 
 
 if __name__ == "__main__":
