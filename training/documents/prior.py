@@ -29,6 +29,10 @@ from training.muon import muon_and_adamw
 from training.prior import build, config_for, masked_nll, save, text_tokenizer, validate
 
 
+HELD_OUT = 16
+"""Pictures of each validation set."""
+
+
 def flipped(codes_BL: Tensor, bits: int, largest: float, generator: torch.Generator) -> Tensor:
     """The codes with bits flipped at a rate that is uniform in [0, ``largest``] for each grid."""
     rate_B11 = largest * torch.rand(len(codes_BL), 1, 1, generator=generator)
@@ -89,7 +93,8 @@ def main() -> None:
     tiles, seed = args.corpus / "tiles", args.seed + steps_done(out)
     crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
     loss = DocumentsPriorLoss(prior, crops, args.batch, args.flips, seed)
-    sets = {name: tokenizer.encode(x.to(device)) for name, x in held_out(args.corpus).items()}
+    pictures = held_out(args.corpus).items()
+    sets = {name: tokenizer.encode(x[:HELD_OUT].to(device)) for name, x in pictures}
 
     def validated(averaged: nn.Module) -> dict[str, float]:
         assert isinstance(averaged, LlamaForCausalLM)
