@@ -15,7 +15,9 @@ from aps_cli.display import Display
 from aps_core.errors import InvalidSpec
 
 Files = Mapping[str, bytes]
-"""What a job made, under the names the service gives: ``result.png``, ``sample-1.png``, ..., ``result.json``."""
+"""What a job made, under the names the service gives: ``result.png``, ``sample-1.png``, ...,
+``result.json``.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class Where:
     device: str | None
     max_pixels: int | None
 
-    def compute(self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str) -> Files:
+    def compute(
+        self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str
+    ) -> Files:
         """Runs the job and shows how it goes. Pictures are written as ``suffix``.
 
         Raises:
@@ -37,7 +41,9 @@ class Where:
         if not self.server:
             return self._here(spec, given, suffix)
         if suffix.lower() != ".png":
-            raise InvalidSpec(f"A service makes PNG pictures; --output must end in .png, not {suffix!r}.")
+            raise InvalidSpec(
+                f"A service makes PNG pictures; --output must end in .png, not {suffix!r}."
+            )
         return self._there(self.server, spec, given)
 
     def _there(self, server: str, spec: dict[str, Any], pictures: Mapping[str, Path]) -> Files:
@@ -45,13 +51,19 @@ class Where:
 
         with Client(server, self.api_key) as client, Display() as display:
             task = spec["type"]
-            job = client.submit(task, dict(pictures), **{name: value for name, value in spec.items() if name != "type"})
+            job = client.submit(
+                task,
+                dict(pictures),
+                **{name: value for name, value in spec.items() if name != "type"},
+            )
             try:
                 for event in client.events(job):
                     if event.type == "progress":
                         display.step(event.data)
                     else:
-                        display.phase(str(event.data.get("phase") or event.data.get("state") or event.type))
+                        display.phase(
+                            str(event.data.get("phase") or event.data.get("state") or event.type)
+                        )
                 return client.result(job).files
             except KeyboardInterrupt:
                 client.cancel(job)
@@ -59,15 +71,18 @@ class Where:
                 raise
 
     def _here(self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str) -> Files:
-        from aps_core import images, installed
-        from aps_core.engine import Engine
-        from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
+        from aps_core.checkpoints import checkpoint_cache
+        from aps_core.imaging import images
+        from aps_core.runtime.engine import Engine
+        from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
-        inputs = Inputs(**{name: images.open_image(path.read_bytes()) for name, path in paths.items()})
+        inputs = Inputs(
+            **{name: images.open_image(path.read_bytes()) for name, path in paths.items()}
+        )
         spec.check_inputs(inputs)
-        installed.require(spec.checkpoints)
+        checkpoint_cache.require(spec.checkpoints)
         spec = spec.resolved()
         image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
         where = default_device(self.device)

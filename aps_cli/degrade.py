@@ -13,20 +13,48 @@ from aps_cli.fields import PICTURE, Verb, operator_from, operator_options
 @click.command(cls=Verb)
 @click.argument("photo", type=PICTURE)
 @operator_options
-@click.option("--sigma", type=click.FloatRange(0, 1), help="Noise standard deviation on the [-1, 1] scale; default: 0.05, beside poisson 0.")
-@click.option("--noise", "kind", type=click.Choice(["gaussian", "poisson"]), default="gaussian", show_default=True, help="Noise to add.")
-@click.option("--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson).")
+@click.option(
+    "--sigma",
+    type=click.FloatRange(0, 1),
+    help="Noise standard deviation on the [-1, 1] scale; default: 0.05, beside poisson 0.",
+)
+@click.option(
+    "--noise",
+    "kind",
+    type=click.Choice(["gaussian", "poisson"]),
+    default="gaussian",
+    show_default=True,
+    help="Noise to add.",
+)
+@click.option(
+    "--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson)."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Result picture; default PHOTO.degraded.png.")
-def degrade(photo: Path, output: Path | None, sigma: float | None, kind: str, peak: float, seed: int, mask: Path | None, **options: Any) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Result picture; default PHOTO.degraded.png.",
+)
+def degrade(
+    photo: Path,
+    output: Path | None,
+    sigma: float | None,
+    kind: str,
+    peak: float,
+    seed: int,
+    mask: Path | None,
+    **options: Any,
+) -> None:
     """Degrade a clean PHOTO with an operator and noise, to try a restoration on.
 
-    y = A(x), counted in photons with poisson noise, + sigma * gaussian noise, written as an 8-bit picture.
+    y = A(x), counted in photons with poisson noise, + sigma * gaussian noise, written as an 8-bit
+    picture.
     """
     import torch
 
-    from aps_core import images, noise
+    from aps_core.imaging import images, noise
     from aps_core.operators import OperatorSpec
 
     chosen = operator_from(options)
@@ -36,7 +64,8 @@ def degrade(photo: Path, output: Path | None, sigma: float | None, kind: str, pe
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
-    y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y  # what has no colour has no coloured noise
+    # what has no colour has no coloured noise
+    y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y
     generator = torch.Generator().manual_seed(seed)
     if kind == "poisson":
         y = noise.add_poisson(y, peak, generator)

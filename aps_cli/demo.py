@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 
 from aps_cli.display import Display
 from aps_client import Client
-from aps_core import images, noise
-from aps_core.metrics import psnr
+from aps_core.evaluation.metrics import psnr
+from aps_core.imaging import images, noise
 from aps_core.operators.super_resolution import SuperResolution
 
 SIDE = 128
@@ -20,8 +20,12 @@ SIGMA = 0.05
 
 
 def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
-    """Reduces the photograph to the prior's size, measures it and writes ``measurement.png``; returns it and the truth."""
-    truth = images.resize(images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)).clamp(-1, 1)
+    """Reduces the photograph to the prior's size, measures it and writes ``measurement.png``;
+    returns it and the truth.
+    """
+    truth = images.resize(
+        images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)
+    ).clamp(-1, 1)
     y = SuperResolution(factor=4).bind((3, SIDE, SIDE))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(0))
     path = out / "measurement.png"
@@ -30,19 +34,33 @@ def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
 
 
 def restore_photo(url: str, photo: Path, out: Path) -> None:
-    """Degrades ``photo``, restores it at ``url`` with progress, writes ``before-after.png`` into ``out``."""
+    """Degrades ``photo``, restores it at ``url`` with progress, writes ``before-after.png`` into
+    ``out``.
+    """
     out.mkdir(parents=True, exist_ok=True)
     measurement, truth = make_measurement(photo, out)
-    click.echo(f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // 4}x{SIDE // 4} with noise sigma {SIGMA}; restoring through {url}/v1/restore")
+    click.echo(
+        f"{photo.name}: {SIDE}x{SIDE} pixels reduced to {SIDE // 4}x{SIDE // 4} with noise sigma"
+        f" {SIGMA}; restoring through {url}/v1/restore"
+    )
     with Client(url) as client, Display() as display:
-        job = client.submit("restore", {"image": measurement}, operator={"type": "super_resolution", "factor": 4}, sigma=SIGMA)
+        job = client.submit(
+            "restore",
+            {"image": measurement},
+            operator={"type": "super_resolution", "factor": 4},
+            sigma=SIGMA,
+        )
         for event in client.events(job):
             if event.type == "progress":
                 display.step(event.data)
         result = client.result(job)
     result.save(out / "restored.png")
     restored, sidecar = images.to_tensor(images.open_image(result.image)), result.sidecar
-    panels = {"original": images.to_pil(truth), "measurement": Image.open(measurement), "restored": images.to_pil(restored)}
+    panels = {
+        "original": images.to_pil(truth),
+        "measurement": Image.open(measurement),
+        "restored": images.to_pil(restored),
+    }
     sheet = Image.new("RGB", (3 * 392 + 8, 424), "white")
     draw = ImageDraw.Draw(sheet)
     for i, (title, panel) in enumerate(panels.items()):

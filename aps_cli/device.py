@@ -16,5 +16,8 @@ def default_device(device: str | None) -> str:
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidSpec("--device cuda: this machine has no CUDA device, or torch was built without it. 'aps doctor' tells more.")
+        raise InvalidSpec(
+            "--device cuda: this machine has no CUDA device, or torch was built without it. 'aps"
+            " doctor' tells more."
+        )
     return device

@@ -36,7 +36,9 @@ class Finding:
 
 
 @click.command()
-@click.option("--server", envvar="APS_SERVER", show_envvar=True, help="Also ask this service how it is.")
+@click.option(
+    "--server", envvar="APS_SERVER", show_envvar=True, help="Also ask this service how it is."
+)
 @click.option("--port", default=8000, show_default=True, help="Port the API is to use.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
 def doctor(server: str | None, port: int, as_json: bool) -> None:
@@ -55,15 +57,28 @@ def doctor(server: str | None, port: int, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _checks(settings: Settings, port: int, server: str | None) -> list[Callable[[], Iterator[Finding]]]:
-    here = [lambda: _compute(settings), lambda: _weights(settings), lambda: _redis(settings), lambda: _port(port), lambda: _disk(settings)]
+def _checks(
+    settings: Settings, port: int, server: str | None
+) -> list[Callable[[], Iterator[Finding]]]:
+    here = [
+        lambda: _compute(settings),
+        lambda: _weights(settings),
+        lambda: _redis(settings),
+        lambda: _port(port),
+        lambda: _disk(settings),
+    ]
     return [*here, lambda: _service(server)] if server else here
 
 
 def _compute(settings: Settings) -> Iterator[Finding]:
     """Python, torch and the devices."""
     if find_spec("torch") is None:
-        yield Finding("compute", "note", "PyTorch is not installed: this machine can serve and submit, not compute", "pip install 'aps[worker]'")
+        yield Finding(
+            "compute",
+            "note",
+            "PyTorch is not installed: this machine can serve and submit, not compute",
+            "pip install 'aps[worker]'",
+        )
         return
     import torch
 
@@ -71,12 +86,20 @@ def _compute(settings: Settings) -> Iterator[Finding]:
     if not torch.cuda.is_available():
         state: Literal["problem", "note"] = "problem" if settings.device == "cuda" else "note"
         yield Finding(
-            "compute", state, f"{version}, {torch.get_num_threads()} CPU threads, no GPU", "fine for the embedded priors; others need an NVIDIA GPU and driver"
+            "compute",
+            state,
+            f"{version}, {torch.get_num_threads()} CPU threads, no GPU",
+            "fine for the embedded priors; others need an NVIDIA GPU and driver",
         )
         return
     for number in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(number)
-        yield Finding("compute", "ok", f"{version}, GPU {number}: {torch.cuda.get_device_name(number)}, {free / 1e9:.0f} of {total / 1e9:.0f} GB free")
+        yield Finding(
+            "compute",
+            "ok",
+            f"{version}, GPU {number}: {torch.cuda.get_device_name(number)}, {free / 1e9:.0f} of"
+            f" {total / 1e9:.0f} GB free",
+        )
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:
@@ -85,32 +108,58 @@ def _weights(settings: Settings) -> Iterator[Finding]:
 
     for name in settings.priors:
         missing = PriorSpec.named(name).missing()
-        yield Finding("weights", "problem" if missing else "ok", f"{name}: {missing or 'here'}", "aps weights list; aps weights fetch NAME" if missing else "")
-    others = [name for name in sorted(PriorSpec.family) if name not in settings.priors and PriorSpec.named(name).missing()]
+        yield Finding(
+            "weights",
+            "problem" if missing else "ok",
+            f"{name}: {missing or 'here'}",
+            "aps weights list; aps weights fetch NAME" if missing else "",
+        )
+    others = [
+        name
+        for name in sorted(PriorSpec.family)
+        if name not in settings.priors and PriorSpec.named(name).missing()
+    ]
     if others:
-        yield Finding("weights", "note", f"not here: {', '.join(others)}", "only needed to use them: aps weights list")
+        yield Finding(
+            "weights",
+            "note",
+            f"not here: {', '.join(others)}",
+            "only needed to use them: aps weights list",
+        )
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:
     """The job store: one that answers, or one that can be started."""
     from redis.exceptions import RedisError
 
-    from service.embedded import ServerUnavailable, server_binary
     from service.jobs import connect
+    from service.launch.embedded_server import ServerUnavailable, server_binary
 
     redis = connect(settings.redis_url)
     try:
         info = redis.info()
-        yield Finding("redis", "ok", f"{settings.redis_url} answers, version {info['redis_version']}")
+        yield Finding(
+            "redis", "ok", f"{settings.redis_url} answers, version {info['redis_version']}"
+        )
         if not int(info.get("aof_enabled", 0)):
-            yield Finding("redis", "note", "jobs would not survive its restart", "start it with --appendonly yes")
+            yield Finding(
+                "redis",
+                "note",
+                "jobs would not survive its restart",
+                "start it with --appendonly yes",
+            )
         return
     except RedisError as error:
         reason = str(error)
     finally:
         redis.close()
     try:
-        yield Finding("redis", "note", f"{settings.redis_url}: {reason}", f"'aps serve --embedded' starts one of its own ({server_binary(settings)})")
+        yield Finding(
+            "redis",
+            "note",
+            f"{settings.redis_url}: {reason}",
+            f"'aps serve --embedded' starts one of its own ({server_binary(settings)})",
+        )
     except ServerUnavailable as error:
         yield Finding("redis", "problem", f"{settings.redis_url}: {reason}", str(error))
 
@@ -133,7 +182,12 @@ def _port(port: int) -> Iterator[Finding]:
     if mine:
         yield Finding("port", "ok", f"{port}: the service answers")
     else:
-        yield Finding("port", "problem", f"{port}: {busy}", f"stop what uses it, or: aps serve --port {port + 1}")
+        yield Finding(
+            "port",
+            "problem",
+            f"{port}: {busy}",
+            f"stop what uses it, or: aps serve --port {port + 1}",
+        )
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -143,9 +197,19 @@ def _disk(settings: Settings) -> Iterator[Finding]:
         free = shutil.disk_usage(there).free
         text = f"{folder}: {free / 1e9:.0f} GB free"
         if not _writable(there):
-            yield Finding("disk", "problem", f"{folder} cannot be written", "set APS_ARTIFACTS_DIR and APS_DATA_DIR to folders that can")
+            yield Finding(
+                "disk",
+                "problem",
+                f"{folder} cannot be written",
+                "set APS_ARTIFACTS_DIR and APS_DATA_DIR to folders that can",
+            )
         elif free < FREE_BYTES:
-            yield Finding("disk", "note", text, "results are kept for APS_JOB_TTL_SECONDS; make room or keep them for less")
+            yield Finding(
+                "disk",
+                "note",
+                text,
+                "results are kept for APS_JOB_TTL_SECONDS; make room or keep them for less",
+            )
         else:
             yield Finding("disk", "ok", text)
 
@@ -155,14 +219,31 @@ def _service(server: str) -> Iterator[Finding]:
         answer = httpx.get(f"{server.rstrip('/')}/readyz", timeout=10)
         body = answer.json()
     except httpx.HTTPError as error:
-        yield Finding("service", "problem", f"{server}: {error}", "is it running there? 'aps serve --embedded' starts one")
+        yield Finding(
+            "service",
+            "problem",
+            f"{server}: {error}",
+            "is it running there? 'aps serve --embedded' starts one",
+        )
     except ValueError:
-        yield Finding("service", "problem", f"{server} answers {answer.status_code}, but not as this service does", "check the address")
+        yield Finding(
+            "service",
+            "problem",
+            f"{server} answers {answer.status_code}, but not as this service does",
+            "check the address",
+        )
     else:
         if answer.status_code == 200:
-            yield Finding("service", "ok", f"{server} is ready: {', '.join(body.get('priors', []))}")
+            yield Finding(
+                "service", "ok", f"{server} is ready: {', '.join(body.get('priors', []))}"
+            )
         else:
-            yield Finding("service", "problem", f"{server}: {body.get('detail', answer.status_code)}", "start a worker: aps worker")
+            yield Finding(
+                "service",
+                "problem",
+                f"{server}: {body.get('detail', answer.status_code)}",
+                "start a worker: aps worker",
+            )
 
 
 def _writable(folder: Path) -> bool:
@@ -175,5 +256,9 @@ def _show(findings: list[Finding]) -> None:
     for style in ("", "bold", ""):
         table.add_column(style=style, overflow="fold")
     for finding in findings:
-        table.add_row(marks[finding.state], finding.check, finding.found + (f"\n[dim]-> {finding.advice}[/]" if finding.advice else ""))
+        table.add_row(
+            marks[finding.state],
+            finding.check,
+            finding.found + (f"\n[dim]-> {finding.advice}[/]" if finding.advice else ""),
+        )
     Console().print(table)

@@ -8,38 +8,73 @@ from typing import Any
 import click
 
 from aps_cli.fields import config_from, sampler_options
-from aps_core.text_config import TextConfig
+from aps_core.text.config import TextConfig
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("eval-text")
-@click.option("--judge", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of a causal language model that was not followed.")
+@click.option(
+    "--judge",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a causal language model that was not followed.",
+)
 @click.option("--seeds", default=4, show_default=True, help="Seeds for each prompt.")
 @click.option("--limit", type=int, help="Only the first so many prompts.")
 @click.option("--prior", default="embedded_text", show_default=True)
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 @click.option("--threads", type=int, help="CPU threads.")
-@click.option("-o", "--out", type=FILE, default=Path("eval-text.csv"), show_default=True, help="Every answer and its scores.")
+@click.option(
+    "-o",
+    "--out",
+    type=FILE,
+    default=Path("eval-text.csv"),
+    show_default=True,
+    help="Every answer and its scores.",
+)
 @sampler_options(TextConfig)
-def eval_text(judge: Path | None, seeds: int, limit: int | None, prior: str, device: str | None, threads: int | None, out: Path, **options: Any) -> None:
-    """Answer the paper's 20 prompts guided and unguided from the same seeds; writes scores of reward and judge."""
+def eval_text(
+    judge: Path | None,
+    seeds: int,
+    limit: int | None,
+    prior: str,
+    device: str | None,
+    threads: int | None,
+    out: Path,
+    **options: Any,
+) -> None:
+    """Answer the paper's 20 prompts guided and unguided from the same seeds; writes scores of
+    reward and judge.
+    """
     from aps_cli.device import default_device
-    from aps_core import text_evaluation
-    from aps_core.engine import TextEngine
-    from aps_core.rewards.language_model import load_reward
+    from aps_core.evaluation import text as text_evaluation
+    from aps_core.runtime.engine import TextEngine
+    from aps_core.text.rewards.language_model import load_reward
 
     config = TextConfig.model_validate(config_from(options))
     engine = TextEngine.load(prior, default_device(device), threads)
     network = engine.prior
-    judging = load_reward(judge, network.tokenizer, network.vocab_size, network.eos_id, engine.device, network.model.dtype) if judge else None
+    judging = (
+        load_reward(
+            judge,
+            network.tokenizer,
+            network.vocab_size,
+            network.eos_id,
+            engine.device,
+            network.model.dtype,
+        )
+        if judge
+        else None
+    )
     rows = text_evaluation.evaluate(
         engine,
         config,
         seeds,
         judging,
         prompts=text_evaluation.PROMPTS[:limit],
-        report=lambda row: click.echo(f"{row.method:8} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"),
+        report=lambda row: click.echo(
+            f"{row.method:8} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"
+        ),
     )
     text_evaluation.write(rows, out)
     click.echo("\n" + text_evaluation.summary(rows))

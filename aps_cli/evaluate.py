@@ -1,4 +1,6 @@
-"""``aps eval``: samplers compared on degraded photographs, or all of the paper's experiments, with progress on the terminal."""
+"""``aps eval``: samplers compared on degraded photographs, or all of the paper's experiments, with
+progress on the terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ import click
 
 from aps_cli.device import default_device
 from aps_cli.fields import parse_value
-from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
+from aps_core.sampling.config import APSConfig
 
 if TYPE_CHECKING:
-    from aps_core.engine import ImageEngine
     from aps_core.evaluation import Row
     from aps_core.evaluation.photographs import Photographs
     from aps_core.evaluation.suite import Questions
+    from aps_core.runtime.engine import ImageEngine
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
@@ -34,20 +36,56 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     show_default=True,
     help="Where tables and pictures go; an earlier run there is continued.",
 )
-@click.option("--suite", type=click.Choice(["paper"]), help="All of the paper's experiments in place of one comparison.")
-@click.option("--experiment", "experiments", multiple=True, help="Only these experiments of the suite (may repeat).")
-@click.option("--ffhq", type=FOLDER, help="FFHQ validation pictures: the suite also runs on the paper's 100.")
-@click.option("--imagenet", type=FOLDER, help="ImageNet validation pictures: likewise; needs --imagenet-list.")
-@click.option("--imagenet-list", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The paper's list, lines of FILE CLASS.")
 @click.option(
-    "--questions", default=0, show_default=True, help="Seeds a prompt for the suite's question answering with the embedded text prior; 0 leaves it out."
+    "--suite",
+    type=click.Choice(["paper"]),
+    help="All of the paper's experiments in place of one comparison.",
+)
+@click.option(
+    "--experiment",
+    "experiments",
+    multiple=True,
+    help="Only these experiments of the suite (may repeat).",
+)
+@click.option(
+    "--ffhq", type=FOLDER, help="FFHQ validation pictures: the suite also runs on the paper's 100."
+)
+@click.option(
+    "--imagenet", type=FOLDER, help="ImageNet validation pictures: likewise; needs --imagenet-list."
+)
+@click.option(
+    "--imagenet-list",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The paper's list, lines of FILE CLASS.",
+)
+@click.option(
+    "--questions",
+    default=0,
+    show_default=True,
+    help=(
+        "Seeds a prompt for the suite's question answering with the embedded text prior; 0 leaves"
+        " it out."
+    ),
 )
 @click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
 @click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
-@click.option("--protocol", "protocols", multiple=True, help="native, upsampled, upsampled4 (may repeat); default native, for the suite the first two.")
-@click.option("--samples", default=1, show_default=True, help="Also the mean of this many APS samples.")
+@click.option(
+    "--protocol",
+    "protocols",
+    multiple=True,
+    help="native, upsampled, upsampled4 (may repeat); default native, for the suite the first two.",
+)
+@click.option(
+    "--samples", default=1, show_default=True, help="Also the mean of this many APS samples."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many photographs.")
-@click.option("--size", type=click.IntRange(min=32), help="Side of the photographs in pixels; default 256, or the prior's own where that is smaller.")
+@click.option(
+    "--size",
+    type=click.IntRange(min=32),
+    help=(
+        "Side of the photographs in pixels; default 256, or the prior's own where that is smaller."
+    ),
+)
 @click.option("--sigma", default=0.05, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--prior", default="embedded", show_default=True)
@@ -58,11 +96,24 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     "settings",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Sampler settings, for instance --set inner_steps=40; of one method, --set g2d2.learning_rate=3.",
+    help=(
+        "Sampler settings, for instance --set inner_steps=40; of one method, --set"
+        " g2d2.learning_rate=3."
+    ),
 )
-def evaluate(folder: Path, out: Path, suite: str | None, device: str | None, threads: int | None, settings: tuple[str, ...], **options: Any) -> None:
-    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, tables and contact sheets."""
-    from aps_core.engine import ImageEngine
+def evaluate(
+    folder: Path,
+    out: Path,
+    suite: str | None,
+    device: str | None,
+    threads: int | None,
+    settings: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, tables and
+    contact sheets.
+    """
+    from aps_core.runtime.engine import ImageEngine
     from aps_core.samplers.methods import METHODS
 
     changes: dict[str, Any] = {}
@@ -71,7 +122,9 @@ def evaluate(folder: Path, out: Path, suite: str | None, device: str | None, thr
         name, _, value = setting.partition("=")
         method, dot, field = name.rpartition(".")
         if dot and method not in METHODS:
-            raise InvalidSpec(f"--set {name}: there is no method '{method}'; known: {', '.join(METHODS)}.")
+            raise InvalidSpec(
+                f"--set {name}: there is no method '{method}'; known: {', '.join(METHODS)}."
+            )
         (overrides.setdefault(method, {}) if dot else changes)[field] = parse_value(value)
     engine = ImageEngine.load(options["prior"], default_device(device), threads)
     config = APSConfig.model_validate(changes).with_recommended(engine.spec.recommended)
@@ -83,7 +136,13 @@ def evaluate(folder: Path, out: Path, suite: str | None, device: str | None, thr
 
 
 def _comparison(
-    engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size: int, overrides: dict[str, dict[str, Any]], options: dict[str, Any]
+    engine: ImageEngine,
+    config: APSConfig,
+    folder: Path,
+    out: Path,
+    size: int,
+    overrides: dict[str, dict[str, Any]],
+    options: dict[str, Any],
 ) -> None:
     """Chosen methods on chosen tasks."""
     from aps_core.evaluation import PROTOCOLS, Plan, Variant, photographs, strengths
@@ -103,10 +162,22 @@ def _comparison(
         strengths(task, size)
     variants = [Variant(name, settings=overrides.get(name, {})) for name in methods]
     if options["samples"] > 1:
-        variants.append(Variant("aps", settings=overrides.get("aps", {}), samples=options["samples"]))
+        variants.append(
+            Variant("aps", settings=overrides.get("aps", {}), samples=options["samples"])
+        )
     photos = photographs(folder, size, options["limit"])
-    plan = Plan(tuple(tasks), tuple(variants), tuple(protocols), (options["sigma"],), options["seed"])
-    rows = run(engine, config, photos, out, plan, lpips=lpips_if_here(engine.device), report=progress(plan.size(len(photos))))
+    plan = Plan(
+        tuple(tasks), tuple(variants), tuple(protocols), (options["sigma"],), options["seed"]
+    )
+    rows = run(
+        engine,
+        config,
+        photos,
+        out,
+        plan,
+        lpips=lpips_if_here(engine.device),
+        report=progress(plan.size(len(photos))),
+    )
     text = summary(rows)
     (out / "summary.md").write_text(text)
     contact_sheet(out / "contact_sheet.png", out / "pictures", rows)
@@ -114,7 +185,14 @@ def _comparison(
     click.echo(f"Tables and pictures: {out}")
 
 
-def _suite(engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size: int, options: dict[str, Any]) -> None:
+def _suite(
+    engine: ImageEngine,
+    config: APSConfig,
+    folder: Path,
+    out: Path,
+    size: int,
+    options: dict[str, Any],
+) -> None:
     """The paper's experiments on every data set given."""
     from aps_core.evaluation import photographs
     from aps_core.evaluation import suite as paper_suite
@@ -122,21 +200,41 @@ def _suite(engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size
     from aps_core.evaluation.photographs import ffhq, imagenet
 
     known = experiments(config, options["protocols"] or ("native", "upsampled"), options["seed"])
-    chosen = [experiment for experiment in known if experiment.name in options["experiments"]] if options["experiments"] else known
+    chosen = (
+        [experiment for experiment in known if experiment.name in options["experiments"]]
+        if options["experiments"]
+        else known
+    )
     for name in options["experiments"]:
         if name not in {experiment.name for experiment in known}:
-            raise InvalidSpec(f"There is no experiment '{name}'; known: {', '.join(experiment.name for experiment in known)}.")
+            raise InvalidSpec(
+                f"There is no experiment '{name}'; known:"
+                f" {', '.join(experiment.name for experiment in known)}."
+            )
     limit = options["limit"]
     sets: dict[str, Photographs] = {"photos": photographs(folder, size, limit)}
     if options["ffhq"]:
         sets["ffhq"] = ffhq(options["ffhq"], size, limit)
     if options["imagenet"]:
         if options["imagenet_list"] is None:
-            raise InvalidSpec("--imagenet needs --imagenet-list: the paper's selection, imagenet_val_1k.txt of XingangPan/deep-generative-prior.")
+            raise InvalidSpec(
+                "--imagenet needs --imagenet-list: the paper's selection, imagenet_val_1k.txt of"
+                " XingangPan/deep-generative-prior."
+            )
         sets["imagenet"] = imagenet(options["imagenet"], options["imagenet_list"], size, limit)
-    count = sum(experiment.plan.size(len(photos)) for photos in sets.values() for experiment in chosen)
+    count = sum(
+        experiment.plan.size(len(photos)) for photos in sets.values() for experiment in chosen
+    )
     told = progress(count)
-    text = paper_suite.run_suite(engine, config, sets, chosen, out, _questions(options), lambda dataset, name, row: told(row, f"{dataset} {name}"))
+    text = paper_suite.run_suite(
+        engine,
+        config,
+        sets,
+        chosen,
+        out,
+        _questions(options),
+        lambda dataset, name, row: told(row, f"{dataset} {name}"),
+    )
     click.echo("\n" + text)
     click.echo(f"Report, tables and pictures: {out}")
 
@@ -144,22 +242,27 @@ def _suite(engine: ImageEngine, config: APSConfig, folder: Path, out: Path, size
 def _questions(options: dict[str, Any]) -> Questions | None:
     if not options["questions"]:
         return None
-    from aps_core.engine import TextEngine
     from aps_core.evaluation.suite import Questions
+    from aps_core.runtime.engine import TextEngine
 
-    return Questions(TextEngine.load("embedded_text", "cpu", None), options["questions"], options["limit"])
+    return Questions(
+        TextEngine.load("embedded_text", "cpu", None), options["questions"], options["limit"]
+    )
 
 
 def progress(count: int) -> Callable[..., None]:
-    """Prints every line of the table with its number; lines of an earlier run, and those that experiments share, are not made again."""
+    """Prints every line of the table with its number; lines of an earlier run, and those that
+    experiments share, are not made again.
+    """
     started, made = time.monotonic(), 0
 
     def told(row: Row, where: str = "") -> None:
         nonlocal made
         made += 1
         click.echo(
-            f"[{made} of at most {count}, {(time.monotonic() - started) / 60:.1f} min] {where} {row.protocol} {row.task} {row.image} {row.method}: "
-            f"{row.psnr:.2f} dB  SSIM {row.ssim:.3f}  {row.seconds:.1f} s  {row.decodes} decodes"
+            f"[{made} of at most {count}, {(time.monotonic() - started) / 60:.1f} min] {where}"
+            f" {row.protocol} {row.task} {row.image} {row.method}: {row.psnr:.2f} dB  SSIM"
+            f" {row.ssim:.3f}  {row.seconds:.1f} s  {row.decodes} decodes"
         )
 
     return told

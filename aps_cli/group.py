@@ -25,7 +25,9 @@ Exit codes:
 
 
 class OneLineErrors(click.Group):
-    """Turns every expected error into one line, lists commands by what they are for, and documents the exit codes."""
+    """Turns every expected error into one line, lists commands by what they are for, and documents
+    the exit codes.
+    """
 
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Run the service": ("serve", "worker", "webhooks", "keys", "requeue", "jobs"),
@@ -33,7 +35,9 @@ class OneLineErrors(click.Group):
         "Measure": ("eval", "eval-text", "demo"),
     }
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
         """See :meth:`click.Group.main`."""
         extra["standalone_mode"] = False
         try:
@@ -61,7 +65,9 @@ class OneLineErrors(click.Group):
         for title, names in {"Compute": computing, **self.sections}.items():
             known = [(name, self.commands[name]) for name in names if name in self.commands]
             with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(150)) for name, command in known])
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(150)) for name, command in known]
+                )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See :meth:`click.Group.format_epilog`."""
@@ -73,14 +79,18 @@ def explain(error: ValidationError) -> str:
     """The first wrong field: where, what would be right, what was given."""
     first, *others = error.errors()
     where = _path(first)
-    words = " or ".join(dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)]))
+    words = " or ".join(
+        dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)])
+    )
     given = "" if first["type"] == "missing" else f" (given: {first['input']!r:.60})"
     return f"{where}: {words}{given}" if where else f"{words}{given}"
 
 
 def _path(error: Any) -> str:
     """Names of fields only: pydantic also names the branches of a union."""
-    return ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int))
+    return ".".join(
+        str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)
+    )
 
 
 def _fail(message: str, code: int) -> NoReturn:

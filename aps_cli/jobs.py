@@ -14,8 +14,15 @@ from aps_client import Client
 
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--server`` and ``--api-key``."""
-    key = click.option("--api-key", envvar="APS_API_KEY", show_envvar=True, help="Key for the service.")
-    return click.option("--server", envvar="APS_SERVER", show_envvar=True, help="URL of the service; default: this machine's.")(key(command))
+    key = click.option(
+        "--api-key", envvar="APS_API_KEY", show_envvar=True, help="Key for the service."
+    )
+    return click.option(
+        "--server",
+        envvar="APS_SERVER",
+        show_envvar=True,
+        help="URL of the service; default: this machine's.",
+    )(key(command))
 
 
 @click.group()
@@ -25,7 +32,9 @@ def jobs() -> None:
 
 @jobs.command("list")
 @connected
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) -> None:
     """Show the newest jobs."""
@@ -53,7 +62,14 @@ def show(server: str | None, api_key: str | None, job_id: str) -> None:
 @jobs.command()
 @connected
 @click.argument("job_id")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("result.png"), show_default=True, help="Where the picture goes.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("result.png"),
+    show_default=True,
+    help="Where the picture goes.",
+)
 def fetch(server: str | None, api_key: str | None, job_id: str, output: Path) -> None:
     """Wait for the job JOB_ID and download its result."""
     with Client(server, api_key) as client:

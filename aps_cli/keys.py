@@ -1,4 +1,6 @@
-"""``aps keys``: makes, shows and revokes the API's keys. Talks to the server of ``APS_REDIS_URL``."""
+"""``aps keys``: makes, shows and revokes the API's keys. Talks to the server of
+``APS_REDIS_URL``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import click
 from aps_core.errors import APSError
 
 if TYPE_CHECKING:
-    from service.keys import KeyStore
+    from service.access.keys import KeyStore
 
 
 @click.group()
@@ -21,13 +23,39 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("principal")
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(["read", "write"]), help="What the key allows (may repeat); default: both.")
-@click.option("--max-queued", type=click.IntRange(1), help="Waiting jobs the principal may have; default: APS_MAX_QUEUED.")
-@click.option("--max-running", type=click.IntRange(1), help="Jobs of the principal that run at a time; default: APS_MAX_RUNNING.")
-@click.option("--record", is_flag=True, help="Do not store the key: print its record, for a file named by APS_KEYS_FILE, after it.")
-def create(principal: str, scopes: tuple[str, ...], max_queued: int | None, max_running: int | None, record: bool) -> None:
-    """Make a key for PRINCIPAL and print it, this once. Two may be active: make the second, switch over, revoke the first."""
-    from service.keys import new_key
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["read", "write"]),
+    help="What the key allows (may repeat); default: both.",
+)
+@click.option(
+    "--max-queued",
+    type=click.IntRange(1),
+    help="Waiting jobs the principal may have; default: APS_MAX_QUEUED.",
+)
+@click.option(
+    "--max-running",
+    type=click.IntRange(1),
+    help="Jobs of the principal that run at a time; default: APS_MAX_RUNNING.",
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Do not store the key: print its record, for a file named by APS_KEYS_FILE, after it.",
+)
+def create(
+    principal: str,
+    scopes: tuple[str, ...],
+    max_queued: int | None,
+    max_running: int | None,
+    record: bool,
+) -> None:
+    """Make a key for PRINCIPAL and print it, this once. Two may be active: make the second, switch
+    over, revoke the first.
+    """
+    from service.access.keys import new_key
 
     token, key = new_key(principal, frozenset(scopes or ("read", "write")), max_queued, max_running)  # type: ignore[arg-type]
     if not record:
@@ -43,7 +71,10 @@ def list_keys() -> None:
     """Show the active keys, without their secrets."""
     with _store() as store:
         for key in store.all():
-            click.echo(f"{key.id}  {key.principal:<24} {'+'.join(sorted(key.scopes)):<12} {key.created_at:%Y-%m-%d %H:%M}")
+            click.echo(
+                f"{key.id}  {key.principal:<24} {'+'.join(sorted(key.scopes)):<12}"
+                f" {key.created_at:%Y-%m-%d %H:%M}"
+            )
 
 
 @keys.command()
@@ -60,8 +91,8 @@ def revoke(key_id: str) -> None:
 def _store() -> Iterator[KeyStore]:
     from redis.exceptions import RedisError
 
+    from service.access.keys import KeyStore
     from service.jobs import connect
-    from service.keys import KeyStore
     from service.settings import Settings
 
     settings = Settings()

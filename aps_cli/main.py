@@ -24,7 +24,10 @@ from aps_core.tasks import TaskSpec
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=OneLineErrors,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__)
 def main() -> None:
     """Restore, draw and write with a discrete diffusion prior, and no training per task.
@@ -32,15 +35,19 @@ def main() -> None:
     \b
     aps restore blurred.jpg --operator gaussian_blur                compute here
     aps restore blurred.jpg --operator gaussian_blur --server URL   or by a running service
-    aps serve --embedded                                            run that service, studio included
-    aps doctor                                                      is everything there?
+    aps serve --embedded                                            run that service, studio
+    included aps doctor                                                      is everything there?
     """
 
 
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True)
-@click.option("--embedded/--no-embedded", default=False, help="Also start a Redis-compatible server and a worker here.")
+@click.option(
+    "--embedded/--no-embedded",
+    default=False,
+    help="Also start a Redis-compatible server and a worker here.",
+)
 @click.option("--device", default=None, help="Device of the embedded worker: cpu or cuda.")
 def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
     """Run the HTTP service (with --embedded: server, worker and all, on this machine)."""
@@ -52,7 +59,9 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 @main.command()
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
 def worker(device: str | None) -> None:
-    """Run workers with the prior resident: one on each GPU (CUDA_VISIBLE_DEVICES chooses), or one on the CPU."""
+    """Run workers with the prior resident: one on each GPU (CUDA_VISIBLE_DEVICES chooses), or one
+    on the CPU.
+    """
     from aps_cli import processes
 
     processes.worker(device)
@@ -78,7 +87,14 @@ def requeue(jobs: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("photo", type=PICTURE)
 @click.option("--once", is_flag=True, help="Exit after the job instead of serving the studio.")
-@click.option("-o", "--out", type=FOLDER, default=Path("demo-output"), show_default=True, help="Where the pictures go.")
+@click.option(
+    "-o",
+    "--out",
+    type=FOLDER,
+    default=Path("demo-output"),
+    show_default=True,
+    help="Where the pictures go.",
+)
 @click.option("--port", default=0, help="Port of the service; default: a free one.")
 def demo(photo: Path, once: bool, out: Path, port: int) -> None:
     """Degrade PHOTO, restore it through a service started here, and show before and after."""
@@ -109,7 +125,10 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             if item.get("missing"):
                 click.echo(f"      not here: {item['missing']}")
             if item.get("recommended"):
-                click.echo(f"      recommended: {', '.join(f'{field}={value}' for field, value in item['recommended'].items())}")
+                click.echo(
+                    "      recommended:"
+                    f" {', '.join(f'{key}={value}' for key, value in item['recommended'].items())}"
+                )
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 
@@ -117,12 +136,24 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 @main.command()
 @click.argument("prior")
 @click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
-@click.option("--weights-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of checkpoints, in place of APS_WEIGHTS_DIR.")
-@click.option("--size", type=click.IntRange(min=64), help="Side of the pictures in pixels; default: the size the prior was trained at.")
+@click.option(
+    "--weights-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of checkpoints, in place of APS_WEIGHTS_DIR.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(min=64),
+    help="Side of the pictures in pixels; default: the size the prior was trained at.",
+)
 @click.option("--steps", type=int, help="Reverse steps; default: the prior's own setting.")
 @click.option("--inner-steps", type=int, help="Inner steps; default: the prior's own setting.")
 @click.option("--prompt", default="a cup of coffee on a wooden table", show_default=True)
-@click.option("--no-quality", is_flag=True, help="For random weights: everything must run, whatever comes out.")
+@click.option(
+    "--no-quality",
+    is_flag=True,
+    help="For random weights: everything must run, whatever comes out.",
+)
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option("-o", "--out", type=FOLDER, help="Folder for the pictures that were made.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
@@ -138,15 +169,33 @@ def verify(
     as_json: bool,
     **settings: int | None,
 ) -> None:
-    """Show that PRIOR works here: load, round trip, text to image, super-resolution, with time and memory. Exit code 1 if a check fails."""
+    """Show that PRIOR works here: load, round trip, text to image, super-resolution, with time and
+    memory. Exit code 1 if a check fails.
+    """
     from aps_cli import verify as checks
 
-    options = checks.Options(prompt, size, {name: value for name, value in settings.items() if value is not None}, not no_quality, out)
+    options = checks.Options(
+        prompt,
+        size,
+        {name: value for name, value in settings.items() if value is not None},
+        not no_quality,
+        out,
+    )
     if not checks.command(prior, device, weights_dir, options, threads, as_json):
         raise click.exceptions.Exit(1)
 
 
-for command in (degrade, doctor, evaluate, eval_text, jobs, keys, replay, weights, *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family))):
+for command in (
+    degrade,
+    doctor,
+    evaluate,
+    eval_text,
+    jobs,
+    keys,
+    replay,
+    weights,
+    *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family)),
+):
     main.add_command(command)
 
 

@@ -14,14 +14,16 @@ from pathlib import Path
 import click
 
 from aps_cli.device import default_device
-from service import launch
-from service.devices import gpus
+from service.launch import processes as launch
+from service.launch.devices import gpus
 from service.settings import Settings
-from service.webhooks import send_webhooks
+from service.webhooks.sender import send_webhooks
 
 
 def settings_for(device: str | None, **changes: object) -> Settings:
-    """The settings of the environment (``APS_*``), with the device of the command line or the best there is."""
+    """The settings of the environment (``APS_*``), with the device of the command line or the best
+    there is.
+    """
     settings = Settings()
     if device is not None or "APS_DEVICE" not in os.environ:
         changes["device"] = default_device(device)
@@ -39,7 +41,9 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 
 
 def worker(device: str | None) -> None:
-    """A worker on every GPU, kept alive; on a CPU, or where one GPU is chosen already, this process becomes the worker."""
+    """A worker on every GPU, kept alive; on a CPU, or where one GPU is chosen already, this process
+    becomes the worker.
+    """
     settings = settings_for(device)
     if settings.device == "cuda" and len(gpus()) > 1:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -58,16 +62,23 @@ def webhooks() -> None:
 
 
 def demo(photo: Path, out: Path, once: bool, port: int) -> None:
-    """Starts everything in a folder of its own, restores ``photo`` through REST, then serves the studio."""
+    """Starts everything in a folder of its own, restores ``photo`` through REST, then serves the
+    studio.
+    """
     from aps_cli.demo import free_port, restore_photo
 
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="aps-demo-") as folder:
-        settings = settings_for(None, data_dir=Path(folder), artifacts_dir=Path(folder) / "artifacts")
+        settings = settings_for(
+            None, data_dir=Path(folder), artifacts_dir=Path(folder) / "artifacts"
+        )
         log = out / "service.log"
         out.mkdir(parents=True, exist_ok=True)
         click.echo(f"Starting server, API and worker (log: {log}) ...")
-        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (url, supervisor):
+        with launch.running_service(settings, embedded=True, port=port, log_file=log) as (
+            url,
+            supervisor,
+        ):
             restore_photo(url, photo, out)
             if once:
                 return

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from aps_cli.display import Display
-from aps_core import images
 from aps_core.errors import InvalidSpec
+from aps_core.imaging import images
 from aps_core.tasks import Inputs, PictureResult, Result, run, validate_spec
 
 DIFFERS = 1
@@ -20,14 +20,23 @@ DIFFERS = 1
 @click.command()
 @click.argument("sidecar", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("pictures", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), default="replay", show_default=True, help="Folder for the files.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="replay",
+    show_default=True,
+    help="Folder for the files.",
+)
 @click.pass_context
 def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: Path) -> None:
-    """Make the result of SIDECAR again from its input PICTURES, in any order; they are told apart by their content.
+    """Make the result of SIDECAR again from its input PICTURES, in any order; they are told apart
+    by their content.
 
-    The exit code is 0 where every sample is the same bit for bit, else 1, and what differs between the two places is named.
+    The exit code is 0 where every sample is the same bit for bit, else 1, and what differs between
+    the two places is named.
     """
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
 
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
@@ -43,8 +52,16 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
     if _made(result) == {key: record[key] for key in _made(result)}:
         click.echo("The same, bit for bit.", err=True)
         return
-    changed = [f"{key} {origin[key]} there, {value} here" for key, value in result.origin.items() if origin.get(key) != value]
-    click.echo(f"Not the same. Different: {'; '.join(changed) or 'nothing that is recorded; the processor may be another'}.", err=True)
+    changed = [
+        f"{key} {origin[key]} there, {value} here"
+        for key, value in result.origin.items()
+        if origin.get(key) != value
+    ]
+    click.echo(
+        "Not the same. Different:"
+        f" {'; '.join(changed) or 'nothing that is recorded; the processor may be another'}.",
+        err=True,
+    )
     ctx.exit(DIFFERS)
 
 
@@ -64,7 +81,10 @@ def _matched(wanted: dict[str, str], paths: tuple[Path, ...]) -> Inputs:
     given = {(picture := images.open_image(path.read_bytes())).digest(): picture for path in paths}
     missing = [name for name, digest in wanted.items() if digest not in given]
     if missing:
-        raise InvalidSpec(f"The job's {' and '.join(missing)} is not among the pictures given; its pixels must be the same as then.")
+        raise InvalidSpec(
+            f"The job's {' and '.join(missing)} is not among the pictures given; its pixels must be"
+            " the same as then."
+        )
     known = {field.name for field in fields(Inputs)}
     return Inputs(**{name: given[digest] for name, digest in wanted.items() if name in known})
 
@@ -72,4 +92,6 @@ def _matched(wanted: dict[str, str], paths: tuple[Path, ...]) -> Inputs:
 def _made(result: Result) -> dict[str, Any]:
     """What must be equal, as it stands in the sidecar."""
     keys = ("samples_sha256",) if isinstance(result, PictureResult) else ("answer", "unguided")
-    return {key: value for key, value in json.loads(json.dumps(result.sidecar())).items() if key in keys}
+    return {
+        key: value for key, value in json.loads(json.dumps(result.sidecar())).items() if key in keys
+    }

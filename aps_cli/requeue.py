@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from aps_core.errors import InvalidSpec
+from service.dispatch.bell import Bell
 from service.jobs import open_store
-from service.queue import Bell
 from service.settings import Settings
 
 
@@ -14,7 +14,9 @@ def show_dead() -> None:
     """Lists the jobs that were given up, one a line: id, prior, attempts, since when."""
     store, _ = open_store(Settings())
     for job in store.dead():
-        click.echo(f"{job.id}  {job.prior}  {job.attempt} attempts  {job.finished_at:%Y-%m-%d %H:%M:%S}Z")
+        click.echo(
+            f"{job.id}  {job.prior}  {job.attempt} attempts  {job.finished_at:%Y-%m-%d %H:%M:%S}Z"
+        )
 
 
 def requeue(job_ids: tuple[str, ...]) -> None:
@@ -31,7 +33,10 @@ def requeue(job_ids: tuple[str, ...]) -> None:
             outcome = store.requeue(job_id)
             job = store.get(job_id)
             if outcome != "queued" or job is None:
-                raise InvalidSpec(f"Job '{job_id}' cannot be queued again: it is {outcome}. 'aps requeue' alone lists those that can.")
+                raise InvalidSpec(
+                    f"Job '{job_id}' cannot be queued again: it is {outcome}. 'aps requeue' alone"
+                    " lists those that can."
+                )
             bell.ring(job)
             click.echo(f"{job_id} queued")
     finally:

@@ -1,4 +1,6 @@
-"""One command for every registered task, made from its spec: ``aps restore``, ``aps generate``, ``aps guide``, ..."""
+"""One command for every registered task, made from its spec: ``aps restore``, ``aps generate``,
+``aps guide``, ...
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,36 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def verb(spec: type[TaskSpec]) -> click.Command:
     """The command of a task."""
     task = str(spec.model_fields["type"].default)
-    pictures = sorted(spec.pictures, key=lambda name: not spec.pictures[name])  # what is needed comes first
+    # what is needed comes first
+    pictures = sorted(spec.pictures, key=lambda name: not spec.pictures[name])
 
     def command(
-        output: Path | None, as_json: bool, server: str | None, api_key: str | None, device: str | None, max_pixels: int | None, **options: Any
+        output: Path | None,
+        as_json: bool,
+        server: str | None,
+        api_key: str | None,
+        device: str | None,
+        max_pixels: int | None,
+        **options: Any,
     ) -> None:
         given = {name: options.pop(name) for name in pictures}
         first = next((path for path in given.values() if path is not None), None)
         past = f"{task}d" if task.endswith("e") else f"{task}ed"
         where = output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png"))
-        files = Where(server, api_key, device, max_pixels).compute({"type": task, **json_of(spec, options)}, given, where.suffix)
+        files = Where(server, api_key, device, max_pixels).compute(
+            {"type": task, **json_of(spec, options)}, given, where.suffix
+        )
         _write(files, where, as_json)
 
     command.__doc__ = f"{spec.summary()}\n\n{_writes(spec)}"
     decorated: Callable[..., Any] = command
-    for option in reversed([*_arguments(spec, pictures), spec_options(spec), *_common(bool(pictures), _makes_text(spec))]):
+    for option in reversed(
+        [
+            *_arguments(spec, pictures),
+            spec_options(spec),
+            *_common(bool(pictures), _makes_text(spec)),
+        ]
+    ):
         decorated = option(decorated)
     return click.command(task, cls=Verb)(decorated)
 
@@ -51,25 +68,61 @@ def _writes(spec: type[TaskSpec]) -> str:
 
 
 def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
-    """What is given without a flag: the picture a task needs, and the prompt where it is about that; other pictures are options."""
+    """What is given without a flag: the picture a task needs, and the prompt where it is about
+    that; other pictures are options.
+    """
     needed = spec.model_fields["prompt"].is_required()
-    prompt: list[Decorator] = [click.argument("prompt", required=needed, default=None if needed else "")] if prompt_is_argument(spec) else []
+    prompt: list[Decorator] = (
+        [click.argument("prompt", required=needed, default=None if needed else "")]
+        if prompt_is_argument(spec)
+        else []
+    )
     if not pictures:
         return prompt
-    helps = {"mask": "Mask picture of the same size, white = known.", "image": "Picture whose content is kept."}
+    helps = {
+        "mask": "Mask picture of the same size, white = known.",
+        "image": "Picture whose content is kept.",
+    }
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]
-    return [click.argument(pictures[0], metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()), type=PICTURE), *prompt, *rest]
+    return [
+        click.argument(
+            pictures[0],
+            metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()),
+            type=PICTURE,
+        ),
+        *prompt,
+        *rest,
+    ]
 
 
 def _common(sized: bool, text: bool) -> list[Decorator]:
     limit = "Largest result this device may make; default 512x512 on CPU, 2048x2048 on GPU."
     output = "Where the picture goes; default: named after the photo or the task."
     return [
-        click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one."),
+        click.option(
+            "--device", default=None, help="cpu or cuda; default: cuda where there is one."
+        ),
         click.option("--max-pixels", type=int, hidden=not sized, help=limit),
-        click.option("--server", metavar="URL", envvar="APS_SERVER", show_envvar=True, help="A running service to compute it; default: compute here."),
-        click.option("--api-key", metavar="KEY", envvar="APS_API_KEY", show_envvar=True, help="Key for that service."),
-        click.option("--json", "as_json", is_flag=True, help="Print everything about the result as JSON: settings, seed, seconds, files."),
+        click.option(
+            "--server",
+            metavar="URL",
+            envvar="APS_SERVER",
+            show_envvar=True,
+            help="A running service to compute it; default: compute here.",
+        ),
+        click.option(
+            "--api-key",
+            metavar="KEY",
+            envvar="APS_API_KEY",
+            show_envvar=True,
+            help="Key for that service.",
+        ),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print everything about the result as JSON: settings, seed, seconds, files.",
+        ),
         click.option("-o", "--output", type=click.Path(path_type=Path), hidden=text, help=output),
     ]
 
@@ -85,7 +138,10 @@ def _write(files: Files, output: Path, as_json: bool) -> None:
         click.echo(path)
     for answer in _answers(sidecar):
         click.echo(answer["text"])
-        click.echo(f"({'guided' if answer['guided'] else 'unguided'}, reward {answer['reward']:.3f})", err=True)
+        click.echo(
+            f"({'guided' if answer['guided'] else 'unguided'}, reward {answer['reward']:.3f})",
+            err=True,
+        )
     for note in sidecar["notes"]:
         click.echo(note, err=True)
 

@@ -1,6 +1,8 @@
-"""``aps verify PRIOR``: loads a prior's weights on this machine and shows, step by step, that they do what they should.
+"""``aps verify PRIOR``: loads a prior's weights on this machine and shows, step by step, that they
+do what they should.
 
-Every check either returns one line about what was found or raises :class:`CheckFailed` with the reason.
+Every check either returns one line about what was found or raises :class:`CheckFailed` with the
+reason.
 """
 
 from __future__ import annotations
@@ -21,23 +23,28 @@ import torch
 from torch import Tensor
 
 from aps_cli.device import default_device
-from aps_core import images, installed, noise
-from aps_core.config import PriorConfig
-from aps_core.engine import Engine, ImageEngine, TextEngine
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import APSError
 from aps_core.evaluation.cases import round_trip
-from aps_core.images import Picture
-from aps_core.metrics import psnr
+from aps_core.evaluation.metrics import psnr
+from aps_core.imaging import images, noise
+from aps_core.imaging.images import Picture
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.priors import PriorSpec
+from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import sample_prior
+from aps_core.sampling.config import PriorConfig
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.guide import GuideSpec, TextResult
 
 ROUND_TRIP_DB = 20.0
-"""Below this a tokenizer does not reproduce a photograph: trained ones reach 22 dB and more, random ones about 6."""
+"""Below this a tokenizer does not reproduce a photograph: trained ones reach 22 dB and more, random
+ones about 6.
+"""
 MISFIT = 2.0
-"""A restoration agrees with its measurement when its misfit is at most this many times the noise's own."""
+"""A restoration agrees with its measurement when its misfit is at most this many times the noise's
+own.
+"""
 SIGMA = 0.05
 SEED = 0
 
@@ -78,11 +85,28 @@ Check = Callable[[Any, Options], str]
 def frozen(engine: Engine, options: Options) -> str:
     """No weight asks for a gradient: gradients belong to the logits alone."""
     prior: Any = engine.prior  # type: ignore[attr-defined]
-    modules = [value for owner in (prior, getattr(prior, "tokenizer", None)) for value in vars(owner).values() if isinstance(value, torch.nn.Module)]
-    wanting = [name for module in modules for name, weight in module.named_parameters() if weight.requires_grad]
+    modules = [
+        value
+        for owner in (prior, getattr(prior, "tokenizer", None))
+        for value in vars(owner).values()
+        if isinstance(value, torch.nn.Module)
+    ]
+    wanting = [
+        name
+        for module in modules
+        for name, weight in module.named_parameters()
+        if weight.requires_grad
+    ]
     if not modules or wanting:
-        raise CheckFailed(f"weights ask for gradients: {', '.join(wanting[:3])}" if wanting else "no network was found in the prior")
-    return f"{sum(weight.numel() for module in modules for weight in module.parameters()) / 1e6:.1f} million weights, none asks for a gradient"
+        raise CheckFailed(
+            f"weights ask for gradients: {', '.join(wanting[:3])}"
+            if wanting
+            else "no network was found in the prior"
+        )
+    return (
+        f"{sum(weight.numel() for module in modules for weight in module.parameters()) / 1e6:.1f}"
+        " million weights, none asks for a gradient"
+    )
 
 
 def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
@@ -93,51 +117,83 @@ def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
     _finite(picture_BCHW)
     fidelity = float(psnr(picture_BCHW.cpu(), truth[None].cpu()))
     if options.quality and fidelity < ROUND_TRIP_DB:
-        raise CheckFailed(f"{fidelity:.1f} dB, expected at least {ROUND_TRIP_DB:.0f}: other weights than the network's, or damaged ones")
+        raise CheckFailed(
+            f"{fidelity:.1f} dB, expected at least {ROUND_TRIP_DB:.0f}: other weights than the"
+            " network's, or damaged ones"
+        )
     return f"{fidelity:.1f} dB at {truth.shape[-1]}x{truth.shape[-2]} pixels"
 
 
 def text_to_image(engine: ImageEngine, options: Options) -> str:
     """The prior alone makes a picture of the prompt."""
-    given = {name: value for name, value in options.settings.items() if name in PriorConfig.model_fields}
+    given = {
+        name: value for name, value in options.settings.items() if name in PriorConfig.model_fields
+    }
     config = PriorConfig(**given).with_recommended(engine.spec.alone())
     height, width = _shape(engine, options)
     generator = torch.Generator(engine.device).manual_seed(SEED)
     grid = engine.grid(height, width)
-    sample = sample_prior(engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt)
+    sample = sample_prior(
+        engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt
+    )
     _save(options, "text-to-image.png", sample.x_BCHW[0])
     _finite(sample.x_BCHW)
     used = len(sample.z_BL.unique())
     if options.quality and (used < 8 or sample.x_BCHW.std() < 0.05):
-        raise CheckFailed(f"a picture without content: {used} different codes, standard deviation {float(sample.x_BCHW.std()):.3f}")
+        raise CheckFailed(
+            f"a picture without content: {used} different codes, standard deviation"
+            f" {float(sample.x_BCHW.std()):.3f}"
+        )
     return f"{config.steps} steps, {sample.z_BL.shape[1]} tokens, {used} different codes"
 
 
 def super_resolution(engine: ImageEngine, options: Options) -> str:
-    """A photograph reduced four times, with noise, is restored in agreement with the measurement."""
+    """A photograph reduced four times, with noise, is restored in agreement with the
+    measurement.
+    """
     truth = _photo(engine, options).cpu()
     y = SuperResolution(factor=4).bind((3, *truth.shape[1:]))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(SEED)).clamp(-1, 1)
-    spec = RestoreSpec(prior=engine.spec.type, operator={"type": "super_resolution", "factor": 4}, sigma=SIGMA, seed=SEED, sampler=options.settings)
+    spec = RestoreSpec(
+        prior=engine.spec.type,
+        operator={"type": "super_resolution", "factor": 4},
+        sigma=SIGMA,
+        seed=SEED,
+        sampler=options.settings,
+    )
     result = run(spec, Inputs(images.open_image(images.encode_png(y))), engine)
     assert isinstance(result, PictureResult)
     _save(options, "super-resolution.png", result.pictures_BCHW[0])
     _finite(result.pictures_BCHW)
     misfit, floor = result.misfit_B[0], result.noise_floor
     fidelity = float(psnr(result.pictures_BCHW.cpu(), truth[None]))
-    found = f"misfit {misfit:.4f} (noise {floor:.4f}), {fidelity:.1f} dB, {result.seconds['sampling']:.1f} s of sampling"
+    found = (
+        f"misfit {misfit:.4f} (noise {floor:.4f}), {fidelity:.1f} dB,"
+        f" {result.seconds['sampling']:.1f} s of sampling"
+    )
     if options.quality and misfit > MISFIT * floor:
         raise CheckFailed(f"{found}: the picture does not agree with its measurement")
     return found
 
 
 def guided_answer(engine: TextEngine, options: Options) -> str:
-    """A guided answer pleases the reward model at least as much as an unguided one from the same seed."""
-    spec = GuideSpec(prior=engine.spec.type, prompt=options.prompt, seed=SEED, compare_unguided=True, sampler=options.settings)
+    """A guided answer pleases the reward model at least as much as an unguided one from the same
+    seed.
+    """
+    spec = GuideSpec(
+        prior=engine.spec.type,
+        prompt=options.prompt,
+        seed=SEED,
+        compare_unguided=True,
+        sampler=options.settings,
+    )
     result = run(spec, Inputs(), engine)
     assert isinstance(result, TextResult)
     assert result.unguided is not None
-    found = f"reward {result.answer.reward:.3f} guided, {result.unguided.reward:.3f} not: {result.answer.text!r}"
+    found = (
+        f"reward {result.answer.reward:.3f} guided, {result.unguided.reward:.3f} not:"
+        f" {result.answer.text!r}"
+    )
     if options.quality and result.answer.reward < result.unguided.reward:
         raise CheckFailed(found)
     return found
@@ -150,29 +206,54 @@ CHECKS: dict[type[Engine], tuple[Check, ...]] = {
 """What is checked of each kind of prior, in this order."""
 
 
-def verify(prior: str, device: str, options: Options, threads: int | None, report: Callable[[Outcome], None]) -> bool:
+def verify(
+    prior: str,
+    device: str,
+    options: Options,
+    threads: int | None,
+    report: Callable[[Outcome], None],
+) -> bool:
     """Loads the prior and runs its checks, reporting each; whether all passed."""
     loaded: list[Engine] = []
     spec = PriorSpec.named(prior)(type=prior)
 
     def load(_: object, __: Options) -> str:
         loaded.append(Engine.load(prior, device, threads))
-        return f"{spec.weights_bytes(loaded[0].device.type) / 1e9:.2f} GB of weights estimated, from {spec.folders()[0]}"
+        return (
+            f"{spec.weights_bytes(loaded[0].device.type) / 1e9:.2f} GB of weights estimated, from"
+            f" {spec.folders()[0]}"
+        )
 
     passed = _attempt(load, None, options, device, report)
     if not passed:
         return False
-    found = [_attempt(check, loaded[0], options, device, report) for check in CHECKS[type(loaded[0])]]
+    found = [
+        _attempt(check, loaded[0], options, device, report) for check in CHECKS[type(loaded[0])]
+    ]
     return all(found)
 
 
-def _attempt(check: Check, engine: Engine | None, options: Options, device: str, report: Callable[[Outcome], None]) -> bool:
+def _attempt(
+    check: Check,
+    engine: Engine | None,
+    options: Options,
+    device: str,
+    report: Callable[[Outcome], None],
+) -> bool:
     started = time.perf_counter()
     try:
         passed, detail = True, check(engine, options)
     except (APSError, torch.OutOfMemoryError) as error:
         passed, detail = False, str(error)
-    report(Outcome(check.__name__.replace("_", " "), passed, detail, time.perf_counter() - started, _peak(device)))
+    report(
+        Outcome(
+            check.__name__.replace("_", " "),
+            passed,
+            detail,
+            time.perf_counter() - started,
+            _peak(device),
+        )
+    )
     return passed
 
 
@@ -196,9 +277,15 @@ def _shape(engine: ImageEngine, options: Options) -> tuple[int, int]:
 
 
 def _photo(engine: ImageEngine, options: Options) -> Tensor:
-    """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) at the size to verify at."""
+    """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) at the size to verify
+    at.
+    """
     photo: Picture = images.open_image((files("aps_cli") / "coffee.jpg").read_bytes())
-    return images.resize(images.to_tensor(photo), _shape(engine, options)).clamp(-1, 1).to(engine.device)
+    return (
+        images.resize(images.to_tensor(photo), _shape(engine, options))
+        .clamp(-1, 1)
+        .to(engine.device)
+    )
 
 
 def _save(options: Options, name: str, picture_CHW: Tensor) -> None:
@@ -207,16 +294,30 @@ def _save(options: Options, name: str, picture_CHW: Tensor) -> None:
         (options.out / name).write_bytes(images.encode_png(picture_CHW.clamp(-1, 1).cpu()))
 
 
-def command(prior: str, device: str | None, weights_dir: Path | None, options: Options, threads: int | None, as_json: bool) -> bool:
-    """Verifies and prints a line a check; whether all passed. ``weights_dir`` stands in for ``APS_WEIGHTS_DIR``."""
+def command(
+    prior: str,
+    device: str | None,
+    weights_dir: Path | None,
+    options: Options,
+    threads: int | None,
+    as_json: bool,
+) -> bool:
+    """Verifies and prints a line a check; whether all passed. ``weights_dir`` stands in for
+    ``APS_WEIGHTS_DIR``.
+    """
     if weights_dir is not None:
-        os.environ[installed.WEIGHTS_DIR] = str(weights_dir)
+        os.environ[checkpoint_cache.WEIGHTS_DIR] = str(weights_dir)
 
     def report(outcome: Outcome) -> None:
         if as_json:
             click.echo(json.dumps(asdict(outcome)))
             return
-        verdict = click.style("pass", fg="green") if outcome.passed else click.style("FAIL", fg="red")
-        click.echo(f"{verdict}  {outcome.name:22}{outcome.seconds:7.1f} s{outcome.peak_bytes / 1e9:8.2f} GB  {outcome.detail}")
+        verdict = (
+            click.style("pass", fg="green") if outcome.passed else click.style("FAIL", fg="red")
+        )
+        click.echo(
+            f"{verdict}  {outcome.name:22}{outcome.seconds:7.1f} s{outcome.peak_bytes / 1e9:8.2f}"
+            f" GB  {outcome.detail}"
+        )
 
     return verify(prior, default_device(device), options, threads, report)

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from aps_core import installed, manifest
+from aps_core.checkpoints import checkpoint_cache, manifest
 from aps_core.errors import APSError, WeightsMissing
 
 
@@ -30,34 +30,51 @@ class FetchFailed(APSError):
 
 @click.group()
 def weights() -> None:
-    """List, check and download checkpoints. They live below APS_WEIGHTS_DIR (default: aps/weights in the user's cache)."""
+    """List, check and download checkpoints. They live below APS_WEIGHTS_DIR (default: aps/weights
+    in the user's cache).
+    """
 
 
 @weights.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Everything the manifest knows, with the state here.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Everything the manifest knows, with the state here."
+)
 def list_(as_json: bool) -> None:
     """Every checkpoint: size, licence, who needs it, and whether it is here."""
-    states = {name: installed.check(name) for name in manifest.CHECKPOINTS}
+    states = {name: checkpoint_cache.check(name) for name in manifest.CHECKPOINTS}
     if as_json:
-        click.echo(json.dumps([_described(entry, states[name]) for name, entry in manifest.CHECKPOINTS.items()], indent=1))
+        click.echo(
+            json.dumps(
+                [_described(entry, states[name]) for name, entry in manifest.CHECKPOINTS.items()],
+                indent=1,
+            )
+        )
         return
     table = Table(box=None, pad_edge=False)
     for title in ("name", "here", "size", "licence", "needed by"):
         table.add_column(title, overflow="fold", no_wrap=title == "name")
     for name, entry in manifest.CHECKPOINTS.items():
         about = "" if entry.bytes_known else "about "
-        table.add_row(name, states[name].state, f"{about}{_size(entry.bytes)}", entry.licence, ", ".join(entry.needed_by))
+        table.add_row(
+            name,
+            states[name].state,
+            f"{about}{_size(entry.bytes)}",
+            entry.licence,
+            ", ".join(entry.needed_by),
+        )
     Console().print(table)
-    click.echo(f"Folder: {installed.root()}")
+    click.echo(f"Folder: {checkpoint_cache.root()}")
 
 
 @weights.command()
 @click.argument("names", nargs=-1)
-@click.option("--hashes", is_flag=True, help="Also compare published SHA-256 sums; reads every byte.")
+@click.option(
+    "--hashes", is_flag=True, help="Also compare published SHA-256 sums; reads every byte."
+)
 @click.option("--json", "as_json", is_flag=True)
 def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
     """Whether NAMES (default: all that are here) are whole. Exit code 1 if one is not."""
-    found = [installed.check(name, hashes) for name in names or manifest.CHECKPOINTS]
+    found = [checkpoint_cache.check(name, hashes) for name in names or manifest.CHECKPOINTS]
     found = [one for one in found if names or one.state != "missing"]
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], default=str, indent=1))
@@ -72,25 +89,36 @@ def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
 def path(name: str) -> None:
     """The folder NAME belongs into, whether it is there or not."""
     manifest.named(name)
-    click.echo(installed.root() / name)
+    click.echo(checkpoint_cache.root() / name)
 
 
 @weights.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--offline", is_flag=True, help="Use no network: only say whether the weights are here. HF_HUB_OFFLINE=1 does the same.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Use no network: only say whether the weights are here. HF_HUB_OFFLINE=1 does the same.",
+)
 def fetch(names: tuple[str, ...], offline: bool) -> None:
-    """Download NAMES from the Hugging Face hub; an interrupted download continues where it stopped."""
+    """Download NAMES from the Hugging Face hub; an interrupted download continues where it
+    stopped.
+    """
     entries = [manifest.named(name) for name in names]
     offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     for entry in entries:
-        found = installed.check(entry.name)
+        found = checkpoint_cache.check(entry.name)
         if found.state != "present":
             if offline:
-                raise WeightsMissing(f"Offline: '{entry.name}' is {found.state} in {found.folder} and cannot be downloaded ({_size(entry.bytes)}).")
+                raise WeightsMissing(
+                    f"Offline: '{entry.name}' is {found.state} in {found.folder} and cannot be"
+                    f" downloaded ({_size(entry.bytes)})."
+                )
             _fetch(entry, found.folder)
-            found = installed.check(entry.name, hashes=True)
+            found = checkpoint_cache.check(entry.name, hashes=True)
         if found.state != "present":
-            raise WeightsMissing(f"'{entry.name}' is {found.state}: {found.reasons[0]} {entry.convert}".rstrip())
+            raise WeightsMissing(
+                f"'{entry.name}' is {found.state}: {found.reasons[0]} {entry.convert}".rstrip()
+            )
         click.echo(found.folder)
 
 
@@ -98,7 +126,8 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
     """Downloads what the hub has of a checkpoint, except pickles and code.
 
     Raises:
-        FetchFailed: there is no room or no client, or the hub does not answer, refuses, or lacks the repository.
+        FetchFailed: there is no room or no client, or the hub does not answer, refuses, or lacks
+            the repository.
     """
     if entry.repo is None:
         return
@@ -106,23 +135,43 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
     here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
     if not entry.convert and entry.bytes - here > free:
-        raise FetchFailed(f"'{entry.name}' takes {_size(entry.bytes)}, but {folder} has {_size(free)} left; set {installed.WEIGHTS_DIR} to another disk.")
+        raise FetchFailed(
+            f"'{entry.name}' takes {_size(entry.bytes)}, but {folder} has {_size(free)} left; set"
+            f" {checkpoint_cache.WEIGHTS_DIR} to another disk."
+        )
     try:
         import httpx
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
-        raise FetchFailed("Downloading needs the package huggingface_hub: pip install 'aps[worker]'.") from error
-    click.echo(f"{entry.repo} ({entry.revision}), {_size(entry.bytes)}, licence {entry.licence}", err=True)
+        raise FetchFailed(
+            "Downloading needs the package huggingface_hub: pip install 'aps[worker]'."
+        ) from error
+    click.echo(
+        f"{entry.repo} ({entry.revision}), {_size(entry.bytes)}, licence {entry.licence}", err=True
+    )
     try:
-        snapshot_download(entry.repo, revision=entry.revision, local_dir=folder, allow_patterns=list(manifest.SAFE))
+        snapshot_download(
+            entry.repo,
+            revision=entry.revision,
+            local_dir=folder,
+            allow_patterns=list(manifest.SAFE),
+        )
     except (HfHubHTTPError, LocalEntryNotFoundError, httpx.HTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise FetchFailed(f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} What has arrived is kept; run the command again.") from error
+        raise FetchFailed(
+            f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} What has arrived"
+            " is kept; run the command again."
+        ) from error
 
 
-def _described(entry: manifest.Checkpoint, found: installed.Check) -> dict[str, Any]:
-    return {**asdict(entry), "state": found.state, "folder": str(found.folder), "reasons": found.reasons}
+def _described(entry: manifest.Checkpoint, found: checkpoint_cache.Check) -> dict[str, Any]:
+    return {
+        **asdict(entry),
+        "state": found.state,
+        "folder": str(found.folder),
+        "reasons": found.reasons,
+    }
 
 
 def _size(count: int) -> str:

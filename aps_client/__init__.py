@@ -4,8 +4,9 @@
 
     aps_client.restore("blurred.jpg", "gaussian_blur").save("sharp.png")
 
-:class:`Client` and :class:`AsyncClient` do the same in steps: submit, follow, download. Job, error and
-delivery models are the service's own (:mod:`service.views`), so both ends agree by construction.
+:class:`Client` and :class:`AsyncClient` do the same in steps: submit, follow, download. Job, error
+and delivery models are the service's own (:mod:`service.api.views`), so both ends agree by
+construction.
 """
 
 from aps_client.aio import AsyncClient

@@ -20,7 +20,9 @@ from aps_client.tasks import Tasks
 
 
 class AsyncClient(Tasks[Awaitable[Result]]):
-    """The service, as an asynchronous context manager. Every method raises branches of :class:`aps_client.ClientError`."""
+    """The service, as an asynchronous context manager. Every method raises branches of
+    :class:`aps_client.ClientError`.
+    """
 
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
         self.connection = Connection.of(server, api_key)
@@ -29,14 +31,26 @@ class AsyncClient(Tasks[Awaitable[Result]]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Closes the connections."""
         await self.http.aclose()
 
-    async def run(self, task: str, files: Mapping[str, Source | None] | None = None, *, timeout: float | None = None, **spec: Any) -> Result:
+    async def run(
+        self,
+        task: str,
+        files: Mapping[str, Source | None] | None = None,
+        *,
+        timeout: float | None = None,
+        **spec: Any,
+    ) -> Result:
         """Submits, waits (``timeout`` seconds at most) and downloads.
 
         Raises:
@@ -65,14 +79,21 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             webhook: an address to tell of the end, or a mapping with ``url`` and ``events``.
             priority: ``high``, ``normal`` or ``low``.
             cancel_after: seconds after which the result is of no use.
-            idempotency_key: the caller's own name for the request; the same key gives the same job for a day, across processes too.
+            idempotency_key: the caller's own name for the request; the same key gives the same job
+                for a day, across processes too.
             spec: the fields of the task's spec.
         """
         options = flows.Options(wait, webhook, priority, cancel_after, idempotency_key)
-        return await self._do(flows.submit(task, files or {}, spec, options, self.connection.retry, self.connection.timeout))
+        return await self._do(
+            flows.submit(
+                task, files or {}, spec, options, self.connection.retry, self.connection.timeout
+            )
+        )
 
     async def keep(self, picture: Source) -> StoredPicture:
-        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever a picture may."""
+        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever
+        a picture may.
+        """
         return await self._do(flows.keep(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
@@ -106,14 +127,19 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         return await self._do(flows.result(await self.wait(job, timeout), self.connection.retry))
 
     async def events(self, job: str | Job, after: str = "") -> AsyncIterator[Event]:
-        """The job's history (after the event ``after``) and what follows, until it is over; survives broken connections."""
+        """The job's history (after the event ``after``) and what follows, until it is over;
+        survives broken connections.
+        """
         follower = Follower(after, self.connection.retry)
         while True:
             failure: Exception | None = None
             heard = False
             try:
                 async with self.http.stream(
-                    "GET", flows.link(job, "events"), headers=follower.headers(), timeout=stream_timeout(self.connection.timeout)
+                    "GET",
+                    flows.link(job, "events"),
+                    headers=follower.headers(),
+                    timeout=stream_timeout(self.connection.timeout),
                 ) as answer:
                     if answer.status_code >= 400:
                         await answer.aread()
@@ -154,7 +180,9 @@ class AsyncClient(Tasks[Awaitable[Result]]):
 
     async def webhook_secrets(self) -> list[str]:
         """What :func:`aps_client.verify_webhook` needs; newest first."""
-        found: list[str] = (await self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry)))["secrets"]
+        found: list[str] = (
+            await self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))
+        )["secrets"]
         return found
 
     async def _do(self, flow: Flow[T]) -> T:

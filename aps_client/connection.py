@@ -16,7 +16,9 @@ API_KEY = "APS_API_KEY"
 
 @dataclass(frozen=True)
 class Retry:
-    """Failures that may pass (no answer, 429, 5xx) are repeated; submissions carry an idempotency key, so none becomes two jobs."""
+    """Failures that may pass (no answer, 429, 5xx) are repeated; submissions carry an idempotency
+    key, so none becomes two jobs.
+    """
 
     attempts: int = 4
     """Tries in all."""
@@ -28,7 +30,9 @@ class Retry:
 
 @dataclass(frozen=True)
 class Connection:
-    """Address, key and timeouts; left out, ``APS_SERVER`` and ``APS_API_KEY`` tell, then the service of this machine."""
+    """Address, key and timeouts; left out, ``APS_SERVER`` and ``APS_API_KEY`` tell, then the
+    service of this machine.
+    """
 
     server: str = field(default_factory=lambda: os.environ.get(SERVER, "http://127.0.0.1:8000"))
     api_key: str | None = field(default_factory=lambda: os.environ.get(API_KEY), repr=False)

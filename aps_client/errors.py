@@ -16,7 +16,8 @@
         ├── Corrupt               a download that is not what the service stored
         └── WebhookRejected       a message that is not the service's
 
-``code`` is the service's own word, stable and machine-readable: ``image_too_large``, ``no_worker``, ...
+``code`` is the service's own word, stable and machine-readable: ``image_too_large``, ``no_worker``,
+...
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import httpx
 from pydantic import ValidationError
 
 from aps_core.errors import APSError
-from service.views import JobView, Problem
+from service.api.views import JobView, Problem
 
 
 class ClientError(APSError):
@@ -107,7 +108,11 @@ class WaitTimeout(ClientError):
     code = "wait_timeout"
 
     def __init__(self, job: JobView, seconds: float) -> None:
-        super().__init__(f"Job {job.id} is still {job.state} after {seconds:g} s; it goes on. Wait for it again, or cancel it.", retryable=True)
+        super().__init__(
+            f"Job {job.id} is still {job.state} after {seconds:g} s; it goes on. Wait for it again,"
+            " or cancel it.",
+            retryable=True,
+        )
         self.job = job
 
 
@@ -132,18 +137,37 @@ class WebhookRejected(ClientError):
     code = "webhook_rejected"
 
 
-_KINDS: dict[int, type[ServiceError]] = {401: Forbidden, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 429: Unavailable}
+_KINDS: dict[int, type[ServiceError]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    429: Unavailable,
+}
 
 
 def error_of(answer: httpx.Response) -> ServiceError:
-    """The error that an answer of status 400 and above stands for; also of proxies that know nothing of problems."""
+    """The error that an answer of status 400 and above stands for; also of proxies that know
+    nothing of problems.
+    """
     status = answer.status_code
     try:
         problem = Problem.model_validate_json(answer.content)
     except ValidationError:
         phrase = answer.reason_phrase or f"status {status}"
-        detail = f"{answer.request.url.host} answered {status} {phrase} without saying why; is it this service?"
-        problem = Problem(type="about:blank", title=phrase, status=status, detail=detail, code=f"http_{status}", retryable=status in (429, 502, 503, 504))
+        detail = (
+            f"{answer.request.url.host} answered {status} {phrase} without saying why; is it this"
+            " service?"
+        )
+        problem = Problem(
+            type="about:blank",
+            title=phrase,
+            status=status,
+            detail=detail,
+            code=f"http_{status}",
+            retryable=status in (429, 502, 503, 504),
+        )
     kind = _KINDS.get(status, Unavailable if status >= 500 else InvalidRequest)
     return kind(problem, seconds(answer.headers.get("retry-after")))
 

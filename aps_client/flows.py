@@ -1,8 +1,8 @@
 """What is said to the service and what follows from its answers, without saying how bytes travel.
 
-A flow is a generator: it yields a :class:`Call` and gets the answer (or the transport's exception), or yields
-a :class:`Pause`. The two clients differ only in how they carry these out, so retries, waiting and downloads
-are written once.
+A flow is a generator: it yields a :class:`Call` and gets the answer (or the transport's exception),
+or yields a :class:`Pause`. The two clients differ only in how they carry these out, so retries,
+waiting and downloads are written once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,24 @@ import httpx
 from pydantic import BaseModel
 
 from aps_client.connection import Retry
-from aps_client.errors import Corrupt, JobCanceled, JobFailed, Unreachable, WaitTimeout, error_of, seconds
+from aps_client.errors import (
+    Corrupt,
+    JobCanceled,
+    JobFailed,
+    Unreachable,
+    WaitTimeout,
+    error_of,
+    seconds,
+)
 from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from service.api.views import JobPage
 from service.jobs import JobState, Progress
-from service.views import JobPage
 
 T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
-"""A picture: its path, its bytes, a file open for reading; or ``sha256:`` and the hash of one that the service has."""
+"""A picture: its path, its bytes, a file open for reading; or ``sha256:`` and the hash of one that
+the service has.
+"""
 
 LONGEST_HOLD = 30
 """Seconds a submission may be held open to bring the finished job itself."""
@@ -66,7 +76,10 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
         try:
             answer: httpx.Response = yield call
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            failure: Exception = Unreachable(f"{call.method} {call.url}: {error or type(error).__name__}. Is the service running, and its address right?")
+            failure: Exception = Unreachable(
+                f"{call.method} {call.url}: {error or type(error).__name__}. Is the service"
+                " running, and its address right?"
+            )
             failure.__cause__ = error
         else:
             if answer.status_code < 400:
@@ -98,10 +111,21 @@ class Options:
     def parts(self) -> dict[str, Any]:
         """The parts of the body beside the spec."""
         webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
-        return {name: value for name, value in (("webhook", webhook), ("priority", self.priority)) if value is not None}
+        return {
+            name: value
+            for name, value in (("webhook", webhook), ("priority", self.priority))
+            if value is not None
+        }
 
 
-def submit(task: str, files: Mapping[str, Source | None], spec: Mapping[str, Any], options: Options, retry: Retry, timeout: float) -> Flow[Job]:
+def submit(
+    task: str,
+    files: Mapping[str, Source | None],
+    spec: Mapping[str, Any],
+    options: Options,
+    retry: Retry,
+    timeout: float,
+) -> Flow[Job]:
     """``POST /v1/{task}``; a form where there are pictures, JSON where there are none."""
     hold = options.hold()
     key = (options.idempotency_key or str(uuid.uuid4())).replace("\\", r"\\").replace('"', r"\"")
@@ -111,10 +135,21 @@ def submit(task: str, files: Mapping[str, Source | None], spec: Mapping[str, Any
     body = {name: _plain(value) for name, value in spec.items() if value is not None}
     extras = options.parts()
     sent: dict[str, Any] = {"headers": headers}
-    named = {name: source for name, source in files.items() if isinstance(source, str) and source.startswith("sha256:")}
-    if pictures := {name: _read(source) for name, source in files.items() if source is not None and name not in named}:
+    named = {
+        name: source
+        for name, source in files.items()
+        if isinstance(source, str) and source.startswith("sha256:")
+    }
+    if pictures := {
+        name: _read(source)
+        for name, source in files.items()
+        if source is not None and name not in named
+    }:
         sent["files"] = {name: (name, data) for name, data in pictures.items()}
-        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in extras.items()}
+        texts = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in extras.items()
+        }
         sent["data"] = {"spec": json.dumps(body), **texts, **named}
     else:
         sent["json"] = {**body, **extras, **named}
@@ -146,7 +181,9 @@ def wait(job: str | Job, timeout: float | None, retry: Retry) -> Flow[Job]:
     started, etag = time.monotonic(), ""
     known = job if isinstance(job, Job) else None
     while known is None or not known.state.terminal:
-        answer = yield from exchange(Call("GET", link(job), {"headers": {"If-None-Match": etag}} if etag else {}), retry)
+        answer = yield from exchange(
+            Call("GET", link(job), {"headers": {"If-None-Match": etag}} if etag else {}), retry
+        )
         if answer.status_code != 304:
             known, etag = Job.model_validate_json(answer.content), answer.headers.get("etag", "")
         if known is None or known.state.terminal:
@@ -183,10 +220,15 @@ def download(job: Job, name: str, retry: Retry) -> Flow[bytes]:
     """
     artifact = next((one for one in job.artifacts if one.name == name), None)
     if artifact is None:
-        raise KeyError(f"Job {job.id} has no file '{name}'; it has: {', '.join(one.name for one in job.artifacts) or 'none'}.")
+        raise KeyError(
+            f"Job {job.id} has no file '{name}'; it has:"
+            f" {', '.join(one.name for one in job.artifacts) or 'none'}."
+        )
     answer = yield from exchange(Call("GET", artifact.url), retry)
     if hashlib.sha256(answer.content).hexdigest() != artifact.sha256:
-        raise Corrupt(f"'{name}' of job {job.id} did not arrive as it was stored; download it again.")
+        raise Corrupt(
+            f"'{name}' of job {job.id} did not arrive as it was stored; download it again."
+        )
     return answer.content
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.views import JobView as Job
-from service.views import StoredPicture
+from service.api.views import JobView as Job
+from service.api.views import StoredPicture
 
 __all__ = ["Event", "Job", "Preview", "Result", "StoredPicture"]
 
@@ -75,7 +75,9 @@ class Result:
 
     @property
     def sidecar(self) -> dict[str, Any]:
-        """Settings as they were run, seed, misfit, seconds: everything to understand and repeat the job."""
+        """Settings as they were run, seed, misfit, seconds: everything to understand and repeat the
+        job.
+        """
         sidecar: dict[str, Any] = json.loads(self.files["result.json"])
         return sidecar
 
@@ -85,7 +87,9 @@ class Result:
 
 
 def save(files: Mapping[str, bytes], path: Path) -> list[Path]:
-    """Writes the main file to ``path``, the sidecar beside it as ``.json``, further files as ``path-name``; returns the paths, the sidecar's left out."""
+    """Writes the main file to ``path``, the sidecar beside it as ``.json``, further files as
+    ``path-name``; returns the paths, the sidecar's left out.
+    """
     path.with_suffix(".json").write_bytes(files["result.json"] + b"\n")
     paths = []
     for name, data in files.items():

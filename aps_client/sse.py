@@ -1,4 +1,6 @@
-"""Following a job over server-sent events (WHATWG HTML, section 9.2): lines become events, lost connections are resumed."""
+"""Following a job over server-sent events (WHATWG HTML, section 9.2): lines become events, lost
+connections are resumed.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,14 @@ class Follower:
         self._data: list[str] = []
 
     def headers(self) -> dict[str, str]:
-        """Headers of the next connection; half an event of the last one is forgotten, and sent again by the service."""
+        """Headers of the next connection; half an event of the last one is forgotten, and sent
+        again by the service.
+        """
         self._type, self._data = "", []
-        return {"Accept": "text/event-stream", **({"Last-Event-ID": self._last_id} if self._last_id else {})}
+        return {
+            "Accept": "text/event-stream",
+            **({"Last-Event-ID": self._last_id} if self._last_id else {}),
+        }
 
     def feed(self, line: str) -> Event | None:
         """The event that ``line`` completes, if it does."""
@@ -57,7 +64,10 @@ class Follower:
             raise reason
         self._failures += 1
         if self._failures >= self.retry.attempts:
-            raise Unreachable(f"The job's events broke off {self._failures} times in a row: {reason or 'the service closed the connection'}.") from reason
+            raise Unreachable(
+                f"The job's events broke off {self._failures} times in a row:"
+                f" {reason or 'the service closed the connection'}."
+            ) from reason
         return self._pause_seconds
 
     def _complete(self) -> Event | None:

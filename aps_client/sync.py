@@ -20,7 +20,9 @@ from aps_client.tasks import Tasks
 
 
 class Client(Tasks[Result]):
-    """The service, as a context manager. Every method raises branches of :class:`aps_client.ClientError`."""
+    """The service, as a context manager. Every method raises branches of
+    :class:`aps_client.ClientError`.
+    """
 
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
         self.connection = Connection.of(server, api_key)
@@ -29,14 +31,26 @@ class Client(Tasks[Result]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
         """Closes the connections."""
         self.http.close()
 
-    def run(self, task: str, files: Mapping[str, Source | None] | None = None, *, timeout: float | None = None, **spec: Any) -> Result:
+    def run(
+        self,
+        task: str,
+        files: Mapping[str, Source | None] | None = None,
+        *,
+        timeout: float | None = None,
+        **spec: Any,
+    ) -> Result:
         """Submits, waits (``timeout`` seconds at most) and downloads.
 
         Raises:
@@ -65,14 +79,21 @@ class Client(Tasks[Result]):
             webhook: an address to tell of the end, or a mapping with ``url`` and ``events``.
             priority: ``high``, ``normal`` or ``low``.
             cancel_after: seconds after which the result is of no use.
-            idempotency_key: the caller's own name for the request; the same key gives the same job for a day, across processes too.
+            idempotency_key: the caller's own name for the request; the same key gives the same job
+                for a day, across processes too.
             spec: the fields of the task's spec.
         """
         options = flows.Options(wait, webhook, priority, cancel_after, idempotency_key)
-        return self._do(flows.submit(task, files or {}, spec, options, self.connection.retry, self.connection.timeout))
+        return self._do(
+            flows.submit(
+                task, files or {}, spec, options, self.connection.retry, self.connection.timeout
+            )
+        )
 
     def keep(self, picture: Source) -> StoredPicture:
-        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever a picture may."""
+        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever
+        a picture may.
+        """
         return self._do(flows.keep(picture, self.connection.retry))
 
     def job(self, job: str | Job) -> Job:
@@ -105,13 +126,20 @@ class Client(Tasks[Result]):
         return self._do(flows.result(self.wait(job, timeout), self.connection.retry))
 
     def events(self, job: str | Job, after: str = "") -> Iterator[Event]:
-        """The job's history (after the event ``after``) and what follows, until it is over; survives broken connections."""
+        """The job's history (after the event ``after``) and what follows, until it is over;
+        survives broken connections.
+        """
         follower = Follower(after, self.connection.retry)
         while True:
             failure: Exception | None = None
             heard = False
             try:
-                with self.http.stream("GET", flows.link(job, "events"), headers=follower.headers(), timeout=stream_timeout(self.connection.timeout)) as answer:
+                with self.http.stream(
+                    "GET",
+                    flows.link(job, "events"),
+                    headers=follower.headers(),
+                    timeout=stream_timeout(self.connection.timeout),
+                ) as answer:
                     if answer.status_code >= 400:
                         answer.read()
                         raise error_of(answer)
@@ -151,7 +179,9 @@ class Client(Tasks[Result]):
 
     def webhook_secrets(self) -> list[str]:
         """What :func:`aps_client.verify_webhook` needs; newest first."""
-        found: list[str] = self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))["secrets"]
+        found: list[str] = self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))[
+            "secrets"
+        ]
         return found
 
     def _do(self, flow: Flow[T]) -> T:
@@ -173,7 +203,16 @@ class Client(Tasks[Result]):
             return value
 
 
-def restore(image: Source, operator: str | Mapping[str, Any] = "denoise", *, server: str | None = None, api_key: str | None = None, **spec: Any) -> Result:
-    """Restores a picture through the service of ``server`` (default: ``APS_SERVER``, then this machine's); see :meth:`Client.restore`."""
+def restore(
+    image: Source,
+    operator: str | Mapping[str, Any] = "denoise",
+    *,
+    server: str | None = None,
+    api_key: str | None = None,
+    **spec: Any,
+) -> Result:
+    """Restores a picture through the service of ``server`` (default: ``APS_SERVER``, then this
+    machine's); see :meth:`Client.restore`.
+    """
     with Client(server, api_key) as client:
         return client.restore(image, operator, **spec)

@@ -14,13 +14,13 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from aps_core.anchors import anchor_order, token_score
-from aps_core.config import APSConfig
-from aps_core.draws import gumbel_perturbed
 from aps_core.errors import SamplingCancelled
-from aps_core.expectation import expected_code
-from aps_core.inner import InnerLoop, Place
-from aps_core.schedule import mask_fraction, masked_counts
+from aps_core.sampling.anchors import anchor_order, token_score
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.expectation import expected_code
+from aps_core.sampling.inner_loop import InnerLoop, Place
+from aps_core.sampling.random_ops import gumbel_perturbed
+from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
 
 
@@ -50,9 +50,9 @@ def sample_aps(
     """Draws ``batch`` posterior samples on a token ``grid`` by Algorithm 1.
 
     Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
-    same tokens as one that was never interrupted. ``z_BL`` may hold decided tokens, as many in every sample, which
-    are kept; the schedule runs over the others. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
-    them as a CUDA graph (default: on CUDA).
+    same tokens as one that was never interrupted. ``z_BL`` may hold decided tokens, as many in
+    every sample, which are kept; the schedule runs over the others. ``graph`` fixes the inner
+    steps' shapes and, on CUDA, replays them as a CUDA graph (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` returned False.
@@ -65,7 +65,9 @@ def sample_aps(
         z_BL, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
     temperature = config.temperature if config.temperature is not None else float(batch > 1)
-    evaluate = partial(quantized_expectation, tokenizer=prior.tokenizer, objective=objective, grid=grid)
+    evaluate = partial(
+        quantized_expectation, tokenizer=prior.tokenizer, objective=objective, grid=grid
+    )
     inner = InnerLoop(evaluate, prior.tokenizer.codebook_KD, config, objective.noise_floor, graph)
     for step, left in list(enumerate(masked_counts(hidden, config.steps)))[first:]:  # line 5
         started = time.perf_counter()
@@ -73,12 +75,22 @@ def sample_aps(
         keep = (before - after) / before  # (alpha_s - alpha_t) / (1 - alpha_t)
         with torch.no_grad():
             fraction = before * hidden / num_tokens
-            prior_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)  # line 6
+            # line 6
+            prior_BLK = prior.logits(
+                z_BL,
+                grid=grid,
+                mask_fraction=fraction,
+                condition=condition,
+                guidance_scale=config.guidance_scale,
+            )
         masked_BL = z_BL == MASK
         prior_NK = prior_BLK[masked_BL]
         prior_seconds = time.perf_counter() - started
-        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)  # lines 7-15: M Adam steps on lines 8-13
-        z_next_BL, kappa_BL = anchored_remasking(fit.phi_NK, prior_NK, z_BL, prior.tokenizer, config, left, keep, generator)
+        # lines 7-15: M Adam steps on lines 8-13
+        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)
+        z_next_BL, kappa_BL = anchored_remasking(
+            fit.phi_NK, prior_NK, z_BL, prior.tokenizer, config, left, keep, generator
+        )
         info = StepInfo(
             state=SamplerState(step + 1, z_next_BL, generator.get_state()),
             total=config.steps,
@@ -98,11 +110,15 @@ def sample_aps(
         return Sample(z_BL, x_BCHW, objective(x_BCHW)[1])  # line 24
 
 
-def quantized_expectation(phi_NK: Tensor, place: Place, tokenizer: Tokenizer, objective: Objective, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-    """Lines 8-13: decodes the quantised expectation of the masked tokens' logits and measures the picture.
+def quantized_expectation(
+    phi_NK: Tensor, place: Place, tokenizer: Tokenizer, objective: Objective, grid: Grid
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines 8-13: decodes the quantised expectation of the masked tokens' logits and measures the
+    picture.
 
-    ``place`` puts their embeddings (N, D) among those of the decided tokens, which stay clamped to their
-    code, so only masked tokens carry gradients. Returns loss (B,), misfit (B,) and picture (B, 3, H, W).
+    ``place`` puts their embeddings (N, D) among those of the decided tokens, which stay clamped to
+    their code, so only masked tokens carry gradients. Returns loss (B,), misfit (B,) and picture
+    (B, 3, H, W).
     """
     x_bar_ND = expected_code(phi_NK, tokenizer.codebook_KD)  # lines 8-9: softmax(phi) @ codebook
     x_ND = tokenizer.quantize(x_bar_ND.detach())[1]  # line 10
@@ -112,9 +128,17 @@ def quantized_expectation(phi_NK: Tensor, place: Place, tokenizer: Tokenizer, ob
 
 
 def anchored_remasking(
-    phi_NK: Tensor, prior_NK: Tensor, z_BL: Tensor, tokenizer: Tokenizer, config: APSConfig, left: int, keep: float, generator: Generator
+    phi_NK: Tensor,
+    prior_NK: Tensor,
+    z_BL: Tensor,
+    tokenizer: Tokenizer,
+    config: APSConfig,
+    left: int,
+    keep: float,
+    generator: Generator,
 ) -> tuple[Tensor, Tensor]:
-    """Lines 16-21: keeps the most trusted optimised tokens (the anchors), re-masks the rest until ``left`` stay masked.
+    """Lines 16-21: keeps the most trusted optimised tokens (the anchors), re-masks the rest until
+    ``left`` stay masked.
 
     Returns the next state (B, L) and the score of every masked token (B, L), -inf where decided.
     """
@@ -125,8 +149,13 @@ def anchored_remasking(
     kappa_N = token_score(trusted_NK, x_N, config.anchor_score)  # line 19
     kappa_BL = kappa_N.new_full(z_BL.shape, -torch.inf).masked_scatter(masked_BL, kappa_N)
     wanted_B = (masked_BL.sum(1) - left).clamp(min=0)
-    rank_BL = anchor_order(kappa_BL, masked_BL, config, generator).argsort(dim=1, descending=True, stable=True).argsort(dim=1, stable=True)
-    anchors_BL = masked_BL & (rank_BL < wanted_B[:, None])  # line 20: tau_t is the score of rank `wanted`
+    rank_BL = (
+        anchor_order(kappa_BL, masked_BL, config, generator)
+        .argsort(dim=1, descending=True, stable=True)
+        .argsort(dim=1, stable=True)
+    )
+    # line 20: tau_t is the score of rank `wanted`
+    anchors_BL = masked_BL & (rank_BL < wanted_B[:, None])
     if config.state_update == "bernoulli" and left > 0:
         anchors_BL &= torch.rand(z_BL.shape, generator=generator, device=z_BL.device) < keep
     x_BL = z_BL.masked_scatter(masked_BL, x_N)

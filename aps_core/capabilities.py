@@ -1,10 +1,13 @@
-"""What this installation can do, read from the registry: the source of the API's and the studio's forms."""
+"""What this installation can do, read from the registry: the source of the API's and the studio's
+forms.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aps_core import __version__, installed
+from aps_core import __version__
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
@@ -15,15 +18,35 @@ def describe() -> dict[str, Any]:
     return {
         "version": __version__,
         "tasks": [
-            {"type": name, "summary": cls.summary(), "pictures": dict(cls.pictures), "schema": cls.model_json_schema()}
+            {
+                "type": name,
+                "summary": cls.summary(),
+                "pictures": dict(cls.pictures),
+                "schema": cls.model_json_schema(),
+            }
             for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
         ],
         "operators": [
-            {"type": name, "summary": cls.summary(), "weights": cls.weights, **_here(cls), "schema": cls.model_json_schema()}
-            for name, cls in ((name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family))
+            {
+                "type": name,
+                "summary": cls.summary(),
+                "weights": cls.weights,
+                **_here(cls),
+                "schema": cls.model_json_schema(),
+            }
+            for name, cls in (
+                (name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family)
+            )
         ],
         "priors": [
-            {"name": name, "summary": cls.summary(), **_native(cls), "recommended": cls.recommended, "weights": cls.weights, **_here(cls)}
+            {
+                "name": name,
+                "summary": cls.summary(),
+                **_native(cls),
+                "recommended": cls.recommended,
+                "weights": cls.weights,
+                **_here(cls),
+            }
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
     }
@@ -31,7 +54,7 @@ def describe() -> dict[str, Any]:
 
 def _here(cls: type[PriorSpec] | type[OperatorSpec]) -> dict[str, Any]:
     """Whether its weights are on this machine, and what is missing."""
-    missing = installed.missing(cls.weights)
+    missing = checkpoint_cache.missing(cls.weights)
     return {"available": missing is None, "missing": missing}
 
 
@@ -39,7 +62,11 @@ def _native(prior: type[PriorSpec]) -> dict[str, Any]:
     """What the prior makes, and at which size it was trained."""
     if issubclass(prior, TextPriorSpec):
         return {"makes": "text", "native_length": prior.native_length}
-    return {"makes": "picture", "native_size": prior.native_size} if issubclass(prior, ImagePriorSpec) else {}
+    return (
+        {"makes": "picture", "native_size": prior.native_size}
+        if issubclass(prior, ImagePriorSpec)
+        else {}
+    )
 
 
 def operator_table() -> str:
@@ -47,6 +74,10 @@ def operator_table() -> str:
     lines = ["| operator | what happened to the picture | fields (default) |", "|---|---|---|"]
     for name in sorted(OperatorSpec.family):
         cls = OperatorSpec.named(name)
-        fields = [f"`{field}`" + ("" if info.is_required() else f" ({info.default})") for field, info in cls.model_fields.items() if field != "type"]
+        fields = [
+            f"`{field}`" + ("" if info.is_required() else f" ({info.default})")
+            for field, info in cls.model_fields.items()
+            if field != "type"
+        ]
         lines.append(f"| `{name}` | {cls.summary()} | {', '.join(fields)} |")
     return "\n".join(lines)

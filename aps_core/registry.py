@@ -1,9 +1,9 @@
 """One registry for everything that is chosen by name: operators, objectives, priors.
 
 A *family* is a :class:`Spec` subclass made with ``family=True``. Every further subclass that gives
-its ``type`` field a literal default registers itself under that name; one that does not is a common base. OpenAPI, ``/v1/capabilities``,
-the studio's forms, the command line and the property tests all read the registry, so adding an
-operator touches one file.
+its ``type`` field a literal default registers itself under that name; one that does not is a common
+base. OpenAPI, ``/v1/capabilities``, the studio's forms, the command line and the property tests all
+read the registry, so adding an operator touches one file.
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ class Spec(BaseModel):
             return  # a common base within the family
         name = cls.model_fields["type"].default
         known = cls.family.setdefault(name, cls)
-        if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"'{name}' is registered twice: {known.__qualname__} and {cls.__qualname__}")
+        if known is not cls and (known.__module__, known.__qualname__) != (
+            cls.__module__,
+            cls.__qualname__,
+        ):
+            raise TypeError(
+                f"'{name}' is registered twice: {known.__qualname__} and {cls.__qualname__}"
+            )
         cls.family[name] = cls
 
     @classmethod
@@ -57,7 +62,10 @@ class Spec(BaseModel):
         """
         found = cls.family.get(name)
         if found is None or not issubclass(found, cls):
-            raise InvalidSpec(f"There is no {cls.__name__.removesuffix('Spec').lower()} {name!r}; known: {', '.join(sorted(cls.family))}.")
+            raise InvalidSpec(
+                f"There is no {cls.__name__.removesuffix('Spec').lower()} {name!r}; known:"
+                f" {', '.join(sorted(cls.family))}."
+            )
         return found
 
     @classmethod
@@ -91,35 +99,52 @@ class _AnyOf:
             )
         return chosen.model_validate(value)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            self._validate, serialization=core_schema.plain_serializer_function_ser_schema(lambda spec: spec.model_dump(mode="json"))
+            self._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda spec: spec.model_dump(mode="json")
+            ),
         )
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         choices = [self._reference(cls, handler) for _, cls in sorted(self.root.family.items())]
         return {"oneOf": choices, "discriminator": {"propertyName": "type"}}
 
     def _reference(self, cls: type[Spec], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A reference to the class's definition, which may contain the family again (``compose``)."""
+        """A reference to the class's definition, which may contain the family again
+        (``compose``).
+        """
         name = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
         reference = core_schema.definition_reference_schema(name)
         if cls in _described.get():
             return handler(reference)
         token = _described.set(_described.get() | {cls})
         try:
-            return handler(core_schema.definitions_schema(reference, [{**cls.__pydantic_core_schema__, "ref": name}]))
+            return handler(
+                core_schema.definitions_schema(
+                    reference, [{**cls.__pydantic_core_schema__, "ref": name}]
+                )
+            )
         finally:
             _described.reset(token)
 
 
 def any_of(root: type[Spec]) -> Any:
-    """A pydantic field type accepting any registered member of the family ``root``, now or later."""
+    """A pydantic field type accepting any registered member of the family ``root``, now or
+    later.
+    """
     return Annotated[root, _AnyOf(root)]
 
 
 def discover(package: ModuleType, group: str, skip: tuple[str, ...] = ()) -> None:
-    """Imports every module of ``package`` but ``skip``, and every entry point of ``group``, so that they register."""
+    """Imports every module of ``package`` but ``skip``, and every entry point of ``group``, so that
+    they register.
+    """
     for module in pkgutil.iter_modules(package.__path__):
         if module.name not in skip:
             importlib.import_module(f"{package.__name__}.{module.name}")

@@ -52,8 +52,18 @@ class Prior(Protocol):
 
     tokenizer: Tokenizer
 
-    def logits(self, z_BL: Tensor, *, grid: Grid, mask_fraction: float, condition: str, guidance_scale: float) -> Tensor:
-        """Logits (B, L, K), float32, of every position given the decided codes. Runs without gradients."""
+    def logits(
+        self,
+        z_BL: Tensor,
+        *,
+        grid: Grid,
+        mask_fraction: float,
+        condition: str,
+        guidance_scale: float,
+    ) -> Tensor:
+        """Logits (B, L, K), float32, of every position given the decided codes. Runs without
+        gradients.
+        """
         ...
 
 
@@ -81,7 +91,9 @@ class BoundOperator(Protocol):
 
     @property
     def weight(self) -> Tensor | None:
-        """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``. None: everywhere."""
+        """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``.
+        None: everywhere.
+        """
         ...
 
     def __call__(self, x_BCHW: Tensor, /) -> Tensor:
@@ -108,10 +120,14 @@ class Objective(Protocol):
     noise_floor: float
     """Expected misfit of the truth: below it only noise is left to fit. 0 when unknown."""
     temperature: float
-    """Loss per nat: ``exp(-loss / temperature)`` is the likelihood up to a constant. 0 when unknown."""
+    """Loss per nat: ``exp(-loss / temperature)`` is the likelihood up to a constant. 0 when
+    unknown.
+    """
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit), both (B,): the loss is what Adam sees, the misfit is in the measurement's own units."""
+        """(loss, misfit), both (B,): the loss is what Adam sees, the misfit is in the measurement's
+        own units.
+        """
         ...
 
 
@@ -135,11 +151,15 @@ class StepInfo:
     total: int
     """Reverse steps of the whole run."""
     x_hat_BCHW: Tensor
-    """Decoded estimate from the last inner iteration; costs no extra decode. May reach beyond the picture (padding)."""
+    """Decoded estimate from the last inner iteration; costs no extra decode. May reach beyond the
+    picture (padding).
+    """
     anchors_BL: Tensor
     """True where a token was decided in this step."""
     confidence_BL: Tensor
-    """Every masked token's score, before noise or chance on the order of the anchors; -inf where decided."""
+    """Every masked token's score, before noise or chance on the order of the anchors; -inf where
+    decided.
+    """
     loss_curve: list[float]
     """Loss at every inner iteration, mean over the batch: one value for each decoder evaluation."""
     misfit: float

@@ -1,13 +1,15 @@
-"""Orders of the anchors and starts of the inner optimisation that the sampler does not offer, against those it does.
+"""Orders of the anchors and starts of the inner optimisation that the sampler does not offer,
+against those it does.
 
     python -m benchmarks.anchor_study --corpus CORPUS
 
-On withheld training photographs, as ``benchmarks.tune_samplers``: four photographs, each reduced fourfold and with 70 %
-of its pixels missing; some variants also with motion blur. Everything that a variant does not name is as the embedded
-prior's settings have it, with 15 reverse steps of 20 at a learning rate of 3. Every run goes to
-``benchmarks/results/anchor-study.csv``; a study that is stopped continues. ``anchor-study.md`` has the means, the
-differences from the first variant, and two measurements of why the order matters as little as it does: whether the
-tokens trusted most are those decoded best, and how much the anchors cling together.
+On withheld training photographs, as ``benchmarks.tune_samplers``: four photographs, each reduced
+fourfold and with 70 % of its pixels missing; some variants also with motion blur. Everything that a
+variant does not name is as the embedded prior's settings have it, with 15 reverse steps of 20 at a
+learning rate of 3. Every run goes to ``benchmarks/results/anchor-study.csv``; a study that is
+stopped continues. ``anchor-study.md`` has the means, the differences from the first variant, and
+two measurements of why the order matters as little as it does: whether the tokens trusted most are
+those decoded best, and how much the anchors cling together.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core import anchors, aps, evaluation
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
+from aps_core import aps, evaluation
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.evaluation.tables import figure
+from aps_core.runtime.engine import ImageEngine
+from aps_core.sampling import anchors
+from aps_core.sampling.config import APSConfig
 from aps_core.types import MASK, Grid, Tokenizer
 from benchmarks.withheld import open_study
 
@@ -36,7 +39,8 @@ PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
 WITH_BLUR = (*TASKS, "motion_blur")
 BASE = "margin, noise 2"
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
-"""What a variant does not change, where it differs from the embedded prior's recommended settings."""
+"""What a variant does not change, where it differs from the embedded prior's recommended settings.
+"""
 
 Score = Callable[["Step", Tensor], Tensor]
 """Trust (N,) in the codes (N,) of a reverse step's masked tokens."""
@@ -89,17 +93,26 @@ def margin_and_agreement(step: Step, x_N: Tensor) -> Tensor:
 
 
 def stability(step: Step, x_N: Tensor) -> Tensor:
-    """Share of the inner steps at which the code was what it is in the end; the margin decides between equals."""
-    return torch.stack([(codes_N == x_N).float() for codes_N in step.history]).mean(0) + 1e-3 * _standard(margin(step, x_N))
+    """Share of the inner steps at which the code was what it is in the end; the margin decides
+    between equals.
+    """
+    return torch.stack([(codes_N == x_N).float() for codes_N in step.history]).mean(
+        0
+    ) + 1e-3 * _standard(margin(step, x_N))
 
 
 def spread(step: Step, x_N: Tensor) -> Tensor:
-    """The order of a two-dimensional Halton sequence, which covers the picture evenly at every length; blind to the tokens."""
+    """The order of a two-dimensional Halton sequence, which covers the picture evenly at every
+    length; blind to the tokens.
+    """
     side = round(step.z_BL.shape[1] ** 0.5)
     rank_HW = torch.full((side, side), -1)
     number = placed = 0
     while placed < side * side:
-        row, column = int(_radical_inverse(number, 2) * side), int(_radical_inverse(number, 3) * side)
+        row, column = (
+            int(_radical_inverse(number, 2) * side),
+            int(_radical_inverse(number, 3) * side),
+        )
         if rank_HW[row, column] < 0:
             rank_HW[row, column], placed = placed, placed + 1
         number += 1
@@ -118,7 +131,10 @@ def spread_and_confidence(step: Step, x_N: Tensor) -> Tensor:
 
 def spread_margin(step: Step, x_N: Tensor) -> Tensor:
     """The best margin of every block of 4x4 tokens first, then the second best, and so on."""
-    margin_N, block_N = margin(step, x_N), step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1])
+    margin_N, block_N = (
+        margin(step, x_N),
+        step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1]),
+    )
     better_NN = (block_N[:, None] == block_N[None]) & (margin_N[None] > margin_N[:, None])
     return -better_NN.sum(1) + 1e-3 * _standard(margin_N)
 
@@ -141,11 +157,13 @@ class Variant:
     score: Score = margin
     noise: float = 2.0
     carried: float = 0.0
-    """Share of the step before's result in the start of a token that stayed masked; the rest is the prior's logits."""
+    """Share of the step before's result in the start of a token that stayed masked; the rest is the
+    prior's logits.
+    """
     informed: bool = True
     """Whether anything is known of the prior: otherwise every step starts from equal logits."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Other fields of :class:`aps_core.config.APSConfig`."""
+    """Other fields of :class:`aps_core.sampling.config.APSConfig`."""
     reduction: Literal["sum", "mean"] = "sum"
     """Of the loss over the measured values."""
     tasks: tuple[str, ...] = TASKS
@@ -171,16 +189,22 @@ VARIANTS = {
     "warm start": Variant(carried=1.0),
     "half warm start": Variant(carried=0.5),
     "mean in place of sum": Variant(reduction="mean"),
-    "warm start, learning rate 0.3": Variant(carried=1.0, changes={"learning_rate": 0.3}, tasks=WITH_BLUR),
+    "warm start, learning rate 0.3": Variant(
+        carried=1.0, changes={"learning_rate": 0.3}, tasks=WITH_BLUR
+    ),
     "learning rate 0.3": Variant(changes={"learning_rate": 0.3}, tasks=WITH_BLUR),
-    "10 steps of 30, learning rate 1": Variant(changes={"steps": 10, "inner_steps": 30, "learning_rate": 1.0}, tasks=WITH_BLUR),
+    "10 steps of 30, learning rate 1": Variant(
+        changes={"steps": 10, "inner_steps": 30, "learning_rate": 1.0}, tasks=WITH_BLUR
+    ),
     "one step of 300, learning rate 0.05": Variant(changes=ONE_STEP, tasks=WITH_BLUR),
     "the same without the prior": Variant(informed=False, changes=ONE_STEP, tasks=WITH_BLUR),
 }
 
 
 class Changed:
-    """A run's sampler with a variant in place: the functions of :mod:`aps_core.aps` it changes, and what they remember."""
+    """A run's sampler with a variant in place: the functions of :mod:`aps_core.aps` it changes, and
+    what they remember.
+    """
 
     def __init__(self, variant: Variant, codebook_KD: Tensor, truth_CHW: Tensor) -> None:
         self.variant, self.codebook_KD, self.truth_CHW = variant, codebook_KD, truth_CHW
@@ -189,7 +213,9 @@ class Changed:
         self.history: list[Tensor] = []
         self.kept_NK: Tensor | None = None
 
-    def remasking(self, phi_NK: Tensor, prior_NK: Tensor, z_BL: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def remasking(
+        self, phi_NK: Tensor, prior_NK: Tensor, z_BL: Tensor, *rest: Any
+    ) -> tuple[Tensor, Tensor]:
         step = Step(phi_NK, prior_NK, z_BL, self.codebook_KD, self.history)
         with patch.object(aps, "token_score", lambda _, x_N, kind: self.variant.score(step, x_N)):
             z_next_BL, kappa_BL = _REMASKING(phi_NK, prior_NK, z_BL, *rest)
@@ -198,17 +224,28 @@ class Changed:
         self.kept_NK, self.history = phi_NK[z_next_BL[z_BL == MASK] == MASK], []
         return z_next_BL, kappa_BL
 
-    def look(self, step: Step, z_next_BL: Tensor, kappa_N: Tensor, tokenizer: Tokenizer, *_: Any) -> None:
+    def look(
+        self, step: Step, z_next_BL: Tensor, kappa_N: Tensor, tokenizer: Tokenizer, *_: Any
+    ) -> None:
         """Measures a reverse step."""
         masked_BL, side = step.z_BL == MASK, round(step.z_BL.shape[1] ** 0.5)
         x_N = tokenizer.quantize(torch.softmax(step.phi_NK, -1) @ self.codebook_KD)[0]
-        x_BCHW = tokenizer.decode(self.codebook_KD[step.z_BL.masked_scatter(masked_BL, x_N)], (side, side))
-        error_BHW = F.avg_pool2d((x_BCHW - self.truth_CHW).square().mean(1), x_BCHW.shape[-1] // side)
-        ranks_2N = torch.stack([kappa_N, -error_BHW.flatten(1)[masked_BL]]).argsort(1).argsort(1).float()
+        x_BCHW = tokenizer.decode(
+            self.codebook_KD[step.z_BL.masked_scatter(masked_BL, x_N)], (side, side)
+        )
+        error_BHW = F.avg_pool2d(
+            (x_BCHW - self.truth_CHW).square().mean(1), x_BCHW.shape[-1] // side
+        )
+        ranks_2N = (
+            torch.stack([kappa_N, -error_BHW.flatten(1)[masked_BL]]).argsort(1).argsort(1).float()
+        )
         self.insight.append(float(torch.corrcoef(ranks_2N)[0, 1]))
         decided_BHW = (z_next_BL != MASK).view(-1, side, side).float()
         beside = torch.tensor([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])[None, None]
-        neighbours_BHW, places_BHW = (F.conv2d(map_BHW[:, None], beside, padding=1)[:, 0] for map_BHW in (decided_BHW, torch.ones_like(decided_BHW)))
+        neighbours_BHW, places_BHW = (
+            F.conv2d(map_BHW[:, None], beside, padding=1)[:, 0]
+            for map_BHW in (decided_BHW, torch.ones_like(decided_BHW))
+        )
         new_BHW = (masked_BL & (z_next_BL != MASK)).view(-1, side, side)
         share = float(neighbours_BHW[new_BHW].sum() / places_BHW[new_BHW].sum())
         self.clinging.append(share / float((decided_BHW.sum() - 1) / (decided_BHW.numel() - 1)))
@@ -219,14 +256,24 @@ class Changed:
         share = self.variant.carried
         if self.kept_NK is None or not share:
             return prior_NK
-        return share * torch.log_softmax(self.kept_NK, -1) + (1 - share) * torch.log_softmax(prior_NK, -1)
+        return share * torch.log_softmax(self.kept_NK, -1) + (1 - share) * torch.log_softmax(
+            prior_NK, -1
+        )
 
-    def expectation(self, phi_NK: Tensor, place: Any, tokenizer: Any, objective: Any, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
+    def expectation(
+        self, phi_NK: Tensor, place: Any, tokenizer: Any, objective: Any, grid: Grid
+    ) -> tuple[Tensor, Tensor, Tensor]:
         if self.variant.score is stability:
             with torch.no_grad():
-                self.history.append(tokenizer.quantize(torch.softmax(phi_NK, -1) @ self.codebook_KD)[0])
+                self.history.append(
+                    tokenizer.quantize(torch.softmax(phi_NK, -1) @ self.codebook_KD)[0]
+                )
         loss_B, misfit_B, x_hat_BCHW = _EXPECTATION(phi_NK, place, tokenizer, objective, grid)
-        return loss_B / (objective.observed if self.variant.reduction == "mean" else 1), misfit_B, x_hat_BCHW
+        return (
+            loss_B / (objective.observed if self.variant.reduction == "mean" else 1),
+            misfit_B,
+            x_hat_BCHW,
+        )
 
 
 _REMASKING, _EXPECTATION = aps.anchored_remasking, aps.quantized_expectation
@@ -243,48 +290,97 @@ class Run:
     ssim: float
     misfit_over_floor: float
     insight: float
-    """Rank correlation of the scores with how well the tokens' pixels match the truth, mean over the reverse steps."""
+    """Rank correlation of the scores with how well the tokens' pixels match the truth, mean over
+    the reverse steps.
+    """
     clinging: float
-    """Decided neighbours of a new anchor, against those of a token drawn by chance, mean over the reverse steps."""
+    """Decided neighbours of a new anchor, against those of a token drawn by chance, mean over the
+    reverse steps.
+    """
     cpu_seconds: float
 
 
 def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
     """One run; the noise depends on the photograph alone."""
     variant = VARIANTS[name]
-    config = APSConfig(**{**START, "anchor_temperature": variant.noise, **variant.changes}).with_recommended(engine.spec.recommended)
+    config = APSConfig(
+        **{**START, "anchor_temperature": variant.noise, **variant.changes}
+    ).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, str(photo), x_CHW, 0.05, photo)
-    changed, started = Changed(variant, engine.prior.tokenizer.codebook_KD, case.truth_CHW), time.process_time()
+    changed, started = (
+        Changed(variant, engine.prior.tokenizer.codebook_KD, case.truth_CHW),
+        time.process_time(),
+    )
     with (
         patch.object(aps, "anchored_remasking", changed.remasking),
         patch.object(aps, "gumbel_perturbed", changed.start),
         patch.object(aps, "quantized_expectation", changed.expectation),
     ):
-        x_BCHW, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant("aps"), SEED)
+        x_BCHW, decodes, _ = evaluation.run_method(
+            engine, config, case, evaluation.Variant("aps"), SEED
+        )
     seconds = time.process_time() - started
     row = score(case, name, x_BCHW, Cost(seconds, decodes), None)
-    insight, clinging = (round(mean(found), 3) if found else math.nan for found in (changed.insight, changed.clinging))  # one step has no order
-    return Run(name, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), insight, clinging, round(seconds, 1))
+    # one step has no order
+    insight, clinging = (
+        round(mean(found), 3) if found else math.nan
+        for found in (changed.insight, changed.clinging)
+    )
+    return Run(
+        name,
+        photo,
+        task,
+        round(row.psnr, 3),
+        round(row.ssim, 4),
+        round(row.residual, 3),
+        insight,
+        clinging,
+        round(seconds, 1),
+    )
 
 
 def table(runs: list[Run]) -> str:
-    """Means and differences from the first variant, as Markdown; ± is the standard error over the photographs."""
-    heads = ["variant", *(head for task in WITH_BLUR for head in (f"{task} PSNR dB / SSIM", "difference")), "insight", "clinging"]
+    """Means and differences from the first variant, as Markdown; ± is the standard error over the
+    photographs.
+    """
+    heads = [
+        "variant",
+        *(head for task in WITH_BLUR for head in (f"{task} PSNR dB / SSIM", "difference")),
+        "insight",
+        "clinging",
+    ]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     found = {(r.variant, r.photo, r.task): r for r in runs}
     for name, variant in VARIANTS.items():
         own = [r for r in runs if r.variant == name and r.task in TASKS]
-        if any((name, photo, task) not in found for photo in range(PHOTOS) for task in variant.tasks):
+        if any(
+            (name, photo, task) not in found for photo in range(PHOTOS) for task in variant.tasks
+        ):
             continue
         cells = []
         for task in WITH_BLUR:
-            mine = [found[name, photo, task] for photo in range(PHOTOS)] if task in variant.tasks else []
+            mine = (
+                [found[name, photo, task] for photo in range(PHOTOS)]
+                if task in variant.tasks
+                else []
+            )
             differences = [r.psnr - found[BASE, r.photo, task].psnr for r in mine]
             cells += [
-                f"{mean(r.psnr for r in mine):.2f} / {mean(r.ssim for r in mine):.3f}" if mine else "-",
-                f"{mean(differences):+.2f} ± {stdev(differences) / PHOTOS**0.5:.2f}" if mine else "-",
+                (
+                    f"{mean(r.psnr for r in mine):.2f} / {mean(r.ssim for r in mine):.3f}"
+                    if mine
+                    else "-"
+                ),
+                (
+                    f"{mean(differences):+.2f} ± {stdev(differences) / PHOTOS**0.5:.2f}"
+                    if mine
+                    else "-"
+                ),
             ]
-        lines.append(f"| {name} | {' | '.join(cells)} | {figure(mean(r.insight for r in own), 2)} | {figure(mean(r.clinging for r in own), 2)} |")
+        lines.append(
+            f"| {name} | {' | '.join(cells)} | {figure(mean(r.insight for r in own), 2)} |"
+            f" {figure(mean(r.clinging for r in own), 2)} |"
+        )
     return "\n".join(lines)
 
 
@@ -292,7 +388,12 @@ def main() -> None:
     study = open_study(__doc__, "anchor-study", PHOTOS)
     runs = read_rows(study.log, Run)
     done = {(r.variant, r.photo, r.task) for r in runs}
-    for name, photo, task in ((name, photo, task) for name, variant in VARIANTS.items() for photo in range(PHOTOS) for task in variant.tasks):
+    for name, photo, task in (
+        (name, photo, task)
+        for name, variant in VARIANTS.items()
+        for photo in range(PHOTOS)
+        for task in variant.tasks
+    ):
         if (name, photo, task) in done:
             continue
         runs.append(run(study.engine, name, photo, task, study.photos[photo]))

@@ -1,4 +1,6 @@
-"""What submitting a job costs at least with these tools: parse JSON, write a hash, send a Celery message. For comparison only."""
+"""What submitting a job costs at least with these tools: parse JSON, write a hash, send a Celery
+message. For comparison only.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from service.settings import Settings
 settings = Settings()
 redis = Redis.from_url(settings.redis_url)
 queue = Celery("floor", broker=settings.broker_url, set_as_current=False)
-queue.conf.update(task_ignore_result=True, broker_transport_options=settings.broker_transport_options)
+queue.conf.update(
+    task_ignore_result=True, broker_transport_options=settings.broker_transport_options
+)
 app = FastAPI()
 
 

@@ -1,10 +1,12 @@
-"""One answer guided by a reward model, T reverse steps of M gradient steps: seconds, memory and the computed floor.
+"""One answer guided by a reward model, T reverse steps of M gradient steps: seconds, memory and the
+computed floor.
 
-    python -m benchmarks.guided_text                                   # the embedded pair's shapes on a CPU, half a minute
-    python -m benchmarks.guided_text --device cuda                     # Dream-7B and Qwen3-0.6B in bfloat16
+    python -m benchmarks.guided_text                                   # the embedded pair's shapes
+    on a CPU, half a minute python -m benchmarks.guided_text --device cuda                     #
+    Dream-7B and Qwen3-0.6B in bfloat16
 
-Weights are random, with the published shapes, made on the device. A row each: Dream alone (M = 0), guided, and on CUDA
-guided without a graph.
+Weights are random, with the published shapes, made on the device. A row each: Dream alone (M = 0),
+guided, and on CUDA guided without a graph.
 """
 
 from __future__ import annotations
@@ -17,20 +19,35 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from aps_core.engine import be_deterministic
-from aps_core.priors.masked_lm import MaskedLM
-from aps_core.rewards import RewardSpec, YesNoReward
-from aps_core.rewards.language_model import RewardModel
-from aps_core.text_aps import RewardAscent, TextReward, sample_text_aps
-from aps_core.text_config import TextConfig
-from aps_core.text_sampling import TextStep
-from benchmarks.harness import Rates, busiest_operators, calibrate, clock_of, machine, print_table, report
+from aps_core.runtime.engine import be_deterministic
+from aps_core.text.aps import RewardAscent, TextReward, sample_text_aps
+from aps_core.text.config import TextConfig
+from aps_core.text.masked_lm import MaskedLM
+from aps_core.text.rewards import RewardSpec, YesNoReward
+from aps_core.text.rewards.language_model import RewardModel
+from aps_core.text.sampling import TextStep
+from benchmarks.harness import (
+    Rates,
+    busiest_operators,
+    calibrate,
+    clock_of,
+    machine,
+    print_table,
+    report,
+)
 from benchmarks.models import guided_text
 
 REWARD: RewardSpec = YesNoReward(rubric="word " * 50 + "{prompt} word {answer} word word word")
 
 
-def run(prior: MaskedLM, model: RewardModel, config: TextConfig, prompt: str, device: torch.device, graph: bool | None = None) -> dict[str, float]:
+def run(
+    prior: MaskedLM,
+    model: RewardModel,
+    config: TextConfig,
+    prompt: str,
+    device: torch.device,
+    graph: bool | None = None,
+) -> dict[str, float]:
     """One answer: its seconds, and of them the prior's forwards."""
     steps: list[TextStep] = []
     prompt_BP = torch.tensor([prior.encode(prompt)], device=device)
@@ -38,14 +55,31 @@ def run(prior: MaskedLM, model: RewardModel, config: TextConfig, prompt: str, de
     clock = clock_of(device)
     started = clock()
     generator = torch.Generator(device).manual_seed(0)
-    sample_text_aps(prior, prompt_BP, config, generator=generator, reward=reward, on_step=lambda info: steps.append(info), graph=graph)
+    sample_text_aps(
+        prior,
+        prompt_BP,
+        config,
+        generator=generator,
+        reward=reward,
+        on_step=lambda info: steps.append(info),
+        graph=graph,
+    )
     if device.type == "cuda":
         torch.cuda.synchronize()
     return {"seconds": clock() - started, "prior s": sum(info.prior_seconds for info in steps)}
 
 
-def floor_seconds(prior: MaskedLM, model: RewardModel, config: TextConfig, prompt: str, rates: Rates, device: torch.device) -> float:
-    """All weights read once a pass, or all arithmetic at the matrix rate, whichever is longer; the reward's passes are two."""
+def floor_seconds(
+    prior: MaskedLM,
+    model: RewardModel,
+    config: TextConfig,
+    prompt: str,
+    rates: Rates,
+    device: torch.device,
+) -> float:
+    """All weights read once a pass, or all arithmetic at the matrix rate, whichever is longer; the
+    reward's passes are two.
+    """
     ids_BL = torch.full((1, config.max_new_tokens), prior.mask_id, device=device)
     phi_BLV = torch.zeros(1, config.max_new_tokens, prior.vocab_size, device=device)
     sequence_BS = torch.cat([torch.tensor([prior.encode(prompt)], device=device), ids_BL], dim=1)
@@ -55,24 +89,42 @@ def floor_seconds(prior: MaskedLM, model: RewardModel, config: TextConfig, promp
     step.begin(phi_BLV, ids_BL, ids_BL == prior.mask_id)
     with FlopCounterMode(display=False) as inner:
         step()
-    weights = [sum(p.numel() * p.element_size() for p in part.parameters()) / 1e9 for part in (prior.model, model.model)]
+    weights = [
+        sum(p.numel() * p.element_size() for p in part.parameters()) / 1e9
+        for part in (prior.model, model.model)
+    ]
 
     def slower(flops: float, gigabytes: float) -> float:
         return max(flops / 1e12 / rates.tflops, gigabytes / rates.gb_per_s)
 
-    return config.steps * (slower(forward.get_total_flops(), weights[0]) + config.inner_steps * slower(inner.get_total_flops(), 2 * weights[1]))
+    return config.steps * (
+        slower(forward.get_total_flops(), weights[0])
+        + config.inner_steps * slower(inner.get_total_flops(), 2 * weights[1])
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--network", choices=["published", "embedded"], help="default: published on CUDA, embedded on a CPU")
-    parser.add_argument("--steps", type=int, help="reverse steps T; default 128 on CUDA, 32 on a CPU")
+    parser.add_argument(
+        "--network",
+        choices=["published", "embedded"],
+        help="default: published on CUDA, embedded on a CPU",
+    )
+    parser.add_argument(
+        "--steps", type=int, help="reverse steps T; default 128 on CUDA, 32 on a CPU"
+    )
     parser.add_argument("--tokens", type=int, help="length of the answer; default as T")
     parser.add_argument("--inner-steps", type=int, default=3, help="gradient steps M")
     parser.add_argument("--prompt-tokens", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=3, help="timed answers after the first")
-    parser.add_argument("--profile", action="store_true", help="also say which operators the time goes to (four reverse steps)")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="also say which operators the time goes to (four reverse steps)",
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
@@ -80,28 +132,55 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     be_deterministic()
     rates = calibrate(device)
-    prior, model = guided_text(args.network or ("published" if device.type == "cuda" else "embedded"), device)
+    prior, model = guided_text(
+        args.network or ("published" if device.type == "cuda" else "embedded"), device
+    )
     steps = args.steps or (128 if device.type == "cuda" else 32)
-    config = TextConfig(steps=steps, max_new_tokens=args.tokens or steps, inner_steps=args.inner_steps)
+    config = TextConfig(
+        steps=steps, max_new_tokens=args.tokens or steps, inner_steps=args.inner_steps
+    )
     prompt = " ".join(["word"] * args.prompt_tokens)
     rows: list[dict[str, Any]] = []
-    runs: list[tuple[str, TextConfig, bool | None]] = [("alone", config.model_copy(update={"inner_steps": 0}), None), ("guided", config, None)]
+    runs: list[tuple[str, TextConfig, bool | None]] = [
+        ("alone", config.model_copy(update={"inner_steps": 0}), None),
+        ("guided", config, None),
+    ]
     if device.type == "cuda":
         runs.append(("guided, without graph", config, False))
     for name, settings, graph in runs:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        answers = [run(prior, model, settings, prompt, device, graph) for _ in range(args.repeats + 1)]
-        seconds, floor = statistics.median(a["seconds"] for a in answers[1:]), floor_seconds(prior, model, settings, prompt, rates, device)
-        rows.append({"run": name, "seconds": seconds, "first": answers[0]["seconds"], "floor s": floor, "times floor": seconds / floor})
+        answers = [
+            run(prior, model, settings, prompt, device, graph) for _ in range(args.repeats + 1)
+        ]
+        seconds, floor = (
+            statistics.median(a["seconds"] for a in answers[1:]),
+            floor_seconds(prior, model, settings, prompt, rates, device),
+        )
+        rows.append(
+            {
+                "run": name,
+                "seconds": seconds,
+                "first": answers[0]["seconds"],
+                "floor s": floor,
+                "times floor": seconds / floor,
+            }
+        )
         rows[-1]["prior s"] = statistics.median(a["prior s"] for a in answers[1:])
         if device.type == "cuda":
             rows[-1]["allocated GiB"] = torch.cuda.max_memory_allocated() / 2**30
         print(rows[-1], flush=True)
-    facts = machine(device, rates) | {"T": steps, "M": args.inner_steps, "answer tokens": config.max_new_tokens, "prompt tokens": args.prompt_tokens}
+    facts = machine(device, rates) | {
+        "T": steps,
+        "M": args.inner_steps,
+        "answer tokens": config.max_new_tokens,
+        "prompt tokens": args.prompt_tokens,
+    }
     if args.profile:
         few = config.model_copy(update={"steps": 4})
-        facts["profiles"] = {"guided": busiest_operators(lambda: run(prior, model, few, prompt, device), device)}
+        facts["profiles"] = {
+            "guided": busiest_operators(lambda: run(prior, model, few, prompt, device), device)
+        }
         print_table(facts["profiles"]["guided"])
     report("Guided text", facts, rows, args.out)
 

@@ -31,8 +31,14 @@ class Timing:
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Seconds: wall time, or with one CPU thread the process's own time, which other processes disturb least."""
-    return time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    """Seconds: wall time, or with one CPU thread the process's own time, which other processes
+    disturb least.
+    """
+    return (
+        time.process_time
+        if device.type == "cpu" and torch.get_num_threads() == 1
+        else time.perf_counter
+    )
 
 
 def timed(call: Callable[[], object], device: torch.device, repeats: int = TIMED) -> Timing:
@@ -42,12 +48,18 @@ def timed(call: Callable[[], object], device: torch.device, repeats: int = TIMED
     return _timed_cpu({"": call}, clock_of(device), repeats)[""]
 
 
-def timed_together(calls: dict[str, Callable[[], object]], device: torch.device, repeats: int = TIMED) -> dict[str, Timing]:
-    """Times several calls on a CPU in turns, so that a change of the machine's load meets all of them alike."""
+def timed_together(
+    calls: dict[str, Callable[[], object]], device: torch.device, repeats: int = TIMED
+) -> dict[str, Timing]:
+    """Times several calls on a CPU in turns, so that a change of the machine's load meets all of
+    them alike.
+    """
     return _timed_cpu(calls, clock_of(device), repeats)
 
 
-def _timed_cpu(calls: dict[str, Callable[[], object]], clock: Callable[[], float], repeats: int) -> dict[str, Timing]:
+def _timed_cpu(
+    calls: dict[str, Callable[[], object]], clock: Callable[[], float], repeats: int
+) -> dict[str, Timing]:
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(WARM_UP + repeats):
         for name, call in calls.items():
@@ -55,7 +67,10 @@ def _timed_cpu(calls: dict[str, Callable[[], object]], clock: Callable[[], float
             call()
             samples[name].append((clock() - started) * 1e3)
     kept = {name: values[WARM_UP:] for name, values in samples.items()}
-    return {name: Timing(statistics.median(values), percentile(values, 0.95), None, None) for name, values in kept.items()}
+    return {
+        name: Timing(statistics.median(values), percentile(values, 0.95), None, None)
+        for name, values in kept.items()
+    }
 
 
 def _timed_cuda(call: Callable[[], object], repeats: int) -> Timing:
@@ -71,17 +86,28 @@ def _timed_cuda(call: Callable[[], object], repeats: int) -> Timing:
         event.record()
     torch.cuda.synchronize()
     samples = [a.elapsed_time(b) for a, b in pairwise(events)]
-    return Timing(statistics.median(samples), percentile(samples, 0.95), torch.cuda.max_memory_allocated() / 2**30, torch.cuda.max_memory_reserved() / 2**30)
+    return Timing(
+        statistics.median(samples),
+        percentile(samples, 0.95),
+        torch.cuda.max_memory_allocated() / 2**30,
+        torch.cuda.max_memory_reserved() / 2**30,
+    )
 
 
-def busiest_operators(call: Callable[[], object], device: torch.device, rows: int = 16) -> list[dict[str, Any]]:
-    """Where the time of ``call`` goes: operators and the shape of their first argument, largest share first."""
+def busiest_operators(
+    call: Callable[[], object], device: torch.device, rows: int = 16
+) -> list[dict[str, Any]]:
+    """Where the time of ``call`` goes: operators and the shape of their first argument, largest
+    share first.
+    """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities, record_shapes=True) as record:
         call()
 
     def spent(event: Any) -> float:
-        return float(event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total)
+        return float(
+            event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
+        )
 
     totals: dict[str, tuple[float, int]] = {}
     for event in record.key_averages(group_by_input_shape=True):
@@ -90,7 +116,10 @@ def busiest_operators(call: Callable[[], object], device: torch.device, rows: in
         totals[name] = seconds + spent(event), calls + event.count
     whole = sum(seconds for seconds, _ in totals.values())
     ordered = sorted(totals.items(), key=lambda item: -item[1][0])[:rows]
-    return [{"operator": name, "share": round(seconds / whole, 3), "calls": calls} for name, (seconds, calls) in ordered]
+    return [
+        {"operator": name, "share": round(seconds / whole, 3), "calls": calls}
+        for name, (seconds, calls) in ordered
+    ]
 
 
 def percentile(samples: list[float], share: float) -> float:
@@ -100,13 +129,17 @@ def percentile(samples: list[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """What the machine reaches now: bfloat16 matrix product, and copying (read plus written bytes)."""
+    """What the machine reaches now: bfloat16 matrix product, and copying (read plus written
+    bytes).
+    """
 
     tflops: float
     gb_per_s: float
 
     def floor_ms(self, tflop: float, gb: float) -> float:
-        """Serial floor: all arithmetic at the full matrix rate, then all bytes at full bandwidth, no overlap."""
+        """Serial floor: all arithmetic at the full matrix rate, then all bytes at full bandwidth,
+        no overlap.
+        """
         return tflop / self.tflops * 1e3 + gb / self.gb_per_s * 1e3
 
 
@@ -134,23 +167,44 @@ def machine(device: torch.device, rates: Rates) -> dict[str, Any]:
     }
     if device.type == "cuda":
         driver = torch.cuda.driver_version() if hasattr(torch.cuda, "driver_version") else None
-        return facts | {"hardware": torch.cuda.get_device_name(device), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "driver": driver}
-    return facts | {"hardware": _cpu_name(), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+        return facts | {
+            "hardware": torch.cuda.get_device_name(device),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "driver": driver,
+        }
+    return facts | {
+        "hardware": _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
 
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    names = (
+        [
+            line.split(":", 1)[1].strip()
+            for line in info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
+        if info.exists()
+        else []
+    )
     return names[0] if names else platform.machine()
 
 
 def report(title: str, facts: dict[str, Any], rows: list[dict[str, Any]], out: Path | None) -> None:
     """Prints a table of ``rows`` and writes everything as JSON."""
-    print(f"\n{title}\n" + ", ".join(f"{k} {v}" for k, v in facts.items() if not isinstance(v, dict)))
+    print(
+        f"\n{title}\n" + ", ".join(f"{k} {v}" for k, v in facts.items() if not isinstance(v, dict))
+    )
     print_table(rows)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps({"title": title, "command": command(), **facts, "rows": rows}, indent=1) + "\n")
+        out.write_text(
+            json.dumps({"title": title, "command": command(), **facts, "rows": rows}, indent=1)
+            + "\n"
+        )
         print(f"written to {out}")
 
 
@@ -166,10 +220,20 @@ def print_table(rows: list[dict[str, Any]]) -> None:
     cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
 
 
 def _cell(value: object) -> str:
     return (
-        "" if value is None else f"{value:.3g}" if isinstance(value, float) and abs(value) < 10 else f"{value:.0f}" if isinstance(value, float) else str(value)
+        ""
+        if value is None
+        else (
+            f"{value:.3g}"
+            if isinstance(value, float) and abs(value) < 10
+            else f"{value:.0f}"
+            if isinstance(value, float)
+            else str(value)
+        )
     )

@@ -1,7 +1,8 @@
-"""Requests over a few kept connections, as fast as they are answered or at a given rate; the client costs next to nothing.
+"""Requests over a few kept connections, as fast as they are answered or at a given rate; the client
+costs next to nothing.
 
-HTTP/1.1 by hand: client and server share the machine's cores, and a client library would take as much of them as the
-service does.
+HTTP/1.1 by hand: client and server share the machine's cores, and a client library would take as
+much of them as the service does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Request:
 
     def encoded(self, host: str) -> bytes:
         """As it goes over the wire."""
-        head = f"{self.method} {self.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {self.kind}\r\nContent-Length: {len(self.body)}\r\n\r\n"
+        head = (
+            f"{self.method} {self.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type:"
+            f" {self.kind}\r\nContent-Length: {len(self.body)}\r\n\r\n"
+        )
         return head.encode() + self.body
 
 
@@ -47,8 +51,12 @@ def form(path: str, image: bytes, spec: dict[str, Any]) -> Request:
     """A form with a file and a spec."""
     boundary = secrets.token_hex(16)
     parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="spec"\r\n\r\n{json.dumps(spec)}\r\n'.encode(),
-        f'--{boundary}\r\nContent-Disposition: form-data; name="image"; filename="image"\r\nContent-Type: image/jpeg\r\n\r\n'.encode(),
+        (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="spec"\r\n\r\n'
+            f"{json.dumps(spec)}\r\n"
+        ).encode(),
+        f'--{boundary}\r\nContent-Disposition: form-data; name="image";'
+        ' filename="image"\r\nContent-Type: image/jpeg\r\n\r\n'.encode(),
         image,
         f"\r\n--{boundary}--\r\n".encode(),
     ]
@@ -57,8 +65,16 @@ def form(path: str, image: bytes, spec: dict[str, Any]) -> Request:
 
 def spread(seconds: list[float]) -> dict[str, float]:
     """Median, 99th percentile and maximum in milliseconds."""
-    cuts = statistics.quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else seconds * 99
-    return {"p50_ms": round(1000 * cuts[49], 1), "p99_ms": round(1000 * cuts[98], 1), "max_ms": round(1000 * max(seconds), 1)}
+    cuts = (
+        statistics.quantiles(seconds, n=100, method="inclusive")
+        if len(seconds) > 1
+        else seconds * 99
+    )
+    return {
+        "p50_ms": round(1000 * cuts[49], 1),
+        "p99_ms": round(1000 * cuts[98], 1),
+        "max_ms": round(1000 * max(seconds), 1),
+    }
 
 
 async def _answer(reader: asyncio.StreamReader) -> int:
@@ -69,7 +85,9 @@ async def _answer(reader: asyncio.StreamReader) -> int:
     return int(head[9:12])
 
 
-async def _hammer(url: str, total: int, request: Callable[[int], Request], per_second: float) -> dict[str, Any]:
+async def _hammer(
+    url: str, total: int, request: Callable[[int], Request], per_second: float
+) -> dict[str, Any]:
     at = urlsplit(url)
     numbers, seconds, codes = iter(range(total)), list[float](), Counter[int]()
     streams = [await asyncio.open_connection(at.hostname, at.port) for _ in range(CONNECTIONS)]
@@ -88,14 +106,21 @@ async def _hammer(url: str, total: int, request: Callable[[int], Request], per_s
 
     await asyncio.gather(*(one(*stream) for stream in streams))
     took = time.perf_counter() - started
-    return {"requests": total, "per_second": round(total / took, 1), **spread(seconds), "codes": dict(codes)}
+    return {
+        "requests": total,
+        "per_second": round(total / took, 1),
+        **spread(seconds),
+        "codes": dict(codes),
+    }
 
 
-def hammer(url: str, total: int, request: Callable[[int], Request], per_second: float = 0) -> dict[str, Any]:
+def hammer(
+    url: str, total: int, request: Callable[[int], Request], per_second: float = 0
+) -> dict[str, Any]:
     """``total`` requests over eight connections: rate and latency.
 
     Args:
-        per_second: when requests are due, whether or not those before are answered, and from when their latency
-            counts; 0: each as soon as its connection is free.
+        per_second: when requests are due, whether or not those before are answered, and from when
+            their latency counts; 0: each as soon as its connection is free.
     """
     return asyncio.run(_hammer(url, total, request, per_second))

@@ -1,10 +1,12 @@
-"""One inner iteration of Algorithm 1: optimisations switched on one by one, against the naive version and the floor.
+"""One inner iteration of Algorithm 1: optimisations switched on one by one, against the naive
+version and the floor.
 
-    python -m benchmarks.inner_loop                                   # the embedded tokenizer's shapes, one CPU thread
-    python -m benchmarks.inner_loop --device cuda --size 512x512      # the published MAGVIT-v2
+    python -m benchmarks.inner_loop                                   # the embedded tokenizer's
+    shapes, one CPU thread python -m benchmarks.inner_loop --device cuda --size 512x512      # the
+    published MAGVIT-v2
 
-Naive: float32 tensors, TF32 convolutions where the hardware has them, NCHW, eager, every token's logits,
-Adam without fusion. Weights are random. Needs no checkpoint.
+Naive: float32 tensors, TF32 convolutions where the hardware has them, NCHW, eager, every token's
+logits, Adam without fusion. Weights are random. Needs no checkpoint.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import quantized_expectation
-from aps_core.config import APSConfig
-from aps_core.cuda_graph import captured
-from aps_core.engine import be_deterministic
-from aps_core.inner import InnerStep
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
+from aps_core.runtime.engine import be_deterministic
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.cuda_graph import captured
+from aps_core.sampling.inner_loop import InnerStep
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2
@@ -43,13 +45,19 @@ class Case:
         self.network, self.device = network, device
         config = TOKENIZERS[network]
         self.grid: Grid = (height // config.stride, width // config.stride)
-        self.tokens, self.codes, self.bits = self.grid[0] * self.grid[1], 2**config.codebook_dim, config.codebook_dim
+        self.tokens, self.codes, self.bits = (
+            self.grid[0] * self.grid[1],
+            2**config.codebook_dim,
+            config.codebook_dim,
+        )
         random = torch.Generator().manual_seed(0)
         y_CHW = torch.rand(3, height, width, generator=random) * 2 - 1
         self.objective = MeasurementObjective(Bound(lambda x: x), y_CHW.to(device), 0.05)
         self.logits_LK = torch.randn(self.tokens, self.codes, generator=random).to(device)
         undecided = torch.rand(1, self.tokens, generator=random) < 0.5
-        self.z_BL = torch.where(undecided, MASK, torch.randint(self.codes, (1, self.tokens), generator=random)).to(device)
+        self.z_BL = torch.where(
+            undecided, MASK, torch.randint(self.codes, (1, self.tokens), generator=random)
+        ).to(device)
 
     def naive(self, weight_gradients: bool = False) -> Callable[[], None]:
         """The iteration as one would first write it."""
@@ -70,7 +78,9 @@ class Case:
 
         return step
 
-    def ours(self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False) -> Callable[[], None]:
+    def ours(
+        self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False
+    ) -> Callable[[], None]:
         """The library's step, begun."""
         step = self.step(tokenizer(self.network, self.device, dtype, plan), fixed=graph)
         self.begin(step)
@@ -78,9 +88,20 @@ class Case:
         self.begin(step)
         return replay
 
-    def step(self, parts: Tokenizer, config: APSConfig = APSConfig(), fixed: bool = False, objective: Objective | None = None) -> InnerStep:
+    def step(
+        self,
+        parts: Tokenizer,
+        config: APSConfig = APSConfig(),
+        fixed: bool = False,
+        objective: Objective | None = None,
+    ) -> InnerStep:
         """The library's step on other parts than this case's own."""
-        evaluate = partial(quantized_expectation, tokenizer=parts, objective=objective or self.objective, grid=self.grid)
+        evaluate = partial(
+            quantized_expectation,
+            tokenizer=parts,
+            objective=objective or self.objective,
+            grid=self.grid,
+        )
         return InnerStep(evaluate, parts.codebook_KD, config, fixed)
 
     def begin(self, step: InnerStep) -> None:
@@ -96,7 +117,8 @@ class Case:
                 parts.decode(e, self.grid).sum().backward()
         pixels = self.objective.y_BCHW[0, 0].numel()
         table = self.tokens * self.codes * 4e-9
-        # logits: read for the expectation, its gradient written, then Adam reads and writes phi and both moments
+        # logits: read for the expectation, its gradient written, then Adam reads and writes phi and
+        # both moments
         gb = (DECODER_GB_PER_PIXEL[self.network] or 0.0) * pixels + 13 * table
         tflop = counter.get_total_flops() / 1e12
         return tflop, rates.floor_ms(tflop, gb)
@@ -119,16 +141,24 @@ def variants(case: Case) -> dict[str, Callable[[], Callable[[], None]]]:
             "compiled norms": lambda: case.ours(replace(lean, compile="norms"), bf16),
             "graph": lambda: case.ours(replace(lean, compile="norms"), bf16, graph=True),
             "graph without compiling": lambda: case.ours(lean, bf16, graph=True),
-            "graph, compiled decoder": lambda: case.ours(replace(lean, compile="decoder"), bf16, graph=True),
+            "graph, compiled decoder": lambda: case.ours(
+                replace(lean, compile="decoder"), bf16, graph=True
+            ),
         }
     return chosen | {"recompute": lambda: case.ours(replace(lean, recompute=True), bf16)}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--network", choices=list(TOKENIZERS), help="default: published on CUDA, embedded on a CPU")
-    parser.add_argument("--size", help="WIDTHxHEIGHT in pixels; default 512x512 on CUDA, 128x128 on a CPU")
+    parser.add_argument(
+        "--network", choices=list(TOKENIZERS), help="default: published on CUDA, embedded on a CPU"
+    )
+    parser.add_argument(
+        "--size", help="WIDTHxHEIGHT in pixels; default 512x512 on CUDA, 128x128 on a CPU"
+    )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="*", help="names of variants to run")
@@ -137,16 +167,22 @@ def main(arguments: list[str] | None = None) -> None:
     device = torch.device(args.device)
     torch.set_num_threads(args.threads)
     network = args.network or ("published" if device.type == "cuda" else "embedded")
-    width, height = map(int, (args.size or ("512x512" if device.type == "cuda" else "128x128")).split("x"))
+    width, height = map(
+        int, (args.size or ("512x512" if device.type == "cuda" else "128x128")).split("x")
+    )
     rates = calibrate(device)
     case = Case(network, width, height, device)
     tflop, floor = case.floor_ms(rates)
     be_deterministic()
-    chosen = {name: build for name, build in variants(case).items() if not args.only or name in args.only}
+    chosen = {
+        name: build for name, build in variants(case).items() if not args.only or name in args.only
+    }
     if device.type == "cuda":  # one after the other, for the memory of each
         timings = {name: timed(build(), device, args.repeats) for name, build in chosen.items()}
     else:
-        timings = timed_together({name: build() for name, build in chosen.items()}, device, args.repeats)
+        timings = timed_together(
+            {name: build() for name, build in chosen.items()}, device, args.repeats
+        )
     naive = next(iter(timings.values())).median_ms
     rows: list[dict[str, Any]] = [
         {
@@ -160,7 +196,12 @@ def main(arguments: list[str] | None = None) -> None:
         }
         for name, timing in timings.items()
     ]
-    facts = machine(device, rates) | {"network": network, "size": f"{width}x{height}", "decoder_tflop": round(tflop, 4), "floor_ms": round(floor, 3)}
+    facts = machine(device, rates) | {
+        "network": network,
+        "size": f"{width}x{height}",
+        "decoder_tflop": round(tflop, 4),
+        "floor_ms": round(floor, 3),
+    }
     report("Inner iteration", facts, rows, args.out)
 
 

@@ -1,12 +1,14 @@
 """Loads synthetic checkpoints of published shapes and reports peak host memory.
 
-    python benchmarks/load.py                        # real widths: MAGVIT-v2 whole, MMaDA-8B and Dream-7B with 2 layers
-    python benchmarks/load.py --width 256 --json     # small enough for a test
-    python benchmarks/load.py --write FOLDER         # leaves the checkpoints there, one folder a name of the manifest
+    python benchmarks/load.py                        # real widths: MAGVIT-v2 whole, MMaDA-8B and
+    Dream-7B with 2 layers python benchmarks/load.py --width 256 --json     # small enough for a
+    test python benchmarks/load.py --write FOLDER         # leaves the checkpoints there, one folder
+    a name of the manifest
 
-The files have the published keys, shapes and shards; they are sparse (all zeros), so that they take no disk.
-Every load runs in a process of its own. The host holds the loaded model when it is loaded onto the CPU, as
-here; on a GPU only the largest tensor passes through it. The key lists of all layers are checked as well.
+The files have the published keys, shapes and shards; they are sparse (all zeros), so that they take
+no disk. Every load runs in a process of its own. The host holds the loaded model when it is loaded
+onto the CPU, as here; on a GPU only the largest tensor passes through it. The key lists of all
+layers are checked as well.
 """
 
 import argparse
@@ -22,12 +24,12 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import LlamaForCausalLM, PretrainedConfig, PreTrainedModel, Qwen2ForCausalLM
 
-from aps_core.priors.dream import DreamConfig, load_dream
-from aps_core.priors.llada import published_key
-from aps_core.priors.mmada import MMaDAConfig, load_mmada
+from aps_core.checkpoints.files import locate_tensors, safetensors_header
+from aps_core.priors.dream.network import DreamConfig, load_dream
+from aps_core.priors.llada.network import published_key
+from aps_core.priors.mmada.network import MMaDAConfig, load_mmada
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
-from aps_core.weights import locate_tensors, safetensors_header
 
 SHARDS = 4
 BYTES = {"F32": 4, "BF16": 2}
@@ -81,8 +83,12 @@ def write_file(path: Path, shapes: dict[str, tuple[int, ...]], kind: str) -> Non
         file.truncate(8 + len(text) + end)
 
 
-def write_sharded(folder: Path, shapes: dict[str, tuple[int, ...]], config: dict[str, object]) -> None:
-    """A transformers checkpoint folder in bfloat16, sharded as large ones are published, with a tokenizer of a few words."""
+def write_sharded(
+    folder: Path, shapes: dict[str, tuple[int, ...]], config: dict[str, object]
+) -> None:
+    """A transformers checkpoint folder in bfloat16, sharded as large ones are published, with a
+    tokenizer of a few words.
+    """
     folder.mkdir(parents=True)
     keys = list(shapes)
     where: dict[str, str] = {}
@@ -91,35 +97,58 @@ def write_sharded(folder: Path, shapes: dict[str, tuple[int, ...]], config: dict
         part = keys[number * len(keys) // SHARDS : (number + 1) * len(keys) // SHARDS]
         write_file(folder / name, {key: shapes[key] for key in part}, "BF16")
         where |= dict.fromkeys(part, name)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": where})
+    )
     (folder / "config.json").write_text(json.dumps(config))
-    Tokenizer(models.WordLevel({word: i for i, word in enumerate(["?", "a", "photograph"])}, unk_token="?")).save(str(folder / "tokenizer.json"))
+    Tokenizer(
+        models.WordLevel(
+            {word: i for i, word in enumerate(["?", "a", "photograph"])}, unk_token="?"
+        )
+    ).save(str(folder / "tokenizer.json"))
 
 
-def meta_shapes(network: type[PreTrainedModel], config: PretrainedConfig) -> dict[str, tuple[int, ...]]:
+def meta_shapes(
+    network: type[PreTrainedModel], config: PretrainedConfig
+) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         return {key: tuple(value.shape) for key, value in network(config).state_dict().items()}
 
 
 def mmada_shapes(config: MMaDAConfig) -> dict[str, tuple[int, ...]]:
-    return {published_key(key): shape for key, shape in meta_shapes(LlamaForCausalLM, config.llama()).items()}
+    return {
+        published_key(key): shape
+        for key, shape in meta_shapes(LlamaForCausalLM, config.llama()).items()
+    }
 
 
 def write_magvit(folder: Path) -> None:
-    """The published network, with the quantizer's tables and the uninformative configuration of its release."""
+    """The published network, with the quantizer's tables and the uninformative configuration of its
+    release.
+    """
     with torch.device("meta"):
-        shapes = {key: tuple(value.shape) for key, value in Magvit2(MagvitConfig()).state_dict().items()}
+        shapes = {
+            key: tuple(value.shape) for key, value in Magvit2(MagvitConfig()).state_dict().items()
+        }
     folder.mkdir(parents=True)
-    write_file(folder / "pytorch_model.safetensors", {**shapes, "quantize.embedding": (8192, 13)}, "F32")
-    (folder / "config.json").write_text('{"_class_name": "MAGVITv2", "_diffusers_version": "0.30.1"}')
+    write_file(
+        folder / "pytorch_model.safetensors", {**shapes, "quantize.embedding": (8192, 13)}, "F32"
+    )
+    (folder / "config.json").write_text(
+        '{"_class_name": "MAGVITv2", "_diffusers_version": "0.30.1"}'
+    )
 
 
 def write_all(root: Path, width: int | None, layers: int) -> None:
-    """One folder a name of the manifest. The published ``config.json`` of MMaDA has no layout, so this one has none."""
+    """One folder a name of the manifest. The published ``config.json`` of MMaDA has no layout, so
+    this one has none.
+    """
     mmada, dream = mmada_config(width or 4096, layers), dream_config(width or 3584, layers)
     write_magvit(root / "magvitv2")
     write_sharded(root / "mmada-8b-base", mmada_shapes(mmada), mmada.model_dump(exclude={"layout"}))
-    write_sharded(root / "dream-7b-instruct", meta_shapes(Qwen2ForCausalLM, dream.qwen2()), dream.model_dump())
+    write_sharded(
+        root / "dream-7b-instruct", meta_shapes(Qwen2ForCausalLM, dream.qwen2()), dream.model_dump()
+    )
 
 
 def image_tokenizer() -> MagvitTokenizer:
@@ -130,8 +159,12 @@ def image_tokenizer() -> MagvitTokenizer:
 
 LOADERS: dict[str, Callable[[Path], torch.nn.Module]] = {
     "magvitv2": lambda folder: load_magvit(folder, "cpu", torch.bfloat16).net,
-    "mmada-8b-base": lambda folder: load_mmada(folder, image_tokenizer(), torch.device("cpu"), torch.bfloat16).model,
-    "dream-7b-instruct": lambda folder: load_dream(folder, torch.device("cpu"), torch.bfloat16).model,
+    "mmada-8b-base": lambda folder: (
+        load_mmada(folder, image_tokenizer(), torch.device("cpu"), torch.bfloat16).model
+    ),
+    "dream-7b-instruct": lambda folder: (
+        load_dream(folder, torch.device("cpu"), torch.bfloat16).model
+    ),
 }
 
 
@@ -148,27 +181,55 @@ def measure(folder: Path) -> None:
     before, started = status("VmRSS"), time.perf_counter()
     model = LOADERS[folder.name](folder)
     seconds, peak = time.perf_counter() - started, status("VmHWM")
-    loaded = sum(value.numel() * value.element_size() for value in [*model.parameters(), *model.buffers()])
+    loaded = sum(
+        value.numel() * value.element_size() for value in [*model.parameters(), *model.buffers()]
+    )
     stored = list(folder.glob("*.safetensors"))
-    largest = max(end - first for file in stored for first, end in (value["data_offsets"] for value in safetensors_header(file).values()))
+    largest = max(
+        end - first
+        for file in stored
+        for first, end in (value["data_offsets"] for value in safetensors_header(file).values())
+    )
     assert not any(value.is_meta for value in [*model.parameters(), *model.buffers()])
     files = sum(file.stat().st_size for file in stored)
-    print(json.dumps({"name": folder.name, "files": files, "loaded": loaded, "largest": largest, "extra": peak - before, "seconds": seconds}))
+    print(
+        json.dumps(
+            {
+                "name": folder.name,
+                "files": files,
+                "loaded": loaded,
+                "largest": largest,
+                "extra": peak - before,
+                "seconds": seconds,
+            }
+        )
+    )
 
 
 def check_full_key_lists(root: Path) -> dict[str, int]:
-    """Every layer of the real widths, headers only: how many tensors are found where they should be."""
+    """Every layer of the real widths, headers only: how many tensors are found where they should
+    be.
+    """
     mmada, dream = mmada_config(4096, MMADA_LAYERS), dream_config(3584, DREAM_LAYERS)
     found = {}
-    for name, shapes in (("mmada-8b-base", mmada_shapes(mmada)), ("dream-7b-instruct", meta_shapes(Qwen2ForCausalLM, dream.qwen2()))):
+    for name, shapes in (
+        ("mmada-8b-base", mmada_shapes(mmada)),
+        ("dream-7b-instruct", meta_shapes(Qwen2ForCausalLM, dream.qwen2())),
+    ):
         write_sharded(root / name, shapes, {})
         found[name] = len(locate_tensors(root / name, shapes))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, help=f"width of the transformers, a multiple of {HEAD_WIDTH}; default: the published ones")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--width",
+        type=int,
+        help=f"width of the transformers, a multiple of {HEAD_WIDTH}; default: the published ones",
+    )
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="only write the checkpoints")
     parser.add_argument("--json", action="store_true")
@@ -183,7 +244,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_all(Path(folder) / "measured", args.width, args.layers)
         children = [
-            subprocess.run([sys.executable, __file__, "--measure", str(Path(folder) / "measured" / name)], capture_output=True, text=True, check=True)
+            subprocess.run(
+                [sys.executable, __file__, "--measure", str(Path(folder) / "measured" / name)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             for name in LOADERS
         ]
         rows = [json.loads(child.stdout) for child in children]
@@ -191,11 +257,20 @@ def main() -> None:
     if args.json:
         print(json.dumps({"loads": rows, "full_key_lists": full}))
         return
-    print(f"{'checkpoint':20}{'files':>10}{'loaded':>10}{'peak over baseline':>20}{'of the files':>14}{'seconds':>9}")
+    print(
+        f"{'checkpoint':20}{'files':>10}{'loaded':>10}{'peak over baseline':>20}"
+        f"{'of the files':>14}{'seconds':>9}"
+    )
     for row in rows:
-        sizes = f"{row['files'] / 1e9:>7.2f} GB{row['loaded'] / 1e9:>7.2f} GB{row['extra'] / 1e9:>17.2f} GB"
+        sizes = (
+            f"{row['files'] / 1e9:>7.2f} GB{row['loaded'] / 1e9:>7.2f}"
+            f" GB{row['extra'] / 1e9:>17.2f} GB"
+        )
         print(f"{row['name']:20}{sizes}{row['extra'] / row['files']:>14.2f}{row['seconds']:>9.1f}")
-    print("all layers, headers only:", ", ".join(f"{name} {count} tensors" for name, count in full.items()))
+    print(
+        "all layers, headers only:",
+        ", ".join(f"{name} {count} tensors" for name, count in full.items()),
+    )
 
 
 if __name__ == "__main__":

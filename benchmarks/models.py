@@ -8,23 +8,36 @@ import torch
 from tokenizers import Tokenizer as TextTokenizer
 from tokenizers import models, pre_tokenizers
 from torch import nn
-from transformers import LlamaForCausalLM, PreTrainedModel, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
-from aps_core.priors.dream import DreamConfig
-from aps_core.priors.masked_lm import MaskedLM
-from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior
-from aps_core.rewards.language_model import Alignment, RewardModel
+from aps_core.checkpoints.files import EMBEDDED, read_config, read_json
+from aps_core.priors.dream.network import DreamConfig
+from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
+from aps_core.text.masked_lm import MaskedLM
+from aps_core.text.rewards.language_model import Alignment, RewardModel
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from aps_core.types import Grid
-from aps_core.weights import EMBEDDED, read_config, read_json
 from benchmarks.load import DREAM_LAYERS, dream_config
 
 EMBEDDED_LEVEL = LevelConfig(ch_mult=(1,), num_res_blocks=(4,))
 TOKENIZERS = {
     "published": MagvitConfig(),
-    "embedded": MagvitConfig(ch=160, z_channels=12, codebook_dim=12, patch=4, encoder=EMBEDDED_LEVEL, decoder=EMBEDDED_LEVEL),
+    "embedded": MagvitConfig(
+        ch=160,
+        z_channels=12,
+        codebook_dim=12,
+        patch=4,
+        encoder=EMBEDDED_LEVEL,
+        decoder=EMBEDDED_LEVEL,
+    ),
 }
 """Shapes of ``showlab/magvitv2`` and of the tokenizer shipped with the package."""
 
@@ -41,18 +54,26 @@ QWEN3_06B: dict[str, Any] = {
 }
 
 DECODER_GB_PER_PIXEL = {"published": 11.0 / 512**2, "embedded": None}
-"""Fused bfloat16 traffic of forward and backward pass, counted per layer: each tensor once in, once out (benchmarks/README.md)."""
+"""Fused bfloat16 traffic of forward and backward pass, counted per layer: each tensor once in, once
+out (benchmarks/README.md).
+"""
 
 
-def tokenizer(network: str, device: torch.device, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:
+def tokenizer(
+    network: str, device: torch.device, dtype: torch.dtype, plan: ExecutionPlan | None = None
+) -> MagvitTokenizer:
     """A MAGVIT-v2 tokenizer with PyTorch's initialisation."""
     torch.manual_seed(0)
     with torch.device(device):
         return MagvitTokenizer(Magvit2(TOKENIZERS[network]).to(dtype), plan)
 
 
-def prior(network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device: torch.device) -> MMaDAPrior:
-    """An MMaDA prior, bfloat16. ``whole`` shows it the grid as one sequence, else in windows of its native size."""
+def prior(
+    network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device: torch.device
+) -> MMaDAPrior:
+    """An MMaDA prior, bfloat16. ``whole`` shows it the grid as one sequence, else in windows of its
+    native size.
+    """
     bits = TOKENIZERS[network].codebook_dim
     native = grid if whole else (32, 32)
     if network == "published":
@@ -60,17 +81,22 @@ def prior(network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device:
         config = _config(4096, 32, 32, 12288, 134656, layout)
     else:
         ids = dict(zip(("mask", "t2i", "bos", "eos", "soi", "eoi"), range(1024, 1030), strict=True))
-        layout = Layout(image_offset=1031, codebook_size=2**bits, native_grid=native, max_text_len=32, **ids)
+        layout = Layout(
+            image_offset=1031, codebook_size=2**bits, native_grid=native, max_text_len=32, **ids
+        )
         config = _config(192, 6, 4, 512, 1031 + 2**bits, layout)
     with torch.device("meta"):
         model = LlamaForCausalLM(config.llama())
-        model.lm_head = nn.Linear(config.d_model, layout.codebook_size, bias=False)  # as loaded: the image codes' rows alone
+        # as loaded: the image codes' rows alone
+        model.lm_head = nn.Linear(config.d_model, layout.codebook_size, bias=False)
     filled(model, device)
     return MMaDAPrior(model, model.lm_head.weight, config, parts, words(5))
 
 
 def filled(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    """A language model built on the meta device, frozen, in bfloat16 on ``device`` with random weights."""
+    """A language model built on the meta device, frozen, in bfloat16 on ``device`` with random
+    weights.
+    """
     nn.Module.to(model, torch.bfloat16).to_empty(device=device)
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -86,9 +112,13 @@ def filled(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
 
 
 def words(count: int) -> TextTokenizer:
-    """A tokenizer of ``count`` whitespace-separated words, among them "Yes" and "No"; every unknown one is "word"."""
+    """A tokenizer of ``count`` whitespace-separated words, among them "Yes" and "No"; every unknown
+    one is "word".
+    """
     names = ["<end>", "<mask>", "word", "Yes", "No", *(f"w{i}" for i in range(5, count))]
-    text = TextTokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="word"))
+    text = TextTokenizer(
+        models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="word")
+    )
     text.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return text
 
@@ -96,7 +126,11 @@ def words(count: int) -> TextTokenizer:
 def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardModel]:
     """Dream-7B and Qwen3-0.6B by their published shapes, or the embedded pair's."""
     if network == "published":
-        prior_config, reward_config, end = dream_config(3584, DREAM_LAYERS), Qwen3Config(**QWEN3_06B), 151645
+        prior_config, reward_config, end = (
+            dream_config(3584, DREAM_LAYERS),
+            Qwen3Config(**QWEN3_06B),
+            151645,
+        )
     else:
         folder = EMBEDDED / "text"
         prior_config, end = read_config(folder / "prior", DreamConfig), 0
@@ -105,11 +139,15 @@ def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardMod
         dream, qwen3 = Qwen2ForCausalLM(prior_config.qwen2()), Qwen3ForCausalLM(reward_config)
     text = words(min(prior_config.vocab_size, reward_config.vocab_size))
     lm = MaskedLM(filled(dream, device), prior_config, text, shifted=True)
-    alignment = Alignment(text, text, prior_config.vocab_size, device, (prior_config.eos_token_id, end))
+    alignment = Alignment(
+        text, text, prior_config.vocab_size, device, (prior_config.eos_token_id, end)
+    )
     return lm, RewardModel(filled(qwen3, device), text, alignment, end)
 
 
-def _config(width: int, heads: int, layers: int, mlp: int, vocabulary: int, layout: Layout) -> MMaDAConfig:
+def _config(
+    width: int, heads: int, layers: int, mlp: int, vocabulary: int, layout: Layout
+) -> MMaDAConfig:
     return MMaDAConfig(
         d_model=width,
         n_heads=heads,

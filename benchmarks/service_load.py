@@ -2,11 +2,12 @@
 
     python -m benchmarks.service_load --out benchmarks/results/service-load.json
 
-At 8 connections: submissions that name a stored picture, with idle and with busy workers, as fast as they are answered
-(beside a bare FastAPI + Redis + Celery floor measured in the same run) and at 100 a second; submissions with a fresh
-200 kB JPEG each; polling. Event streams for many clients; the time from asking for a cancellation to the end; the time
-to the first webhook; what the service adds to a job; the API's memory. Client and servers share the machine's cores:
-the numbers are its, not the API's alone.
+At 8 connections: submissions that name a stored picture, with idle and with busy workers, as fast
+as they are answered (beside a bare FastAPI + Redis + Celery floor measured in the same run) and at
+100 a second; submissions with a fresh 200 kB JPEG each; polling. Event streams for many clients;
+the time from asking for a cancellation to the end; the time to the first webhook; what the service
+adds to a job; the API's memory. Client and servers share the machine's cores: the numbers are its,
+not the API's alone.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from PIL import Image
 
 from benchmarks.http_load import CONNECTIONS, Request, form, get, hammer, post, spread
 from benchmarks.soak import cpu, free_port
-from service.embedded import running_server
 from service.jobs import open_store
-from service.launch import api_command, wait_ready, worker_command
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command, wait_ready, worker_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 WARM_UP = 50
 """Requests before those that count."""
@@ -56,7 +57,10 @@ def jpeg(side: int, size: int = 0, seed: int = 0) -> bytes:
     """A picture of ``side`` pixels; noise makes it at least ``size`` bytes."""
     y, x = np.mgrid[0:side, 0:side]
     noise = np.random.default_rng(seed).normal(0, 30 if size else 2, (side, side, 3))
-    planes = np.stack([127 + 90 * np.sin(x / (9 + c)) * np.cos(y / (7 + c)) for c in range(3)], -1) + noise
+    planes = (
+        np.stack([127 + 90 * np.sin(x / (9 + c)) * np.cos(y / (7 + c)) for c in range(3)], -1)
+        + noise
+    )
     out = io.BytesIO()
     Image.fromarray(planes.clip(0, 255).astype(np.uint8)).save(out, "JPEG", quality=80)
     data = out.getvalue()
@@ -74,8 +78,12 @@ async def follow(url: str, job_id: str, clients: int) -> dict[str, Any]:
                 if line == "event: done":
                     ends.append(time.time())
 
-    async with httpx.AsyncClient(base_url=url, timeout=300, limits=httpx.Limits(max_connections=clients)) as http:
-        outcomes = await asyncio.gather(*(one(http) for _ in range(clients)), return_exceptions=True)
+    async with httpx.AsyncClient(
+        base_url=url, timeout=300, limits=httpx.Limits(max_connections=clients)
+    ) as http:
+        outcomes = await asyncio.gather(
+            *(one(http) for _ in range(clients)), return_exceptions=True
+        )
     failures = [repr(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
     finished = httpx.get(f"{url}/v1/jobs/{job_id}").json()["finished_at"]
     ended = datetime.fromisoformat(finished).timestamp()
@@ -87,8 +95,14 @@ def cancellation(http: httpx.Client, times: int) -> dict[str, Any]:
     """From the request to the end of a running job, and how long its steps took."""
     seconds, steps = [], []
     for _ in range(times):
-        job = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).raise_for_status().json()
-        while (now := http.get(job["urls"]["self"]).json())["progress"] is None or now["progress"]["step"] < 2:
+        job = (
+            http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)})
+            .raise_for_status()
+            .json()
+        )
+        while (now := http.get(job["urls"]["self"]).json())["progress"] is None or now["progress"][
+            "step"
+        ] < 2:
             time.sleep(0.02)
         started = time.perf_counter()
         http.post(job["urls"]["cancel"]).raise_for_status()
@@ -96,11 +110,17 @@ def cancellation(http: httpx.Client, times: int) -> dict[str, Any]:
             time.sleep(0.005)
         seconds.append(time.perf_counter() - started)
         steps.append(now["progress"]["seconds"])
-    return {"times": times, **spread(seconds), "step_p50_ms": round(1000 * statistics.median(steps), 1)}
+    return {
+        "times": times,
+        **spread(seconds),
+        "step_p50_ms": round(1000 * statistics.median(steps), 1),
+    }
 
 
 def overhead(http: httpx.Client, times: int) -> dict[str, Any]:
-    """What a job takes from submission to end beyond its sampling, and the first webhook after its end."""
+    """What a job takes from submission to end beyond its sampling, and the first webhook after its
+    end.
+    """
     told: dict[str, float] = {}
 
     class Receiver(BaseHTTPRequestHandler):
@@ -116,9 +136,14 @@ def overhead(http: httpx.Client, times: int) -> dict[str, Any]:
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     extra, webhooks = [], []
     for seed in range(times):
-        fields = {"spec": json.dumps({**QUICK, "seed": seed}), "webhook": json.dumps({"url": f"http://127.0.0.1:{receiver.server_port}/"})}
+        fields = {
+            "spec": json.dumps({**QUICK, "seed": seed}),
+            "webhook": json.dumps({"url": f"http://127.0.0.1:{receiver.server_port}/"}),
+        }
         started = time.perf_counter()
-        answer = http.post("/v1/restore", files={"image": jpeg(64)}, data=fields, headers={"Prefer": "wait=60"})
+        answer = http.post(
+            "/v1/restore", files={"image": jpeg(64)}, data=fields, headers={"Prefer": "wait=60"}
+        )
         job = answer.raise_for_status().json()
         extra.append(time.perf_counter() - started - job["metrics"]["sampling_seconds"])
         ended = time.time()
@@ -126,7 +151,11 @@ def overhead(http: httpx.Client, times: int) -> dict[str, Any]:
             time.sleep(0.002)
         webhooks.append(told.get(job["id"], ended + 30) - ended)
     receiver.shutdown()
-    return {"jobs": times, "beyond_sampling": spread(extra), "first_webhook_after_the_answer": spread(webhooks)}
+    return {
+        "jobs": times,
+        "beyond_sampling": spread(extra),
+        "first_webhook_after_the_answer": spread(webhooks),
+    }
 
 
 def memory_mb(pid: int) -> float:
@@ -138,7 +167,15 @@ def memory_mb(pid: int) -> float:
 def floor(settings: Settings, log: Path) -> Iterator[str]:
     """The bare application, answering."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.floor:app", "--port", str(port), "--no-access-log"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "benchmarks.floor:app",
+        "--port",
+        str(port),
+        "--no-access-log",
+    ]
     with process("floor", command, settings, log):
         url = f"http://127.0.0.1:{port}"
         while True:
@@ -151,7 +188,13 @@ def floor(settings: Settings, log: Path) -> Iterator[str]:
 
 
 def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
-    base = Settings(data_dir=folder, artifacts_dir=folder / "artifacts", threads=1, webhook_allow_private=True, max_backlog_seconds=0)
+    base = Settings(
+        data_dir=folder,
+        artifacts_dir=folder / "artifacts",
+        threads=1,
+        webhook_allow_private=True,
+        max_backlog_seconds=0,
+    )
     log, port = folder / "log", free_port()
     url = f"http://127.0.0.1:{port}"
     found: dict[str, Any] = {}
@@ -164,30 +207,55 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
         store, _ = open_store(settings)
         found["overhead"] = overhead(http, 20)
         found["cancel"] = cancellation(http, 5)
-        job = http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).json()
+        job = http.post(
+            "/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}
+        ).json()
         found["event_streams"] = asyncio.run(follow(url, job["id"], clients))
         found["poll"] = hammer(url, requests * 2, lambda _: get(f"/v1/jobs/{job['id']}"))
 
-        stored = http.post("/v1/files", content=jpeg(32), headers={"Content-Type": "image/jpeg"}).raise_for_status().json()
+        stored = (
+            http.post("/v1/files", content=jpeg(32), headers={"Content-Type": "image/jpeg"})
+            .raise_for_status()
+            .json()
+        )
 
         def naming(spec: dict[str, Any]) -> Callable[[int], Request]:
             return lambda _: post("/v1/restore", {**spec, "image": f"sha256:{stored['sha256']}"})
 
-        http.post("/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}).raise_for_status()
+        http.post(
+            "/v1/restore", files={"image": jpeg(64)}, data={"spec": json.dumps(LONG)}
+        ).raise_for_status()
         hammer(url, WARM_UP, naming(LONG))
-        found["submit_busy_worker"] = {"most": hammer(url, requests, naming(LONG)), "paced": hammer(url, requests, naming(LONG), PACE)}
+        found["submit_busy_worker"] = {
+            "most": hammer(url, requests, naming(LONG)),
+            "paced": hammer(url, requests, naming(LONG), PACE),
+        }
         # no worker computes from here on; the registration of the one that did lasts a while
         worker.terminate()
         worker.wait()
         exits.enter_context(registered(settings))
         with floor(settings, log) as bare:
-            rounds = [(hammer(bare, requests * 2, lambda _: post("/floor", QUICK)), hammer(url, requests * 2, naming(QUICK))) for _ in range(ROUNDS)]
+            rounds = [
+                (
+                    hammer(bare, requests * 2, lambda _: post("/floor", QUICK)),
+                    hammer(url, requests * 2, naming(QUICK)),
+                )
+                for _ in range(ROUNDS)
+            ]
             found["submit"] = {"paced": hammer(url, requests, naming(QUICK), PACE)}
-        found["ratios_to_floor"] = [round(submit["per_second"] / bare["per_second"], 3) for bare, submit in rounds]
+        found["ratios_to_floor"] = [
+            round(submit["per_second"] / bare["per_second"], 3) for bare, submit in rounds
+        ]
         found["ratio_to_floor"] = statistics.median(found["ratios_to_floor"])
-        found["floor"], found["submit"]["most"] = rounds[found["ratios_to_floor"].index(found["ratio_to_floor"])]
+        found["floor"], found["submit"]["most"] = rounds[
+            found["ratios_to_floor"].index(found["ratio_to_floor"])
+        ]
         large = [jpeg(720, 200_000, seed) for seed in range(16)]
-        found["submit_200kB_jpeg"] = hammer(url, requests, lambda number: form("/v1/restore", large[number % 16], {**QUICK, "working_size": 256}))
+        found["submit_200kB_jpeg"] = hammer(
+            url,
+            requests,
+            lambda number: form("/v1/restore", large[number % 16], {**QUICK, "working_size": 256}),
+        )
         found["api_memory_mb"] = memory_mb(api.pid)
         store.redis.close()
     return found
@@ -195,7 +263,9 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def registered(settings: Settings) -> Iterator[None]:
-    """A worker in the registry that takes nothing, so that submissions are accepted and only they are measured."""
+    """A worker in the registry that takes nothing, so that submissions are accepted and only they
+    are measured.
+    """
     store, registry = open_store(settings)
     entry = next(worker for worker in registry.known())
     over = threading.Event()
@@ -216,7 +286,9 @@ def registered(settings: Settings) -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--clients", type=int, default=500, help="event streams at a time")
     parser.add_argument("--out", type=Path)
@@ -227,8 +299,15 @@ def main() -> None:
     report = {
         "command": "python -m benchmarks.service_load " + " ".join(sys.argv[1:]),
         "nice": os.nice(0),
-        "machine": {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0)), "python": platform.python_version(), "load_average_before": load_before},
-        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
+        "machine": {
+            "cpu": cpu(),
+            "cores_allowed": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+            "load_average_before": load_before,
+        },
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip(),
         "connections": CONNECTIONS,
         **found,
     }

@@ -2,10 +2,11 @@
 
     python -m benchmarks.soak --jobs 1000 --seconds 600 --out benchmarks/results/soak.json
 
-Starts a store, an API (for its sweeper) and workers, all supervised, submits jobs at an even pace, and meanwhile
-kills or freezes something every few seconds: the child that computes, its parent, the API, the store. In the end every
-job's history is checked: it ended, once, well; its version only grew; no step was saved twice or left out; and its
-picture has the bytes of an undisturbed run. Exit status 1 if anything is amiss.
+Starts a store, an API (for its sweeper) and workers, all supervised, submits jobs at an even pace,
+and meanwhile kills or freezes something every few seconds: the child that computes, its parent, the
+API, the store. In the end every job's history is checked: it ended, once, well; its version only
+grew; no step was saved twice or left out; and its picture has the bytes of an undisturbed run. Exit
+status 1 if anything is amiss.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from PIL import Image
 from redis.exceptions import RedisError
 
 from aps_core.tasks import validate_spec
-from service.embedded import server_binary, server_command
+from service.dispatch.bell import Bell
 from service.jobs import ArtifactStore, Job, JobState, new_job_id, open_store
-from service.launch import api_command, worker_command
-from service.queue import Bell
+from service.launch.embedded_server import server_binary, server_command
+from service.launch.processes import api_command, worker_command
+from service.launch.supervisor import Supervisor
 from service.settings import Settings
-from service.supervisor import Supervisor
 
 VICTIMS = {"child": 6, "parent": 2, "frozen child": 1, "API": 1, "store": 1}
 """What is disturbed, and how often relative to the others."""
@@ -61,7 +62,8 @@ class Soak:
     disturbances: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.store, self.registry = open_store(self.settings, retries=1)  # the store comes back only if this thread goes on to tend it
+        # the store comes back only if this thread goes on to tend it
+        self.store, self.registry = open_store(self.settings, retries=1)
         self.artifacts, self.bell = ArtifactStore(self.settings.artifacts), Bell(self.settings)
 
     def start(self, url: Path) -> None:
@@ -90,11 +92,32 @@ class Soak:
         """A small restoration, written as the API writes it; repeated until the store has it."""
         job_id = new_job_id()
         sampler = {"steps": STEPS, "inner_steps": 1}
-        spec = validate_spec({"type": "restore", "operator": {"type": "denoise"}, "sigma": 0.1, "seed": seed, "sampler": sampler}).resolved()
+        spec = validate_spec(
+            {
+                "type": "restore",
+                "operator": {"type": "denoise"},
+                "sigma": 0.1,
+                "seed": seed,
+                "sampler": sampler,
+            }
+        ).resolved()
         image = self.artifacts.put(job_id, "measurement.png", picture(), "image/png")
         size = (SIDE, SIDE)
-        described = {"task": "restore", "prior": spec.prior, "spec": spec.model_dump(mode="json"), "inputs": {"image": image}}
-        job = Job.model_validate({"id": job_id, "image_size": size, "output_size": size, "estimated_seconds": 0.2, **described})
+        described = {
+            "task": "restore",
+            "prior": spec.prior,
+            "spec": spec.model_dump(mode="json"),
+            "inputs": {"image": image},
+        }
+        job = Job.model_validate(
+            {
+                "id": job_id,
+                "image_size": size,
+                "output_size": size,
+                "estimated_seconds": 0.2,
+                **described,
+            }
+        )
         while True:
             try:
                 self.store.submit(job)
@@ -109,7 +132,11 @@ class Soak:
         """Kills or freezes something."""
         victim = self.chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
         children = self.supervisor.children
-        process = children[victim] if victim in children else children[f"worker {self.chance.randint(1, self.workers)}"]
+        process = (
+            children[victim]
+            if victim in children
+            else children[f"worker {self.chance.randint(1, self.workers)}"]
+        )
         if process.poll() is not None:
             return
         if "child" in victim:
@@ -184,7 +211,8 @@ def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
             "its version did not grow": versions != sorted(set(versions)),
             f"saved the steps {steps}": steps != list(range(1, STEPS + 1)),
             f"is {job.state}: {job.error}": job.state is not JobState.SUCCEEDED,
-            "has other bytes than an undisturbed run": result is None or result.file != expected[seed],
+            "has other bytes than an undisturbed run": result is None
+            or result.file != expected[seed],
         }
         faults += [f"{job_id} {what}" for what, holds in wrong.items() if holds]
         resumed += job.resumed_from_step is not None
@@ -201,12 +229,20 @@ def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
         "jobs_tried_again": repeated,
         "jobs_resumed_from_a_checkpoint": resumed,
         "jobs_put_back": wasted,
-        "seconds_submission_to_end": {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99), "max": max(seconds, default=0.0)},
+        "seconds_submission_to_end": {
+            "p50": quantile(seconds, 0.5),
+            "p99": quantile(seconds, 0.99),
+            "max": max(seconds, default=0.0),
+        },
     }
 
 
 def quantile(values: list[float], q: float) -> float:
-    return round(statistics.quantiles(values, n=1000)[round(q * 1000) - 1], 3) if len(values) > 1 else 0.0
+    return (
+        round(statistics.quantiles(values, n=1000)[round(q * 1000) - 1], 3)
+        if len(values) > 1
+        else 0.0
+    )
 
 
 def undisturbed(soak: Soak) -> dict[int, str]:
@@ -279,8 +315,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             print((folder / "service.log").read_text()[-5000:], file=sys.stderr)
     return {
         "command": "python -m benchmarks.soak " + " ".join(sys.argv[1:]),
-        "machine": {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0)), "python": platform.python_version()},
-        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
+        "machine": {
+            "cpu": cpu(),
+            "cores_allowed": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+        },
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip(),
         "jobs": arguments.jobs,
         "workers": arguments.workers,
         "lease_seconds": arguments.lease,
@@ -291,16 +333,24 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def cpu() -> str:
-    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return models[0] if models else platform.processor()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=600, help="over which they are submitted")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--pause", type=float, default=12, help="mean seconds between two disturbances")
+    parser.add_argument(
+        "--pause", type=float, default=12, help="mean seconds between two disturbances"
+    )
     parser.add_argument("--lease", type=float, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)

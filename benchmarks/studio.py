@@ -1,7 +1,9 @@
-"""How quick the studio is in a real browser: first paint, weight, and the handler behind the slider over the steps.
+"""How quick the studio is in a real browser: first paint, weight, and the handler behind the slider
+over the steps.
 
-``python -m benchmarks.studio http://127.0.0.1:8000`` measures a running service's page. The job that is scrubbed is made
-up here, because a CPU would take long to compute it: a picture of 512 pixels in 40 steps, with the tokens of the embedded prior.
+``python -m benchmarks.studio http://127.0.0.1:8000`` measures a running service's page. The job
+that is scrubbed is made up here, because a CPU would take long to compute it: a picture of 512
+pixels in 40 steps, with the tokens of the embedded prior.
 """
 
 from __future__ import annotations
@@ -29,19 +31,26 @@ SCRUB = """(slider) => Array.from({ length: 200 }, (_, index) => {
 
 
 def loaded(page: Page) -> dict[str, float]:
-    """Milliseconds to the first paint of a fresh load, and kilobytes of the page without pictures, uncompressed."""
+    """Milliseconds to the first paint of a fresh load, and kilobytes of the page without pictures,
+    uncompressed.
+    """
     page.goto("/")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     entries = page.evaluate(
-        "performance.getEntries().filter(({ decodedBodySize }) => decodedBodySize).map(({ name, decodedBodySize }) => [name, decodedBodySize])"
+        "performance.getEntries().filter(({ decodedBodySize }) => decodedBodySize).map(({ name,"
+        " decodedBodySize }) => [name, decodedBodySize])"
     )
-    weight = sum(size for name, size in entries if "/v1/" not in name and not name.endswith((".png", ".jpg")))
+    weight = sum(
+        size for name, size in entries if "/v1/" not in name and not name.endswith((".png", ".jpg"))
+    )
     return {"first_contentful_paint_ms": paint, "weight_kb": weight / 1000}
 
 
 def scrubbed(page: Page) -> dict[str, float]:
-    """p95 in milliseconds of the slider's handler, for every way to show the tokens, with all frames cached."""
+    """p95 in milliseconds of the slider's handler, for every way to show the tokens, with all
+    frames cached.
+    """
     page.route(f"**/v1/jobs/{JOB}**", _answer)
     page.route(f"**/v1/jobs/{JOB}/**", _answer)
     page.goto(f"/#{JOB}")
@@ -60,10 +69,15 @@ def _answer(route: Route) -> None:
     path = route.request.url.partition(JOB)[2]
     if path == "/events":
         kinds = [("progress", event) for event in _events()] + [("done", {"job": _job()})]
-        body = "".join(f"id: {number}-0\nevent: {kind}\ndata: {json.dumps(data)}\n\n" for number, (kind, data) in enumerate(kinds, 1))
+        body = "".join(
+            f"id: {number}-0\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+            for number, (kind, data) in enumerate(kinds, 1)
+        )
         route.fulfill(content_type="text/event-stream", body=body)
     elif path:
-        route.fulfill(content_type="image/jpeg", body=_frame(path), headers={"Cache-Control": "max-age=600"})
+        route.fulfill(
+            content_type="image/jpeg", body=_frame(path), headers={"Cache-Control": "max-age=600"}
+        )
     else:
         route.fulfill(json=_job())
 
@@ -71,7 +85,14 @@ def _answer(route: Route) -> None:
 def _events() -> list[dict[str, Any]]:
     rng, side = np.random.default_rng(0), SIZE // STRIDE
     decided = np.array_split(rng.permutation(side * side), STEPS)
-    common = {"total": STEPS, "seconds": 1.0, "prior_seconds": 0.1, "noise_floor": 0.05, "grid": [side, side], "preview": True}
+    common = {
+        "total": STEPS,
+        "seconds": 1.0,
+        "prior_seconds": 0.1,
+        "noise_floor": 0.05,
+        "grid": [side, side],
+        "preview": True,
+    }
     return [
         {
             **common,
@@ -89,28 +110,65 @@ def _events() -> list[dict[str, Any]]:
 def _frame(path: str) -> bytes:
     """A noisy picture, another for every path."""
     buffer = io.BytesIO()
-    noise = np.random.default_rng(sum(path.encode())).integers(0, 256, (SIZE // 8, SIZE // 8, 3), np.uint8)
-    Image.fromarray(noise).resize((SIZE, SIZE), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=80)
+    noise = np.random.default_rng(sum(path.encode())).integers(
+        0, 256, (SIZE // 8, SIZE // 8, 3), np.uint8
+    )
+    Image.fromarray(noise).resize((SIZE, SIZE), Image.Resampling.BICUBIC).save(
+        buffer, "JPEG", quality=80
+    )
     return buffer.getvalue()
 
 
 def _job() -> dict[str, Any]:
     url, when = f"/v1/jobs/{JOB}", "2030-01-01T00:00:00Z"
-    files = [{"name": name, "url": f"{url}/artifacts/{name}", "media_type": "image/png"} for name in ("measurement.png", "result.png", "result.json")]
+    files = [
+        {"name": name, "url": f"{url}/artifacts/{name}", "media_type": "image/png"}
+        for name in ("measurement.png", "result.png", "result.json")
+    ]
     urls = {"self": url, "events": f"{url}/events", "cancel": f"{url}/cancel"}
-    state = {"state": "succeeded", "phase": None, "error": None, "progress": None, "cancel_requested": False, "expires_at": when, "created_at": when}
-    spec = {"type": "restore", "prior": "embedded", "operator": {"type": "denoise"}, "seed": 0, "sampler": {"steps": STEPS, "inner_steps": 100}}
+    state = {
+        "state": "succeeded",
+        "phase": None,
+        "error": None,
+        "progress": None,
+        "cancel_requested": False,
+        "expires_at": when,
+        "created_at": when,
+    }
+    spec = {
+        "type": "restore",
+        "prior": "embedded",
+        "operator": {"type": "denoise"},
+        "seed": 0,
+        "sampler": {"steps": STEPS, "inner_steps": 100},
+    }
     size = [SIZE, SIZE]
-    return {"id": JOB, "task": "restore", **state, "image_size": size, "output_size": size, "spec": spec, "artifacts": files, "metrics": {}, "urls": urls}
+    return {
+        "id": JOB,
+        "task": "restore",
+        **state,
+        "image_size": size,
+        "output_size": size,
+        "spec": spec,
+        "artifacts": files,
+        "metrics": {},
+        "urls": urls,
+    }
 
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(base_url=parser.parse_args().url, viewport={"width": 1280, "height": 900})
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(
+            base_url=parser.parse_args().url, viewport={"width": 1280, "height": 900}
+        )
         for name, value in {**loaded(page), **scrubbed(page)}.items():
             print(f"{name:42} {value:8.1f}")
         browser.close()

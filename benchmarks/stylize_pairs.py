@@ -1,10 +1,12 @@
-"""How far stylization moves the style distance, against the unguided run of the same seed: a table and a contact sheet.
+"""How far stylization moves the style distance, against the unguided run of the same seed: a table
+and a contact sheet.
 
     python -m benchmarks.stylize_pairs
 
-Every pair is a style photograph and the photograph its prompt describes. Three pictures are compared: the prior alone
-(``sample_prior``), guided by the style, and guided by style and content. The distance of the untouched content photograph
-is a control: the embedded prior alone draws little, so that beating it says not much.
+Every pair is a style photograph and the photograph its prompt describes. Three pictures are
+compared: the prior alone (``sample_prior``), guided by the style, and guided by style and content.
+The distance of the untouched content photograph is a control: the embedded prior alone draws
+little, so that beating it says not much.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import Any
 import torch
 from PIL import Image, ImageDraw
 
-from aps_core import images
-from aps_core.config import PriorConfig
-from aps_core.engine import ImageEngine
+from aps_core.imaging import images
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import sample_prior
+from aps_core.sampling.config import PriorConfig
 from aps_core.tasks import Inputs, PictureResult, StylizeSpec, run
 
 ROOT = Path(__file__).parents[1]
@@ -42,13 +44,20 @@ CELL = 160
 def photo(name: str, side: int) -> images.Picture:
     """A photograph of the examples, square."""
     picture = images.open_image((ROOT / "examples" / "photos" / f"{name}.png").read_bytes())
-    return images.Picture(picture.image.convert("RGB").resize((side, side), Image.Resampling.LANCZOS))
+    return images.Picture(
+        picture.image.convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
+    )
 
 
-def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler: dict[str, Any], seed: int) -> tuple[dict[str, Any], list[Image.Image]]:
+def measure(
+    engine: ImageEngine, style: str, content: str, prompt: str, sampler: dict[str, Any], seed: int
+) -> tuple[dict[str, Any], list[Image.Image]]:
     """One pair's row of the table and of the contact sheet."""
     side = engine.spec.native_size[0]
-    alone, both = Inputs(style=photo(style, 256)), Inputs(image=photo(content, side), style=photo(style, 256))
+    alone, both = (
+        Inputs(style=photo(style, 256)),
+        Inputs(image=photo(content, side), style=photo(style, 256)),
+    )
     spec = StylizeSpec(prompt=prompt, seed=seed, sampler=sampler)
     distance = spec.objective(alone, engine, side, side)
     unguided = sample_prior(
@@ -63,7 +72,9 @@ def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler:
     assert isinstance(guided, PictureResult)
     assert isinstance(kept, PictureResult)
     with torch.no_grad():
-        content_distance = float(distance(images.to_tensor(both.picture())[None].to(engine.device))[1])
+        content_distance = float(
+            distance(images.to_tensor(both.picture())[None].to(engine.device))[1]
+        )
     before, after, after_content = float(unguided.misfit_B), guided.misfit_B[0], kept.misfit_B[0]
     row = {
         "style": style,
@@ -78,7 +89,10 @@ def measure(engine: ImageEngine, style: str, content: str, prompt: str, sampler:
         "fall_with_content_percent": round(100 * (1 - after_content / before), 1),
         "fall_from_content_photo_percent": round(100 * (1 - after_content / content_distance), 1),
     }
-    drawn = (images.to_pil(x_BCHW[0]) for x_BCHW in (unguided.x_BCHW, guided.pictures_BCHW, kept.pictures_BCHW))
+    drawn = (
+        images.to_pil(x_BCHW[0])
+        for x_BCHW in (unguided.x_BCHW, guided.pictures_BCHW, kept.pictures_BCHW)
+    )
     return row, [photo(style, 256).image, photo(content, side).image, *drawn]
 
 
@@ -91,10 +105,22 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
     for j, (row, cells) in enumerate(rows):
         top = 20 + j * (CELL + 34)
         for i, cell in enumerate(cells):
-            picture.paste(cell.resize((CELL, CELL), Image.Resampling.LANCZOS), (i * (CELL + 4), top))
-        told = ("", row["content_photo"], row["unguided"], row["stylized"], row["stylized_with_content"])
+            picture.paste(
+                cell.resize((CELL, CELL), Image.Resampling.LANCZOS), (i * (CELL + 4), top)
+            )
+        told = (
+            "",
+            row["content_photo"],
+            row["unguided"],
+            row["stylized"],
+            row["stylized_with_content"],
+        )
         for i, value in enumerate(told):
-            draw.text((i * (CELL + 4) + 4, top + CELL + 1), f"distance {value:.3f}" if value else "", fill="black")
+            draw.text(
+                (i * (CELL + 4) + 4, top + CELL + 1),
+                f"distance {value:.3f}" if value else "",
+                fill="black",
+            )
         draw.text((4, top + CELL + 14), row["prompt"], fill="gray")
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.save(path, quality=88, optimize=True)
@@ -107,13 +133,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--inner-steps", type=int, default=8)
-    parser.add_argument("--csv", type=Path, default=ROOT / "benchmarks" / "results" / "stylize-pairs.csv")
+    parser.add_argument(
+        "--csv", type=Path, default=ROOT / "benchmarks" / "results" / "stylize-pairs.csv"
+    )
     parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.jpg")
     options = parser.parse_args()
     engine = ImageEngine.load(options.prior, options.device, 1)
     rows = []
     for seed, pair in enumerate(PAIRS):
-        rows.append(measure(engine, *pair, {"steps": options.steps, "inner_steps": options.inner_steps}, seed))
+        rows.append(
+            measure(
+                engine, *pair, {"steps": options.steps, "inner_steps": options.inner_steps}, seed
+            )
+        )
         print(rows[-1][0], flush=True)
     with options.csv.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0][0]))

@@ -2,10 +2,11 @@
 
     python -m benchmarks.toy_posterior
 
-Total variation in [0, 1] between N samples and the posterior over 256 pictures of :class:`aps_core.toy.ToyWorld`
-(four tokens of four codes, a linear measurement of four numbers), mean over worlds, at three noise levels. The row
-``exact`` draws from the posterior itself: what is left there is the error of N samples. One token is decided a
-reverse step, so that a prior that is sampled by its conditionals is exact.
+Total variation in [0, 1] between N samples and the posterior over 256 pictures of
+:class:`aps_core.theory.toy.ToyWorld` (four tokens of four codes, a linear measurement of four
+numbers), mean over worlds, at three noise levels. The row ``exact`` draws from the posterior
+itself: what is left there is the error of N samples. One token is decided a reverse step, so that a
+prior that is sampled by its conditionals is exact.
 """
 
 from __future__ import annotations
@@ -18,25 +19,45 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig, PriorConfig
-from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
-from aps_core.toy import GRID, LENGTH, ToyWorld
+from aps_core.samplers import (
+    G2D2Config,
+    SGDDConfig,
+    SVDDConfig,
+    sample_g2d2,
+    sample_prior,
+    sample_sgdd,
+    sample_svdd,
+)
+from aps_core.sampling.config import APSConfig, PriorConfig
+from aps_core.theory.toy import GRID, LENGTH, ToyWorld
 
 Draw = Callable[[ToyWorld, int, Generator], Tensor]
 
-APS = APSConfig(steps=LENGTH, inner_steps=30, learning_rate=0.1, perceptual_weight=0.0, guidance_scale=0.0, norm="l2", temperature=1.0)
+APS = APSConfig(
+    steps=LENGTH,
+    inner_steps=30,
+    learning_rate=0.1,
+    perceptual_weight=0.0,
+    guidance_scale=0.0,
+    norm="l2",
+    temperature=1.0,
+)
 
 
 def _sampler(sampler: Callable[..., object], config: object) -> Draw:
     def draw(world: ToyWorld, count: int, generator: Generator) -> Tensor:
-        z_BL: Tensor = sampler(world.prior, world.objective, config, grid=GRID, generator=generator, batch=count).z_BL  # type: ignore[attr-defined]
+        z_BL: Tensor = sampler(
+            world.prior, world.objective, config, grid=GRID, generator=generator, batch=count
+        ).z_BL  # type: ignore[attr-defined]
         return z_BL
 
     return draw
 
 
 def _exact(world: ToyWorld, count: int, generator: Generator) -> Tensor:
-    return world.prior.states_SL[torch.multinomial(world.posterior_S, count, replacement=True, generator=generator)]
+    return world.prior.states_SL[
+        torch.multinomial(world.posterior_S, count, replacement=True, generator=generator)
+    ]
 
 
 def _aps(**changes: object) -> Draw:
@@ -52,16 +73,25 @@ SAMPLERS: dict[str, Draw] = {
     "APS, Algorithm 1 (nothing drawn)": _aps(temperature=0.0),
     "APS, learning rate 1 (the paper's)": _aps(learning_rate=1.0),
     "APS, one step": _aps(steps=1, inner_steps=30 * LENGTH),
-    "G2D2": _sampler(sample_g2d2, G2D2Config(steps=LENGTH, inner_steps=30, learning_rate=0.3, kl_weight=0.1, kl_decades=0.0)),
+    "G2D2": _sampler(
+        sample_g2d2,
+        G2D2Config(steps=LENGTH, inner_steps=30, learning_rate=0.3, kl_weight=0.1, kl_decades=0.0),
+    ),
     "SGDD": _sampler(sample_sgdd, SGDDConfig(steps=30, denoise_steps=LENGTH, mh_steps=30)),
-    "SGDD, tight coupling": _sampler(sample_sgdd, SGDDConfig(steps=60, denoise_steps=LENGTH, mh_steps=60, alpha=1.0)),
+    "SGDD, tight coupling": _sampler(
+        sample_sgdd, SGDDConfig(steps=60, denoise_steps=LENGTH, mh_steps=60, alpha=1.0)
+    ),
     "SVDD, best of 30": _sampler(sample_svdd, SVDDConfig(steps=LENGTH, candidates=30)),
-    "SVDD, drawn by likelihood": _sampler(sample_svdd, SVDDConfig(steps=LENGTH, candidates=30, temperature=1.0)),
+    "SVDD, drawn by likelihood": _sampler(
+        sample_svdd, SVDDConfig(steps=LENGTH, candidates=30, temperature=1.0)
+    ),
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--worlds", type=int, default=5)
     parser.add_argument("--sigmas", type=float, nargs="+", default=[0.1, 0.5, 2.0])
@@ -74,7 +104,11 @@ def main() -> None:
             distances = []
             for seed in range(args.worlds):
                 world = ToyWorld(seed, sigma)
-                distances.append(world.total_variation(draw(world, args.samples, torch.Generator().manual_seed(seed))))
+                distances.append(
+                    world.total_variation(
+                        draw(world, args.samples, torch.Generator().manual_seed(seed))
+                    )
+                )
             cells.append(f"{mean(distances):.2f}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.tune_samplers --corpus CORPUS
 
-Every setting of a sampler's grid on a photograph reduced fourfold and one with 70 % of its pixels missing; the six best
-on a blurred and a clipped one; the two best of these on two more of the first kinds. What is best has the largest mean
-PSNR over the six cases. A grid has eight settings, and more where the best lay at its edge. All take the same number of
-decodes. A run that is started again continues. Runs are written to ``benchmarks/results/sampler-tuning.csv``, the choice
-to ``sampler-tuning.md``.
+Every setting of a sampler's grid on a photograph reduced fourfold and one with 70 % of its pixels
+missing; the six best on a blurred and a clipped one; the two best of these on two more of the first
+kinds. What is best has the largest mean PSNR over the six cases. A grid has eight settings, and
+more where the best lay at its edge. All take the same number of decodes. A run that is started
+again continues. Runs are written to ``benchmarks/results/sampler-tuning.csv``, the choice to
+``sampler-tuning.md``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from statistics import mean
 from typing import Any
 
 from aps_core import evaluation
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
+from aps_core.runtime.engine import ImageEngine
+from aps_core.sampling.config import APSConfig
 from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -64,7 +65,14 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0},
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 3.0},
         {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 2.0},
-        {"learning_rate_decades": 0.0, "revision": 0.1, "forget": 0.1, "learning_rate": 5.0, "steps": 5, "inner_steps": 60},
+        {
+            "learning_rate_decades": 0.0,
+            "revision": 0.1,
+            "forget": 0.1,
+            "learning_rate": 5.0,
+            "steps": 5,
+            "inner_steps": 60,
+        },
     ],
     "sgdd": [
         {"denoise_steps": 16, "alpha": 10.0, "steps": 15, "mh_steps": 19},
@@ -87,11 +95,17 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"order_temperature": 40.0, "temperature": 1.0},
     ],
 }
-"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives it from ``START``."""
+"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives
+it from ``START``.
+"""
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
 """APS's settings before the tuning; its first entry, ``{}``, is these."""
 
-STAGES = (((0, "sr4"), (1, "inpainting70")), ((0, "gaussian_blur"), (2, "hdr")), ((2, "sr4"), (3, "inpainting70")))
+STAGES = (
+    ((0, "sr4"), (1, "inpainting70")),
+    ((0, "gaussian_blur"), (2, "hdr")),
+    ((2, "sr4"), (3, "inpainting70")),
+)
 """Cases of every stage: a photograph's number and what is done to it."""
 ADMITTED = (None, 6, 2)
 """Settings of a sampler that come to a stage, the best of the stages before."""
@@ -113,13 +127,20 @@ class Run:
 
 
 def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
-    """What remains to be run; asked anew after every run, for a stage follows from the ones before."""
+    """What remains to be run; asked anew after every run, for a stage follows from the ones
+    before.
+    """
     been = {(r.method, r.settings, r.photo, r.task) for r in done}
     cases: tuple[tuple[int, str], ...] = ()
     for stage, admitted in zip(STAGES, ADMITTED, strict=True):
         for method in GRIDS:
             contenders = ranked(done, method, cases)[:admitted]
-            yield from ((method, settings, *case) for settings in contenders for case in stage if (method, settings, *case) not in been)
+            yield from (
+                (method, settings, *case)
+                for settings in contenders
+                for case in stage
+                if (method, settings, *case) not in been
+            )
         cases += stage
 
 
@@ -127,7 +148,9 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
     """The method's settings that were run on all ``cases``, best first."""
     score: dict[str, float] = {}
     for settings in (json.dumps(settings) for settings in GRIDS[method]):
-        mine = {(r.photo, r.task): r.psnr for r in runs if (r.method, r.settings) == (method, settings)}
+        mine = {
+            (r.photo, r.task): r.psnr for r in runs if (r.method, r.settings) == (method, settings)
+        }
         if all(case in mine for case in cases):
             score[settings] = mean(mine[case] for case in cases) if cases else 0.0
     return sorted(score, key=score.__getitem__, reverse=True)
@@ -138,25 +161,59 @@ def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, 
     config = APSConfig(**START).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
-    x, decodes, _ = evaluation.run_method(engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0)
+    x, decodes, _ = evaluation.run_method(
+        engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0
+    )
     seconds = time.process_time() - started
     row = score(case, method, x, Cost(seconds, decodes), None)
-    return Run(method, settings, photo, task, round(row.psnr, 3), round(row.ssim, 4), round(row.residual, 3), decodes, round(seconds, 1))
+    return Run(
+        method,
+        settings,
+        photo,
+        task,
+        round(row.psnr, 3),
+        round(row.ssim, 4),
+        round(row.residual, 3),
+        decodes,
+        round(seconds, 1),
+    )
 
 
 def table(runs: list[Run]) -> str:
     """Means of every setting, the chosen ones in bold, as Markdown."""
-    lines = ["| sampler | settings | cases | PSNR dB | misfit over noise floor | decodes | CPU seconds |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        (
+            "| sampler | settings | cases | PSNR dB | misfit over noise floor | decodes | CPU"
+            " seconds |"
+        ),
+        "|---|---|---|---|---|---|---|",
+    ]
     for method in GRIDS:
         best = (ranked(runs, method, sum(STAGES, ())) or [""])[0]
         for settings in (json.dumps(settings) for settings in GRIDS[method]):
             mine = [r for r in runs if (r.method, r.settings) == (method, settings)]
             if mine:
-                psnr, misfit, seconds = (mean(getattr(r, name) for r in mine) for name in ("psnr", "misfit_over_floor", "cpu_seconds"))
+                psnr, misfit, seconds = (
+                    mean(getattr(r, name) for r in mine)
+                    for name in ("psnr", "misfit_over_floor", "cpu_seconds")
+                )
                 named = f"**{settings}**" if settings == best else settings
-                lines.append(f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} | {mine[0].decodes} | {seconds:.1f} |")
-    chosen = {method: json.loads(found[0]) for method in GRIDS if (found := ranked(runs, method, sum(STAGES, ())))}
-    return "\n".join([*lines, "", f"Chosen, as `recommended` (APS) and `tuned` (the others) of the prior: `{chosen}`"])
+                lines.append(
+                    f"| {method} | {named} | {len(mine)} | {psnr:.2f} | {misfit:.2f} |"
+                    f" {mine[0].decodes} | {seconds:.1f} |"
+                )
+    chosen = {
+        method: json.loads(found[0])
+        for method in GRIDS
+        if (found := ranked(runs, method, sum(STAGES, ())))
+    }
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Chosen, as `recommended` (APS) and `tuned` (the others) of the prior: `{chosen}`",
+        ]
+    )
 
 
 def main() -> None:

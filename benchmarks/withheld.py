@@ -1,4 +1,6 @@
-"""What the studies on withheld training photographs share: their arguments, the prior, the pictures, the log of runs."""
+"""What the studies on withheld training photographs share: their arguments, the prior, the
+pictures, the log of runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from aps_core.engine import ImageEngine
+from aps_core.runtime.engine import ImageEngine
 from training import corpus
 
 
@@ -25,11 +27,15 @@ class Study:
 
 def open_study(description: str | None, name: str, photos: int) -> Study:
     """Reads the command line and loads the embedded prior and the first withheld photographs."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     engine = ImageEngine.load("embedded", "cpu", args.threads)
-    pictures = [corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:photos]]
+    pictures = [
+        corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:photos]
+    ]
     return Study(engine, pictures, args.out / f"{name}.csv", args.out / f"{name}.md")

@@ -2,16 +2,25 @@
 
 from pathlib import Path
 
-from aps_core import images
-from aps_core.engine import Engine
+from aps_core.imaging import images
+from aps_core.runtime.engine import Engine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 
 def main(photo: Path, output: Path, **sampler: int) -> None:
-    """Treats ``photo`` as blurred, restores it at 128 pixels by the recommended settings but for ``sampler``, writes the picture."""
+    """Treats ``photo`` as blurred, restores it at 128 pixels by the recommended settings but for
+    ``sampler``, writes the picture.
+    """
     engine = Engine.load("embedded")
-    spec = RestoreSpec(operator={"type": "gaussian_blur", "sigma": 1.5}, working_size=128, sampler=sampler)
-    result = run(spec, Inputs(images.open_image(photo.read_bytes())), engine, on_step=lambda p: print(f"step {p.step}/{p.total}: misfit {p.info.misfit:.4f}"))
+    spec = RestoreSpec(
+        operator={"type": "gaussian_blur", "sigma": 1.5}, working_size=128, sampler=sampler
+    )
+    result = run(
+        spec,
+        Inputs(images.open_image(photo.read_bytes())),
+        engine,
+        on_step=lambda p: print(f"step {p.step}/{p.total}: misfit {p.info.misfit:.4f}"),
+    )
     output.write_bytes(result.files()[0].data)
 
 

@@ -1,8 +1,9 @@
 """A receiver of webhooks: verifies every message, acts on each one once, answers at once.
 
     pip install standardwebhooks
-    APS_WEBHOOK_ALLOW_PRIVATE=true aps serve --embedded          # development: receivers on this machine
-    WEBHOOK_SECRET=$(curl -s localhost:8000/v1/webhooks/secrets | jq -r '.secrets[0]') python examples/webhook_receiver.py
+    APS_WEBHOOK_ALLOW_PRIVATE=true aps serve --embedded          # development: receivers on this
+    machine WEBHOOK_SECRET=$(curl -s localhost:8000/v1/webhooks/secrets | jq -r '.secrets[0]')
+    python examples/webhook_receiver.py
 
     curl localhost:8000/v1/restore -F image=@photo.jpg -F spec='{"operator": {"type": "denoise"}}' \
          -F webhook='{"url": "http://127.0.0.1:9000/", "events": ["job.started", "job.completed"]}'
@@ -36,8 +37,15 @@ def serve(secret: str, port: int) -> None:
             if self.headers["webhook-id"] not in seen:  # a message may come more than once
                 seen.add(self.headers["webhook-id"])
                 job = message["data"]
-                print(message["type"], job["id"], job["state"], *(artifact["url"] for artifact in job["artifacts"]), flush=True)
-            self.send_response(204)  # first: work that takes long belongs behind a queue of the receiver's own
+                print(
+                    message["type"],
+                    job["id"],
+                    job["state"],
+                    *(artifact["url"] for artifact in job["artifacts"]),
+                    flush=True,
+                )
+            # first: work that takes long belongs behind a queue of the receiver's own
+            self.send_response(204)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:

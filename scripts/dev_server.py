@@ -1,4 +1,5 @@
-"""The service for development: like ``aps serve --embedded``, but the API restarts when a file changes.
+"""The service for development: like ``aps serve --embedded``, but the API restarts when a file
+changes.
 
 The worker keeps its code until it is started anew: its prior takes seconds to load.
 """
@@ -10,20 +11,26 @@ import logging
 import signal
 import sys
 
-from service.embedded import running_server
-from service.launch import api_command, worker_command
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command, worker_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 
 def main(port: int) -> None:
     """Serves on ``port`` of this machine until interrupted."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     settings = Settings()
-    reload = ["--reload", *(word for folder in ("aps_core", "service") for word in ("--reload-dir", folder))]
+    reload = [
+        "--reload",
+        *(word for folder in ("aps_core", "service") for word in ("--reload-dir", folder)),
+    ]
     with running_server(settings) as url:
         settings = settings.model_copy(update={"redis_url": url})
-        with process("worker", worker_command(settings), settings), process("API", [*api_command("127.0.0.1", port), *reload], settings) as api:
+        with (
+            process("worker", worker_command(settings), settings),
+            process("API", [*api_command("127.0.0.1", port), *reload], settings) as api,
+        ):
             logging.info("Studio: http://127.0.0.1:%d   (Ctrl-C stops)", port)
             api.wait()
 

@@ -1,8 +1,10 @@
-"""Makes ``docs/gallery``: for every operator one strip of truth, measurement and restoration, by the embedded prior at its recommended settings.
+"""Makes ``docs/gallery``: for every operator one strip of truth, measurement and restoration, by
+the embedded prior at its recommended settings.
 
     python scripts/make_gallery.py [OPERATOR ...]
 
-Photograph: ``examples/photos/chelsea.png``, which the prior has never seen, at its native 128 pixels. Seed 0, one sample.
+Photograph: ``examples/photos/chelsea.png``, which the prior has never seen, at its native 128
+pixels. Seed 0, one sample.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from typing import Any
 import torch
 from PIL import Image
 
-from aps_core import images, noise
-from aps_core.engine import ImageEngine
+from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
+from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +26,13 @@ SIDE, GAP = 128, 8
 SHOWN: dict[str, tuple[dict[str, Any], float]] = {
     "colorize": ({}, 0.05),
     "compose": (
-        {"stages": [{"type": "gaussian_blur", "sigma": 1.0}, {"type": "super_resolution", "factor": 2}, {"type": "jpeg", "quality": 40}]},
+        {
+            "stages": [
+                {"type": "gaussian_blur", "sigma": 1.0},
+                {"type": "super_resolution", "factor": 2},
+                {"type": "jpeg", "quality": 40},
+            ]
+        },
         0.02,
     ),
     "denoise": ({}, 0.2),
@@ -36,24 +44,42 @@ SHOWN: dict[str, tuple[dict[str, Any], float]] = {
     "saturating_blur": ({"sigma": 2.0}, 0.05),
     "super_resolution": ({"factor": 4}, 0.05),
 }
-"""Fields and noise of each picture. 'nonlinear_blur' needs weights that do not ship with the package."""
+"""Fields and noise of each picture. 'nonlinear_blur' needs weights that do not ship with the
+package.
+"""
 
 
 def main(names: list[str]) -> None:
     """Makes the strips of ``names``, or all."""
     engine = ImageEngine.load("embedded", "cpu")
-    truth = images.resize(images.to_tensor(images.open_image((ROOT / "examples/photos/chelsea.png").read_bytes())), (SIDE, SIDE)).clamp(-1, 1)
+    truth = images.resize(
+        images.to_tensor(images.open_image((ROOT / "examples/photos/chelsea.png").read_bytes())),
+        (SIDE, SIDE),
+    ).clamp(-1, 1)
     for name in names or SHOWN:
         fields, sigma = SHOWN[name]
         operator = OperatorSpec.named(name).model_validate({"type": name, **fields})
-        y = noise.add_noise(operator.bind((3, SIDE, SIDE))(truth[None])[0], sigma, torch.Generator().manual_seed(0)).clamp(-1, 1)
-        result = run(RestoreSpec(operator=operator, sigma=sigma), Inputs(images.open_image(images.encode_png(y))), engine)
+        y = noise.add_noise(
+            operator.bind((3, SIDE, SIDE))(truth[None])[0], sigma, torch.Generator().manual_seed(0)
+        ).clamp(-1, 1)
+        result = run(
+            RestoreSpec(operator=operator, sigma=sigma),
+            Inputs(images.open_image(images.encode_png(y))),
+            engine,
+        )
         assert isinstance(result, PictureResult)
         strip = Image.new("RGB", (3 * SIDE + 2 * GAP, SIDE), "white")
         for place, x_CHW in enumerate((truth, y, result.pictures_BCHW[result.best])):
-            strip.paste(images.to_pil(x_CHW).resize((SIDE, SIDE), Image.Resampling.NEAREST), (place * (SIDE + GAP), 0))
+            strip.paste(
+                images.to_pil(x_CHW).resize((SIDE, SIDE), Image.Resampling.NEAREST),
+                (place * (SIDE + GAP), 0),
+            )
         strip.save(ROOT / "docs/gallery" / f"{name}.webp", quality=90, method=6)
-        print(f"{name}: {result.seconds['sampling']:.1f} s, misfit {result.misfit_B[0]:.4f}, noise floor {result.noise_floor:.4f}", flush=True)
+        print(
+            f"{name}: {result.seconds['sampling']:.1f} s, misfit {result.misfit_B[0]:.4f}, noise"
+            f" floor {result.noise_floor:.4f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

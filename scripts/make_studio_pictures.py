@@ -1,6 +1,8 @@
-"""Makes the documentation's pictures of the studio: a finished job and the demonstration, as Chromium shows them.
+"""Makes the documentation's pictures of the studio: a finished job and the demonstration, as
+Chromium shows them.
 
-``aps serve --embedded`` first; then ``python scripts/make_studio_pictures.py http://127.0.0.1:8000``.
+``aps serve --embedded`` first; then ``python scripts/make_studio_pictures.py
+http://127.0.0.1:8000``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def save(page: Page, name: str) -> None:
 def main(url: str) -> None:
     """Takes both pictures; the job takes a CPU less than a minute."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(base_url=url, viewport={"width": 1280, "height": 860})
         page.goto("/")
         page.get_by_text("Demo: degrade a clean picture").click()
@@ -37,7 +41,9 @@ def main(url: str) -> None:
         page.set_viewport_size({"width": 1280, "height": 1330})
         save(page, "studio-demo")
         page.get_by_role("button", name="Restore", exact=True).click()
-        expect(page.get_by_role("heading", name="Restored", exact=True)).to_be_visible(timeout=5 * MINUTES)
+        expect(page.get_by_role("heading", name="Restored", exact=True)).to_be_visible(
+            timeout=5 * MINUTES
+        )
         page.set_viewport_size({"width": 1280, "height": 1020})
         page.get_by_label("Tokens").select_option("Heat by confidence")
         page.get_by_role("slider", name="Step", exact=True).fill("9")

@@ -1,7 +1,8 @@
 """Makes the studio's samples: something to start each task from, with the settings that go with it.
 
-Writes ``service/ui/samples/``: PNGs (lossless, so that noise stays what it is) and ``index.json``. For restoration they are
-photographs degraded by known operators; for the other tasks clean photographs, drawn patterns and prompts.
+Writes ``service/ui/samples/``: PNGs (lossless, so that noise stays what it is) and ``index.json``.
+For restoration they are photographs degraded by known operators; for the other tasks clean
+photographs, drawn patterns and prompts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from aps_core import images, noise
+from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 
 ROOT = Path(__file__).parents[1]
@@ -31,24 +32,79 @@ SAMPLES: dict[str, tuple[dict[str, Any], float]] = {
 PHOTOS = ("raccoon", "coffee")
 """Clean photographs for editing, stylising and degrading in the page: public domain or CC0."""
 STARTS: list[dict[str, Any]] = [
-    {"name": "raccoon-demo", "task": "restore", "demo": True, "pictures": {"image": "photo-raccoon.png"}, "spec": {"operator": SAMPLES["coffee"][0]}},
-    {"name": "coffee-demo", "task": "restore", "demo": True, "pictures": {"image": "photo-coffee.png"}, "spec": {"operator": {"type": "jpeg", "quality": 10}}},
-    {"name": "raccoon-edit", "task": "edit", "pictures": {"image": "photo-raccoon.png"}, "spec": {"prompt": "a raccoon among green leaves"}},
-    {"name": "coffee-edit", "task": "edit", "pictures": {"image": "photo-coffee.png"}, "spec": {"prompt": "a cup of coffee on a red saucer"}},
-    {"name": "ember", "task": "stylize", "pictures": {"style": "style-ember.png"}, "spec": {"prompt": "a mountain lake"}},
-    {"name": "tiles", "task": "stylize", "pictures": {"style": "style-tiles.png", "image": "photo-raccoon.png"}, "spec": {"prompt": "a raccoon"}},
-    {"name": "lantern", "task": "guide", "pictures": {}, "spec": {"prompt": "What is a lantern?", "compare_unguided": True}},
-    {"name": "hobby", "task": "guide", "pictures": {}, "spec": {"prompt": "Describe your favorite book in one sentence.", "compare_unguided": True}},
+    {
+        "name": "raccoon-demo",
+        "task": "restore",
+        "demo": True,
+        "pictures": {"image": "photo-raccoon.png"},
+        "spec": {"operator": SAMPLES["coffee"][0]},
+    },
+    {
+        "name": "coffee-demo",
+        "task": "restore",
+        "demo": True,
+        "pictures": {"image": "photo-coffee.png"},
+        "spec": {"operator": {"type": "jpeg", "quality": 10}},
+    },
+    {
+        "name": "raccoon-edit",
+        "task": "edit",
+        "pictures": {"image": "photo-raccoon.png"},
+        "spec": {"prompt": "a raccoon among green leaves"},
+    },
+    {
+        "name": "coffee-edit",
+        "task": "edit",
+        "pictures": {"image": "photo-coffee.png"},
+        "spec": {"prompt": "a cup of coffee on a red saucer"},
+    },
+    {
+        "name": "ember",
+        "task": "stylize",
+        "pictures": {"style": "style-ember.png"},
+        "spec": {"prompt": "a mountain lake"},
+    },
+    {
+        "name": "tiles",
+        "task": "stylize",
+        "pictures": {"style": "style-tiles.png", "image": "photo-raccoon.png"},
+        "spec": {"prompt": "a raccoon"},
+    },
+    {
+        "name": "lantern",
+        "task": "guide",
+        "pictures": {},
+        "spec": {"prompt": "What is a lantern?", "compare_unguided": True},
+    },
+    {
+        "name": "hobby",
+        "task": "guide",
+        "pictures": {},
+        "spec": {
+            "prompt": "Describe your favorite book in one sentence.",
+            "compare_unguided": True,
+        },
+    },
     {"name": "flower", "task": "generate", "pictures": {}, "spec": {"prompt": "a red flower"}},
-    {"name": "sky", "task": "generate", "pictures": {}, "spec": {"prompt": "a sunset over the sea"}},
+    {
+        "name": "sky",
+        "task": "generate",
+        "pictures": {},
+        "spec": {"prompt": "a sunset over the sea"},
+    },
 ]
 
 
 def ember() -> Image.Image:
     """Warm colours in warped waves."""
     y, x = np.mgrid[0:SIZE, 0:SIZE] / SIZE * 6.0
-    wave = np.sin(x + 1.6 * np.sin(1.3 * y) + 1.1 * np.cos(2.1 * x - y)) + 0.5 * np.sin(2.7 * y + 1.9 * np.cos(1.7 * x))
-    rows = [np.interp(wave, np.linspace(-1.5, 1.5, 5), stops) for stops in ((28, 94, 196, 240, 252), (16, 24, 62, 148, 226), (44, 60, 44, 60, 170))]
+    wave = np.sin(x + 1.6 * np.sin(1.3 * y) + 1.1 * np.cos(2.1 * x - y)) + 0.5 * np.sin(
+        2.7 * y + 1.9 * np.cos(1.7 * x)
+    )
+    rows = [
+        np.interp(wave, np.linspace(-1.5, 1.5, 5), stops)
+        for stops in ((28, 94, 196, 240, 252), (16, 24, 62, 148, 226), (44, 60, 44, 60, 170))
+    ]
     return Image.fromarray(np.stack(rows, -1).astype(np.uint8))
 
 
@@ -57,9 +113,13 @@ def tiles() -> Image.Image:
     side, flips = 16, np.random.default_rng(5).integers(0, 2, (SIZE // 16, SIZE // 16))
     v, u = (np.mgrid[0:side, 0:side] + 0.5) / side
     arcs = np.minimum(np.abs(np.hypot(u, v) - 0.5), np.abs(np.hypot(1 - u, 1 - v) - 0.5))
-    distance = np.block([[arcs[:, ::-1] if flip else arcs for flip in row] for row in flips])[..., None]
+    distance = np.block([[arcs[:, ::-1] if flip else arcs for flip in row] for row in flips])[
+        ..., None
+    ]
     edge = np.clip((0.17 - distance) * side, 0, 1)
-    return Image.fromarray((np.array([244, 240, 226]) * (1 - edge) + np.array([32, 74, 135]) * edge).astype(np.uint8))
+    return Image.fromarray(
+        (np.array([244, 240, 226]) * (1 - edge) + np.array([32, 74, 135]) * edge).astype(np.uint8)
+    )
 
 
 def photo(name: str) -> Image.Image:
@@ -92,9 +152,21 @@ def main() -> None:
     index: list[dict[str, Any]] = []
     for name, (operator, sigma) in SAMPLES.items():
         degrade(name, operator, sigma).save(FOLDER / f"{name}.png", optimize=True)
-        # the picture brings its missing pixels along as transparency, so any device sees the same ones
-        sent = {"type": "inpainting", "mask": "upload"} if operator["type"] == "inpainting" else operator
-        index.append({"name": name, "task": "restore", "pictures": {"image": f"{name}.png"}, "spec": {"operator": sent, "sigma": sigma}})
+        # the picture brings its missing pixels along as transparency, so any device sees the same
+        # ones
+        sent = (
+            {"type": "inpainting", "mask": "upload"}
+            if operator["type"] == "inpainting"
+            else operator
+        )
+        index.append(
+            {
+                "name": name,
+                "task": "restore",
+                "pictures": {"image": f"{name}.png"},
+                "spec": {"operator": sent, "sigma": sigma},
+            }
+        )
     (FOLDER / "index.json").write_text(json.dumps(index + STARTS, indent=1) + "\n")
 
 

@@ -16,19 +16,30 @@ from starlette.staticfiles import StaticFiles
 
 import aps_core
 from aps_core.tasks import TaskSpec
-from service import build, files, health, logs, openapi, problems, routes, session_routes, submit, tracing, webhook_routes
-from service.access import check_start
-from service.docs import add_docs
-from service.guard import HostGuard
-from service.middleware import BodyLimit, RequestContext
-from service.queue_metrics import QueueMetrics
-from service.services import Services
+from service.access.host_guard import HostGuard
+from service.access.principals import check_start
+from service.api import (
+    files,
+    health,
+    openapi,
+    problems,
+    routes,
+    session_routes,
+    submit,
+    webhook_routes,
+)
+from service.api.app_state import Services
+from service.api.docs import add_docs
+from service.api.middleware import BodyLimit, RequestContext
+from service.dispatch.sweeper import Sweeper
 from service.settings import Settings
-from service.sweeper import Sweeper
-from service.webhooks import send_webhooks
+from service.telemetry import build, logs, tracing
+from service.telemetry.queue_metrics import QueueMetrics
+from service.webhooks.sender import send_webhooks
 
 MAX_FOLLOWERS = 4096
-"""Clients that follow or wait for a job at the same time; each one holds a connection to the store."""
+"""Clients that follow or wait for a job at the same time; each one holds a connection to the store.
+"""
 
 UI = Path(__file__).parent / "ui"
 
@@ -38,12 +49,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     logs.configure(settings.log_level, settings.log_format)
     build.describe()
-    app = FastAPI(title="Anchored posterior sampling", version=aps_core.__version__, lifespan=_lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Anchored posterior sampling",
+        version=aps_core.__version__,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.settings = settings
     problems.install(app)
     for task in sorted(TaskSpec.family):
         submit.add_task(app, task, TaskSpec.named(task))
-    for part in (routes.router, files.router, webhook_routes.router, session_routes.router, health.router):
+    for part in (
+        routes.router,
+        files.router,
+        webhook_routes.router,
+        session_routes.router,
+        health.router,
+    ):
         app.include_router(part)
     add_docs(app)
     _add_studio(app)
@@ -55,7 +78,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _add_studio(app: FastAPI) -> None:
-    """Serves the studio's files, one route each: a mount at ``/`` would swallow the 404s and 405s of the API."""
+    """Serves the studio's files, one route each: a mount at ``/`` would swallow the 404s and 405s
+    of the API.
+    """
     files = StaticFiles(directory=UI)
 
     async def serve(request: Request) -> Response:
@@ -73,7 +98,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     check_start(settings, services.keys)
     tracing.configure("api")
     services.decoder.start()
-    app.state.redis = AsyncRedis.from_url(settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS)
+    app.state.redis = AsyncRedis.from_url(
+        settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS
+    )
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from aps_core.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
-from aps_core.images import MAX_PIXELS
+from aps_core.imaging.images import MAX_PIXELS
+from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 
 
 def _state_dir() -> Path:
@@ -25,64 +25,205 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="APS_", frozen=True, extra="ignore")
 
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:///path.sock.")
-    key_prefix: str = Field(default="aps:", description="Prefix of every key, so that one server can be shared.")
-    data_dir: Path = Field(default_factory=_state_dir, description="Where the embedded server keeps its data, socket and log.")
-    redis_binary: Path | None = Field(default=None, description="Server started by --embedded; searched for when unset.")
-    artifacts_dir: Path = Field(default_factory=lambda: _state_dir() / "artifacts", description="Shared by the API and all workers.")
-    artifacts_url: str | None = Field(default=None, description="Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the folder.")
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:///path.sock."
+    )
+    key_prefix: str = Field(
+        default="aps:", description="Prefix of every key, so that one server can be shared."
+    )
+    data_dir: Path = Field(
+        default_factory=_state_dir,
+        description="Where the embedded server keeps its data, socket and log.",
+    )
+    redis_binary: Path | None = Field(
+        default=None, description="Server started by --embedded; searched for when unset."
+    )
+    artifacts_dir: Path = Field(
+        default_factory=lambda: _state_dir() / "artifacts",
+        description="Shared by the API and all workers.",
+    )
+    artifacts_url: str | None = Field(
+        default=None,
+        description=(
+            "Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the"
+            " folder."
+        ),
+    )
 
-    host: str = Field(default="127.0.0.1", description="Address the API is bound to, as its server is told; decides whether keys are needed.")
-    auth: Literal["auto", "keys", "none"] = Field(default="auto", description="API keys: needed unless bound to loopback (auto), always (keys), never (none).")
-    keys_file: Path | None = Field(default=None, description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.")
-    allowed_hosts: list[str] = Field(default=[], description="Names in the Host header that are ours; by default loopback's where keys are off, else any.")
+    host: str = Field(
+        default="127.0.0.1",
+        description=(
+            "Address the API is bound to, as its server is told; decides whether keys are needed."
+        ),
+    )
+    auth: Literal["auto", "keys", "none"] = Field(
+        default="auto",
+        description=(
+            "API keys: needed unless bound to loopback (auto), always (keys), never (none)."
+        ),
+    )
+    keys_file: Path | None = Field(
+        default=None,
+        description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.",
+    )
+    allowed_hosts: list[str] = Field(
+        default=[],
+        description=(
+            "Names in the Host header that are ours; by default loopback's where keys are off, else"
+            " any."
+        ),
+    )
     max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
-    max_stored: int = Field(default=1000, ge=0, description="Pictures of one principal that are stored for jobs to come (POST /v1/files).")
-    max_running: int | None = Field(default=None, ge=1, description="Jobs of one principal that run at a time; by default any number.")
+    max_stored: int = Field(
+        default=1000,
+        ge=0,
+        description="Pictures of one principal that are stored for jobs to come (POST /v1/files).",
+    )
+    max_running: int | None = Field(
+        default=None,
+        ge=1,
+        description="Jobs of one principal that run at a time; by default any number.",
+    )
 
     priors: Annotated[list[str], NoDecode] = Field(
-        default=["embedded", "embedded_text"], description="Priors the API offers and a worker loads together: 'a,b' or JSON."
+        default=["embedded", "embedded_text"],
+        description="Priors the API offers and a worker loads together: 'a,b' or JSON.",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of a worker; by default all it may use.")
-    memory_bytes: int | None = Field(default=None, ge=1, description="Memory of a worker's device, in bytes; by default what the device reports.")
-    max_pixels: int | None = Field(default=None, ge=1024, description="Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA.")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of a worker; by default all it may use."
+    )
+    memory_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Memory of a worker's device, in bytes; by default what the device reports.",
+    )
+    max_pixels: int | None = Field(
+        default=None,
+        ge=1024,
+        description=(
+            "Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA."
+        ),
+    )
 
     max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
-    max_upload_pixels: int = Field(default=MAX_PIXELS, ge=1, description="Largest uploaded picture, before any reduction.")
-    decode_seconds: int = Field(default=10, ge=1, description="CPU seconds and memory (below) an upload may use while it is decoded.")
-    decode_bytes: int = Field(default=2_000_000_000, ge=1, description="Address space of the decoding process.")
+    max_upload_pixels: int = Field(
+        default=MAX_PIXELS, ge=1, description="Largest uploaded picture, before any reduction."
+    )
+    decode_seconds: int = Field(
+        default=10,
+        ge=1,
+        description="CPU seconds and memory (below) an upload may use while it is decoded.",
+    )
+    decode_bytes: int = Field(
+        default=2_000_000_000, ge=1, description="Address space of the decoding process."
+    )
 
-    image_urls: bool = Field(default=False, description="Whether 'image' and 'mask' may be https addresses, which the API then fetches.")
-    fetch_seconds: float = Field(default=20, gt=0, description="Time to fetch one of them, redirects included.")
+    image_urls: bool = Field(
+        default=False,
+        description=(
+            "Whether 'image' and 'mask' may be https addresses, which the API then fetches."
+        ),
+    )
+    fetch_seconds: float = Field(
+        default=20, gt=0, description="Time to fetch one of them, redirects included."
+    )
     egress_allow: list[IPv4Network | IPv6Network] = Field(
-        default=[], description="Networks of our own that may be fetched from, also in plain HTTP, as '[\"10.1.2.0/24\"]'."
+        default=[],
+        description=(
+            "Networks of our own that may be fetched from, also in plain HTTP, as"
+            " '[\"10.1.2.0/24\"]'."
+        ),
     )
-    scale_to_zero: bool = Field(default=False, description="Jobs are accepted while no worker lives, by what the last one could do: somebody starts workers.")
+    scale_to_zero: bool = Field(
+        default=False,
+        description=(
+            "Jobs are accepted while no worker lives, by what the last one could do: somebody"
+            " starts workers."
+        ),
+    )
 
-    lease_seconds: float = Field(default=30, gt=0, description="A worker silent for this long loses its job to another.")
-    heartbeat_seconds: float = Field(default=5, gt=0, description="How often a busy worker extends its lease between steps.")
+    lease_seconds: float = Field(
+        default=30, gt=0, description="A worker silent for this long loses its job to another."
+    )
+    heartbeat_seconds: float = Field(
+        default=5, gt=0, description="How often a busy worker extends its lease between steps."
+    )
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
-    ring_seconds: float = Field(default=10, gt=0, description="A job waiting this long is announced again, when fewer messages are under way than jobs wait.")
-    job_ttl_seconds: int = Field(default=86_400, ge=60, description="How long a finished job and its artifacts are kept.")
-    deaf_seconds: float = Field(default=120, gt=0, description="An idle worker that hears nothing for this long while jobs wait is ended, to be started again.")
-    storage_seconds: float = Field(default=60, ge=0, description="How long a worker tries to store a result before the job fails.")
-    max_job_seconds: int = Field(default=1800, ge=1, description="A job running longer than this fails.")
-    max_backlog_seconds: float = Field(default=21_600, ge=0, description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.")
-    max_attempts: int = Field(default=3, ge=1, description="Starts without any progress before a job fails.")
-
-    public_url: str = Field(default="", description="Where clients reach the API, as in https://aps.example.com; makes links in webhooks absolute.")
-    send_webhooks: bool = Field(default=True, description="API processes send webhooks; off where 'aps webhooks' runs.")
-    webhook_secrets: list[str] = Field(default=[], repr=False, description="Master secrets, newest first; all sign. By default one is made and kept in Redis.")
-    webhook_allow_private: bool = Field(default=False, description="Receivers may use http and private addresses; for development.")
-    webhook_timeout_seconds: float = Field(default=15, gt=0, description="A receiver that has not answered by then has failed.")
-    webhook_retry_seconds: list[float] = Field(
-        default=[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400], description="Pauses between attempts; up to a fifth is added by chance."
+    ring_seconds: float = Field(
+        default=10,
+        gt=0,
+        description=(
+            "A job waiting this long is announced again, when fewer messages are under way than"
+            " jobs wait."
+        ),
+    )
+    job_ttl_seconds: int = Field(
+        default=86_400, ge=60, description="How long a finished job and its artifacts are kept."
+    )
+    deaf_seconds: float = Field(
+        default=120,
+        gt=0,
+        description=(
+            "An idle worker that hears nothing for this long while jobs wait is ended, to be"
+            " started again."
+        ),
+    )
+    storage_seconds: float = Field(
+        default=60,
+        ge=0,
+        description="How long a worker tries to store a result before the job fails.",
+    )
+    max_job_seconds: int = Field(
+        default=1800, ge=1, description="A job running longer than this fails."
+    )
+    max_backlog_seconds: float = Field(
+        default=21_600,
+        ge=0,
+        description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.",
+    )
+    max_attempts: int = Field(
+        default=3, ge=1, description="Starts without any progress before a job fails."
     )
 
-    metrics_port: int = Field(default=0, ge=0, le=65535, description="Port of a worker's Prometheus exporter; 0 turns it off.")
+    public_url: str = Field(
+        default="",
+        description=(
+            "Where clients reach the API, as in https://aps.example.com; makes links in webhooks"
+            " absolute."
+        ),
+    )
+    send_webhooks: bool = Field(
+        default=True, description="API processes send webhooks; off where 'aps webhooks' runs."
+    )
+    webhook_secrets: list[str] = Field(
+        default=[],
+        repr=False,
+        description=(
+            "Master secrets, newest first; all sign. By default one is made and kept in Redis."
+        ),
+    )
+    webhook_allow_private: bool = Field(
+        default=False, description="Receivers may use http and private addresses; for development."
+    )
+    webhook_timeout_seconds: float = Field(
+        default=15, gt=0, description="A receiver that has not answered by then has failed."
+    )
+    webhook_retry_seconds: list[float] = Field(
+        default=[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
+        description="Pauses between attempts; up to a fifth is added by chance.",
+    )
+
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of a worker's Prometheus exporter; 0 turns it off.",
+    )
     log_level: str = "INFO"
-    log_format: Literal["text", "json"] = Field(default="text", description="json: one object a line, for log collectors.")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="json: one object a line, for log collectors."
+    )
 
     @field_validator("priors", mode="before")
     @classmethod
@@ -90,7 +231,11 @@ class Settings(BaseSettings):
         """``a,b`` or a JSON list."""
         if not isinstance(value, str):
             return value
-        return json.loads(value) if value.lstrip().startswith("[") else [name.strip() for name in value.split(",") if name.strip()]
+        return (
+            json.loads(value)
+            if value.lstrip().startswith("[")
+            else [name.strip() for name in value.split(",") if name.strip()]
+        )
 
     @property
     def on_loopback(self) -> bool:
@@ -117,7 +262,9 @@ class Settings(BaseSettings):
             "visibility_timeout": self.visibility_timeout,
             "unacked_restore_interval": 5,
             "unacked_restore_throttle": 1,
-            "priority_steps": [0],  # the store keeps the order of the jobs; a message only says that there is one
+            "priority_steps": [
+                0
+            ],  # the store keeps the order of the jobs; a message only says that there is one
             "sep": ":",
             "health_check_interval": 10,
             "socket_connect_timeout": 5,
@@ -135,7 +282,9 @@ class Settings(BaseSettings):
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds until the broker delivers a message again. A backstop only: leases recover jobs long before."""
+        """Seconds until the broker delivers a message again. A backstop only: leases recover jobs
+        long before.
+        """
         return max(3600, self.max_job_seconds + 600)
 
     @property
@@ -155,7 +304,10 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """This process's environment with these settings in it, for a child process."""
-        ours = {f"APS_{name.upper()}": value for name, value in self.model_dump(mode="json", exclude_none=True).items()}
+        ours = {
+            f"APS_{name.upper()}": value
+            for name, value in self.model_dump(mode="json", exclude_none=True).items()
+        }
         return {**os.environ, **{name: _spell(value) for name, value in ours.items()}}
 
 

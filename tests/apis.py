@@ -14,9 +14,9 @@ from redis import Redis
 from stack import free_port
 
 from service.jobs import WorkerInfo, WorkerRegistry
-from service.launch import api_command
+from service.launch.processes import api_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 
 @contextmanager
@@ -24,7 +24,9 @@ def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx
     """A client of an API process with ``changes`` to ``settings``."""
     port = free_port()
     with (
-        process("API", api_command("127.0.0.1", port), settings.model_copy(update=changes), log) as api,
+        process(
+            "API", api_command("127.0.0.1", port), settings.model_copy(update=changes), log
+        ) as api,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
     ):
         wait_until_it_answers(http, api, log)
@@ -48,7 +50,10 @@ def wait_until_it_answers(http: httpx.Client, api: subprocess.Popen[bytes], log:
 def register_idle_worker(settings: Settings) -> None:
     """Lets jobs be accepted that nobody will compute; lasts 20 seconds."""
     with Redis.from_url(settings.redis_url) as redis:
-        speed, room = {"seconds_per_token": 1e-4, "max_pixels": 512 * 512}, {"job_bytes": 10**9, "token_bytes": 1}
+        speed, room = (
+            {"seconds_per_token": 1e-4, "max_pixels": 512 * 512},
+            {"job_bytes": 10**9, "token_bytes": 1},
+        )
         for prior in settings.priors:
             worker = WorkerInfo(name=f"idle {prior}", prior=prior, device="cpu", **speed, **room)
             WorkerRegistry(redis, settings.key_prefix).renew(worker)

@@ -12,10 +12,10 @@ from apis import wait_until_it_answers
 from redis import Redis
 from stack import Stack, free_port
 
-from service.embedded import running_server
-from service.launch import api_command, wait_ready
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command, wait_ready
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 
 @pytest.fixture(scope="session")

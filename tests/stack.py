@@ -20,12 +20,14 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from service.launch import worker_command
+from service.launch.processes import worker_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 PATIENCE = 240
-"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other
+things.
+"""
 
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:
@@ -65,7 +67,9 @@ class Stack:
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Starts a worker and waits until it is registered."""
         before = {worker["name"] for worker in self.live_workers()}
-        worker = self.exits.enter_context(process("worker", worker_command(self.settings), self.settings, self.log))
+        worker = self.exits.enter_context(
+            process("worker", worker_command(self.settings), self.settings, self.log)
+        )
         self.workers.append(worker)
         deadline = time.monotonic() + PATIENCE
         while not {entry["name"] for entry in self.live_workers()} - before:
@@ -89,13 +93,17 @@ class Stack:
 
     def live_workers(self) -> list[dict[str, Any]]:
         """What the registry says."""
-        workers: list[dict[str, Any]] = self.http.get("/v1/capabilities").raise_for_status().json()["workers"]
+        workers: list[dict[str, Any]] = (
+            self.http.get("/v1/capabilities").raise_for_status().json()["workers"]
+        )
         return workers
 
     def submit(self, image: bytes | None = None, **spec: Any) -> dict[str, Any]:
         """Submits a small restoration."""
         spec = {"operator": {"type": "denoise"}, "sigma": 0.1, **spec}
-        answer = self.http.post("/v1/restore", files={"image": image or png()}, data={"spec": json.dumps(spec)})
+        answer = self.http.post(
+            "/v1/restore", files={"image": image or png()}, data={"spec": json.dumps(spec)}
+        )
         assert answer.status_code == 202, answer.text
         job: dict[str, Any] = answer.json()
         return job
@@ -105,10 +113,14 @@ class Stack:
         job: dict[str, Any] = self.http.get(f"/v1/jobs/{job_id}").raise_for_status().json()
         return job
 
-    def events(self, job_id: str, after: str | None = None) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def events(
+        self, job_id: str, after: str | None = None
+    ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """The job's events as (id, type, data), until the stream closes."""
         headers = {"Last-Event-ID": after} if after else {}
-        with self.http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
+        with self.http.stream(
+            "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60
+        ) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             fields: dict[str, str] = {}
             for line in answer.iter_lines():

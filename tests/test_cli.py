@@ -8,8 +8,8 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
-from aps_core import images
-from aps_core.metrics import psnr
+from aps_core.evaluation.metrics import psnr
+from aps_core.imaging import images
 from aps_core.operators import OperatorSpec
 
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
@@ -36,7 +36,22 @@ def photo(tmp_path):
 @pytest.mark.slow
 def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     out = tmp_path / "big.png"
-    result = aps("restore", photo, "--operator", "super_resolution", "--factor", "4", "--sigma", "0.02", "--steps", 3, "--inner-steps", 15, "-o", out)
+    result = aps(
+        "restore",
+        photo,
+        "--operator",
+        "super_resolution",
+        "--factor",
+        "4",
+        "--sigma",
+        "0.02",
+        "--steps",
+        3,
+        "--inner-steps",
+        15,
+        "-o",
+        out,
+    )
     assert result.exit_code == 0, result.output
     x = picture(out)
     assert x.shape == (3, 244, 372)
@@ -63,7 +78,12 @@ def test_a_phones_photo_is_too_large_but_works_reduced(tmp_path):
 
 def test_same_seed_same_bytes(photo, tmp_path):
     for name in ("a.png", "b.png"):
-        assert aps("restore", photo, "--operator", "hdr", "--seed", 5, *QUICK, "-o", tmp_path / name).exit_code == 0
+        assert (
+            aps(
+                "restore", photo, "--operator", "hdr", "--seed", 5, *QUICK, "-o", tmp_path / name
+            ).exit_code
+            == 0
+        )
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
@@ -79,24 +99,53 @@ def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
 
 def test_degrade_measures(photo, tmp_path):
     out = tmp_path / "small.png"
-    assert aps("degrade", photo, "--operator", "super_resolution", "--factor", "2", "--sigma", 0, "-o", out).exit_code == 0
+    assert (
+        aps(
+            "degrade",
+            photo,
+            "--operator",
+            "super_resolution",
+            "--factor",
+            "2",
+            "--sigma",
+            0,
+            "-o",
+            out,
+        ).exit_code
+        == 0
+    )
     assert picture(out).shape == (3, 30, 46)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--operator", "super_resolution", "--factor", "3"], "operator.factor: Input should be 2, 4 or 8"),
-        (["--operator", "hdr", "--factor", "4"], "--factor does not belong to operator 'hdr' but to super_resolution"),
+        (
+            ["--operator", "super_resolution", "--factor", "3"],
+            "operator.factor: Input should be 2, 4 or 8",
+        ),
+        (
+            ["--operator", "hdr", "--factor", "4"],
+            "--factor does not belong to operator 'hdr' but to super_resolution",
+        ),
         (["--operator", "hdr", "--sigma", "nan"], "sigma"),
-        (["--operator", "hdr", "--sigma", "much"], "number or Input should be 'auto' (given: 'much')"),
-        (["--operator", "hdr", "--working-size", "big"], "working_size: Input should be a valid integer"),
+        (
+            ["--operator", "hdr", "--sigma", "much"],
+            "number or Input should be 'auto' (given: 'much')",
+        ),
+        (
+            ["--operator", "hdr", "--working-size", "big"],
+            "working_size: Input should be a valid integer",
+        ),
         ([], "Missing option '--operator'"),
         (["--operator", "fog"], "'fog' is not one of "),
         (["--operator", "hdr", "--sharpness", "3"], "No such option '--sharpness'"),
         (["--operator", "hdr", "--mask", "nowhere.png"], "File 'nowhere.png' does not exist"),
         (["--operator", "hdr", "--prior", "nonesuch"], "There is no prior 'nonesuch'; known: "),
-        (["--operator", "hdr", "--inner-steps", "-1"], "sampler.inner_steps: Input should be greater than or equal to 0"),
+        (
+            ["--operator", "hdr", "--inner-steps", "-1"],
+            "sampler.inner_steps: Input should be greater than or equal to 0",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(photo, arguments, words):
@@ -118,11 +167,29 @@ def test_eval_writes_tables_and_continues(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "coffee.png").write_bytes((PHOTOS / "coffee.png").read_bytes())
-    command = ["eval", folder, "-o", tmp_path / "out", "--task", "sr4", "--method", "aps", "--set", "steps=2", "--set", "inner_steps=3"]
+    command = [
+        "eval",
+        folder,
+        "-o",
+        tmp_path / "out",
+        "--task",
+        "sr4",
+        "--method",
+        "aps",
+        "--set",
+        "steps=2",
+        "--set",
+        "inner_steps=3",
+    ]
     first = aps(*command)
     assert first.exit_code == 0, first.output
     table = (tmp_path / "out" / "per_image.csv").read_text()
-    assert [line.split(",")[4] for line in table.splitlines()] == ["method", "ceiling", "input", "aps"]
+    assert [line.split(",")[4] for line in table.splitlines()] == [
+        "method",
+        "ceiling",
+        "input",
+        "aps",
+    ]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "out" / "contact_sheet.png").stat().st_size > 10_000
     assert aps(*command).exit_code == 0
@@ -131,10 +198,34 @@ def test_eval_writes_tables_and_continues(tmp_path):
 
 
 def test_eval_suite_runs_chosen_experiments(tmp_path):
-    quick = ["--set", "steps=2", "--set", "inner_steps=2", "--size", 64, "--limit", 1, "--device", "cpu"]
-    result = aps("eval", PHOTOS, "--suite", "paper", "--experiment", "steps", "-o", tmp_path, *quick)
+    quick = [
+        "--set",
+        "steps=2",
+        "--set",
+        "inner_steps=2",
+        "--size",
+        64,
+        "--limit",
+        1,
+        "--device",
+        "cpu",
+    ]
+    result = aps(
+        "eval", PHOTOS, "--suite", "paper", "--experiment", "steps", "-o", tmp_path, *quick
+    )
     assert result.exit_code == 0, result.output
-    assert "[7 of at most 7," not in result.output  # of five values of M two are 1 / 10 and 0 of 2: the same run
-    assert "| 50 (0.5 of the recommended) | 24.80 / 0.713 / 0.273 |" in (tmp_path / "report.md").read_text()
-    assert "There is no experiment 'table9'" in aps("eval", PHOTOS, "--suite", "paper", "--experiment", "table9", *quick).output
-    assert "--imagenet needs --imagenet-list" in aps("eval", PHOTOS, "--suite", "paper", "--imagenet", PHOTOS, *quick).output
+    assert (
+        "[7 of at most 7," not in result.output
+    )  # of five values of M two are 1 / 10 and 0 of 2: the same run
+    assert (
+        "| 50 (0.5 of the recommended) | 24.80 / 0.713 / 0.273 |"
+        in (tmp_path / "report.md").read_text()
+    )
+    assert (
+        "There is no experiment 'table9'"
+        in aps("eval", PHOTOS, "--suite", "paper", "--experiment", "table9", *quick).output
+    )
+    assert (
+        "--imagenet needs --imagenet-list"
+        in aps("eval", PHOTOS, "--suite", "paper", "--imagenet", PHOTOS, *quick).output
+    )

@@ -6,8 +6,8 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
-from aps_core import images
-from aps_core.engine import ImageEngine
+from aps_core.imaging import images
+from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import GenerateSpec, Inputs, run
 
 
@@ -20,7 +20,9 @@ def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
     out = tmp_path / "drawn.png"
     done = aps("generate", "a red flower", *size, "--num-samples", 2, "-o", out)
     assert done.exit_code == 0, done.output
-    first, second = (images.open_image(path.read_bytes()) for path in (out, tmp_path / "drawn-sample-2.png"))
+    first, second = (
+        images.open_image(path.read_bytes()) for path in (out, tmp_path / "drawn-sample-2.png")
+    )
     assert (first.width, first.height) == (second.width, second.height) == (72, 40)
     assert first.digest() != second.digest()
     sidecar = json.loads(out.with_suffix(".json").read_text())
@@ -34,7 +36,9 @@ def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
 
 def test_a_stopped_run_continues_with_the_same_tokens_and_the_prompt_matters():
     engine = ImageEngine.load("embedded", "cpu", 1)
-    spec = GenerateSpec(prompt="a red flower", width=48, height=48, sampler={"steps": 4, "guidance_scale": 2.0})
+    spec = GenerateSpec(
+        prompt="a red flower", width=48, height=48, sampler={"steps": 4, "guidance_scale": 2.0}
+    )
     saved = []
     whole = run(spec, Inputs(), engine, lambda progress: saved.append(progress.checkpoint()))
     resumed = run(spec, Inputs(), engine, resume=saved[1])

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from aps_cli.main import main
-from aps_core.priors.embedded import EmbeddedPrior
+from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.tasks import TaskSpec
 
 
@@ -27,7 +27,16 @@ def test_every_command_explains_itself(path):
     assert len((command.help or "").split()) > 3
     for param in command.params:
         if isinstance(param, click.Option) and not param.hidden:
-            obvious = param.name in ("host", "port", "sigma", "seed", "prior", "prompt", "as_json", "samples")
+            obvious = param.name in (
+                "host",
+                "port",
+                "sigma",
+                "seed",
+                "prior",
+                "prompt",
+                "as_json",
+                "samples",
+            )
             assert obvious or (param.help and param.help != "None"), f"{path} {param.opts}"
     wrong = CliRunner().invoke(main, [*path.split(), "--nonesuch"])
     assert (wrong.exit_code, len(wrong.stderr.strip().splitlines())) == (2, 1)
@@ -45,7 +54,11 @@ def test_the_list_of_commands_has_every_task_and_the_exit_codes():
 
 
 def test_sampler_defaults_say_that_the_prior_comes_first():
-    """The embedded prior's ten steps, not the default beside the option, are what a user of it gets."""
+    """The embedded prior's ten steps, not the default beside the option, are what a user of it
+    gets.
+    """
     assert "what the prior recommends" in CliRunner().invoke(main, ["restore", "--help"]).stdout
     shown = CliRunner().invoke(main, ["capabilities"]).stdout
-    assert ", ".join(f"{name}={value}" for name, value in EmbeddedPrior.recommended.items()) in shown
+    assert (
+        ", ".join(f"{name}={value}" for name, value in EmbeddedPrior.recommended.items()) in shown
+    )

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from aps_cli.main import main
-from aps_core import images
+from aps_core.imaging import images
 
 QUICK = ("--steps", 2, "--inner-steps", 2, "--device", "cpu")
 
@@ -21,7 +21,9 @@ def opened(path):
 
 
 def photo(path, size=(48, 40)):
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)).save(path)
+    Image.fromarray(
+        np.random.default_rng(0).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+    ).save(path)
     return path
 
 
@@ -36,7 +38,10 @@ def test_edit_keeps_the_known_pixels(tmp_path):
     assert np.array_equal(before[known > 0], after[known > 0])
     assert json.loads(out.with_suffix(".json").read_text())["spec"]["seed"] == 3
     grown = tmp_path / "grown.png"
-    assert aps("edit", source, "a meadow", "--left", 8, "--bottom", 4, *QUICK, "-o", grown).exit_code == 0
+    assert (
+        aps("edit", source, "a meadow", "--left", 8, "--bottom", 4, *QUICK, "-o", grown).exit_code
+        == 0
+    )
     assert opened(grown).size == (56, 44)
 
 
@@ -47,7 +52,18 @@ def test_stylize_reports_the_style_distance(tmp_path):
     assert opened(out).size == (48, 32)
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert len(sidecar["misfit_curve"]) == 2
-    with_content = aps("stylize", style, "a castle", "--image", photo(tmp_path / "c.png", (32, 24)), "--content-strength", 0.7, *QUICK, "-o", out)
+    with_content = aps(
+        "stylize",
+        style,
+        "a castle",
+        "--image",
+        photo(tmp_path / "c.png", (32, 24)),
+        "--content-strength",
+        0.7,
+        *QUICK,
+        "-o",
+        out,
+    )
     assert with_content.exit_code == 0, with_content.output
     assert opened(out).size == (32, 24)
 
@@ -58,8 +74,14 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch):
     for arguments, words in (
         (("edit", source, "a flower"), "Nothing says what to draw anew"),
         (("edit", source, " ", "--left", 4), "prompt: String should have at least 1 character"),
-        (("edit", source, "a flower", "--mask", photo(tmp_path / "m.png", (20, 20))), "must be of one size"),
-        (("stylize", source, "a flower", "--num-samples", 99), "num_samples: Input should be less than or equal to 16"),
+        (
+            ("edit", source, "a flower", "--mask", photo(tmp_path / "m.png", (20, 20))),
+            "must be of one size",
+        ),
+        (
+            ("stylize", source, "a flower", "--num-samples", 99),
+            "num_samples: Input should be less than or equal to 16",
+        ),
         (("stylize", source, "a flower", "--csd-weight", 1, "--device", "cpu"), "csd-vit-l"),
     ):
         done = aps(*arguments)

@@ -18,7 +18,9 @@ def aps(*arguments: object):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("made") / "out.png"
-    done = aps("restore", PHOTO, "--operator", "gaussian_blur", "--num-samples", "2", *QUICK, "-o", out)
+    done = aps(
+        "restore", PHOTO, "--operator", "gaussian_blur", "--num-samples", "2", *QUICK, "-o", out
+    )
     assert done.exit_code == 0, done.output
     return out
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from stack import Stack, png
 
 from aps_cli.main import main
-from aps_core import images
+from aps_core.imaging import images
 
 SMALL = ["--operator", "denoise", "--sigma", "0.1", "--steps", "3", "--inner-steps", "2"]
 
@@ -15,7 +15,9 @@ SMALL = ["--operator", "denoise", "--sigma", "0.1", "--steps", "3", "--inner-ste
 @pytest.fixture
 def aps(stack: Stack):
     """Runs a command with the service's address in the environment."""
-    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments], env={"APS_SERVER": stack.url})
+    return lambda *arguments: CliRunner().invoke(
+        main, [str(a) for a in arguments], env={"APS_SERVER": stack.url}
+    )
 
 
 @pytest.fixture
@@ -32,13 +34,26 @@ def test_here_and_there_give_the_same_picture(aps, photo, tmp_path):
     told = json.loads(done.stdout)
     assert told["files"] == [str(there)]
     assert told["spec"]["sampler"]["steps"] == 3
-    assert CliRunner().invoke(main, ["restore", str(photo), *SMALL, "--device", "cpu", "-o", str(here)]).exit_code == 0
-    assert images.open_image(there.read_bytes()).digest() == images.open_image(here.read_bytes()).digest()
-    assert json.loads(there.with_suffix(".json").read_text())["samples_sha256"] == json.loads(here.with_suffix(".json").read_text())["samples_sha256"]
+    assert (
+        CliRunner()
+        .invoke(main, ["restore", str(photo), *SMALL, "--device", "cpu", "-o", str(here)])
+        .exit_code
+        == 0
+    )
+    assert (
+        images.open_image(there.read_bytes()).digest()
+        == images.open_image(here.read_bytes()).digest()
+    )
+    assert (
+        json.loads(there.with_suffix(".json").read_text())["samples_sha256"]
+        == json.loads(here.with_suffix(".json").read_text())["samples_sha256"]
+    )
 
 
 def test_jobs_are_listed_shown_fetched_and_deleted(aps, photo, tmp_path):
-    job = json.loads(aps("restore", photo, *SMALL, "--json", "-o", tmp_path / "a.png").stdout)["job"]
+    job = json.loads(aps("restore", photo, *SMALL, "--json", "-o", tmp_path / "a.png").stdout)[
+        "job"
+    ]
     assert json.loads(aps("jobs", "list", "--json").stdout.splitlines()[0])["id"] == job
     assert job in aps("jobs", "list").stdout
     assert json.loads(aps("jobs", "show", job).stdout)["state"] == "succeeded"
@@ -52,29 +67,42 @@ def test_jobs_are_listed_shown_fetched_and_deleted(aps, photo, tmp_path):
 
 def test_what_the_service_refuses_is_one_line(aps, photo, tmp_path):
     refused = aps("restore", photo, "--operator", "super_resolution", "--factor", "3")
-    assert (refused.exit_code, refused.stderr) == (2, "aps: /operator/factor: Input should be 2, 4 or 8\n")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "aps: /operator/factor: Input should be 2, 4 or 8\n",
+    )
     assert aps("restore", photo, *SMALL, "-o", tmp_path / "x.webp").exit_code == 2
 
 
 def test_nobody_there_is_exit_code_1(photo):
-    done = CliRunner().invoke(main, ["restore", str(photo), *SMALL, "--server", "http://127.0.0.1:9"])
+    done = CliRunner().invoke(
+        main, ["restore", str(photo), *SMALL, "--server", "http://127.0.0.1:9"]
+    )
     assert done.exit_code == 1
     assert "Is the service running" in done.stderr
 
 
 def test_doctor_says_what_is_there_and_what_to_do(stack: Stack, monkeypatch, tmp_path):
-    for name, value in (("REDIS_URL", stack.settings.redis_url), ("ARTIFACTS_DIR", str(tmp_path)), ("DATA_DIR", str(tmp_path))):
+    for name, value in (
+        ("REDIS_URL", stack.settings.redis_url),
+        ("ARTIFACTS_DIR", str(tmp_path)),
+        ("DATA_DIR", str(tmp_path)),
+    ):
         monkeypatch.setenv(f"APS_{name}", value)
     done = CliRunner().invoke(main, ["doctor", "--json", "--server", stack.url])
     found = {}
     for line in done.stdout.splitlines():
         finding = json.loads(line)
         found.setdefault(finding["check"], finding)
-    assert {name: found[name]["state"] for name in ("weights", "redis", "disk", "service")} == dict.fromkeys(("weights", "redis", "disk", "service"), "ok")
+    assert {
+        name: found[name]["state"] for name in ("weights", "redis", "disk", "service")
+    } == dict.fromkeys(("weights", "redis", "disk", "service"), "ok")
     monkeypatch.setenv("APS_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("APS_PRIORS", "mmada_8b")
     port = stack.settings.metrics_port
-    ill = CliRunner().invoke(main, ["doctor", "--server", "http://127.0.0.1:9", "--port", str(port)])
+    ill = CliRunner().invoke(
+        main, ["doctor", "--server", "http://127.0.0.1:9", "--port", str(port)]
+    )
     assert ill.exit_code == 1
     for advice in ("aps weights fetch", "aps serve --embedded", f"aps serve --port {port + 1}"):
         assert advice in " ".join(ill.stdout.split()), ill.stdout

@@ -14,7 +14,19 @@ from click.testing import CliRunner
 from aps_cli.main import main
 
 ROOT = Path(__file__).parents[1]
-SMALL = ("--size", "64", "--steps", "1", "--inner-steps", "1", "--device", "cpu", "--threads", "1", "--json")
+SMALL = (
+    "--size",
+    "64",
+    "--steps",
+    "1",
+    "--inner-steps",
+    "1",
+    "--device",
+    "cpu",
+    "--threads",
+    "1",
+    "--json",
+)
 
 
 def verify(*arguments: object) -> tuple[int, dict[str, dict]]:
@@ -28,22 +40,47 @@ def verify(*arguments: object) -> tuple[int, dict[str, dict]]:
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints in the published layout: MAGVIT-v2 whole, MMaDA narrow; all zeros."""
     folder = tmp_path_factory.mktemp("weights")
-    command = [sys.executable, "benchmarks/load.py", "--width", "128", "--layers", "1", "--write", str(folder)]
+    command = [
+        sys.executable,
+        "benchmarks/load.py",
+        "--width",
+        "128",
+        "--layers",
+        "1",
+        "--write",
+        str(folder),
+    ]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     return folder
 
 
-def test_published_layouts_run_whatever_their_weights(synthetic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_layouts_run_whatever_their_weights(
+    synthetic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
-    code, outcomes = verify("mmada_8b", "--weights-dir", synthetic, *SMALL, "--no-quality", "-o", tmp_path)
+    code, outcomes = verify(
+        "mmada_8b", "--weights-dir", synthetic, *SMALL, "--no-quality", "-o", tmp_path
+    )
     assert code == 0, outcomes
-    assert list(outcomes) == ["load", "frozen", "tokenizer round trip", "text to image", "super resolution"]
+    assert list(outcomes) == [
+        "load",
+        "frozen",
+        "tokenizer round trip",
+        "text to image",
+        "super resolution",
+    ]
     assert "none asks for a gradient" in outcomes["frozen"]["detail"]
     assert outcomes["super resolution"]["peak_bytes"] > 100_000_000
-    assert {path.name for path in tmp_path.iterdir()} == {"round-trip.png", "text-to-image.png", "super-resolution.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "round-trip.png",
+        "text-to-image.png",
+        "super-resolution.png",
+    }
 
 
-def test_weights_that_do_nothing_fail_by_what_they_show(synthetic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_do_nothing_fail_by_what_they_show(
+    synthetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
     code, outcomes = verify("mmada_8b", "--weights-dir", synthetic, *SMALL)
     assert code == 1
@@ -52,7 +89,9 @@ def test_weights_that_do_nothing_fail_by_what_they_show(synthetic: Path, monkeyp
     assert not outcomes["super resolution"]["passed"]
 
 
-def test_absent_weights_fail_at_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_weights_fail_at_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
     code, outcomes = verify("mmada_8b", "--weights-dir", tmp_path, *SMALL)
     assert code == 1
@@ -62,5 +101,7 @@ def test_absent_weights_fail_at_the_first_step(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_the_embedded_prior_passes() -> None:
-    code, outcomes = verify("embedded", "--device", "cpu", "--threads", "1", "--steps", "8", "--json")
+    code, outcomes = verify(
+        "embedded", "--device", "cpu", "--threads", "1", "--steps", "8", "--json"
+    )
     assert code == 0, outcomes

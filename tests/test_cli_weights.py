@@ -1,4 +1,6 @@
-"""``aps weights`` as a user runs it: own process, against a local server with the hub's HTTP interface."""
+"""``aps weights`` as a user runs it: own process, against a local server with the hub's HTTP
+interface.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
     "config.json": b'{"_class_name": "MAGVITv2"}',
-    "pytorch_model.safetensors": save({"encoder.weight": torch.arange(6_000_000, dtype=torch.float32)}),
+    "pytorch_model.safetensors": save(
+        {"encoder.weight": torch.arange(6_000_000, dtype=torch.float32)}
+    ),
     "pytorch_model.bin": b"\x80\x04 a pickle",
     "modeling_magvitv2.py": b"raise SystemExit",
 }
@@ -40,7 +44,11 @@ class Hub:
 
     def bodies(self, name: str) -> list[str | None]:
         """The ranges in which a file was asked for."""
-        return [span for method, path, span in self.asked if method == "GET" and path.endswith("/" + name)]
+        return [
+            span
+            for method, path, span in self.asked
+            if method == "GET" and path.endswith("/" + name)
+        ]
 
 
 def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
@@ -60,24 +68,57 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             path = self.path.partition("?")[0]
             hub.asked.append((self.command, path, self.headers.get("Range")))
             if path.startswith(f"/api/models/{hub.repo}/revision/"):
-                data = json.dumps({"id": hub.repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}).encode()
+                data = json.dumps(
+                    {
+                        "id": hub.repo,
+                        "sha": COMMIT,
+                        "siblings": [{"rfilename": name} for name in hub.files],
+                    }
+                ).encode()
                 self.reply(200, data, {"Content-Type": "application/json"}, body)
             elif path.startswith(f"/api/models/{hub.repo}/tree/"):
-                tree = [{"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()} for name, data in hub.files.items()]
-                self.reply(200, json.dumps(tree).encode(), {"Content-Type": "application/json"}, body)
-            elif path.startswith(f"/{hub.repo}/resolve/") and (name := path.rpartition("/")[2]) in hub.files:
+                tree = [
+                    {
+                        "type": "file",
+                        "path": name,
+                        "size": len(data),
+                        "oid": hashlib.sha1(data).hexdigest(),
+                    }
+                    for name, data in hub.files.items()
+                ]
+                self.reply(
+                    200, json.dumps(tree).encode(), {"Content-Type": "application/json"}, body
+                )
+            elif (
+                path.startswith(f"/{hub.repo}/resolve/")
+                and (name := path.rpartition("/")[2]) in hub.files
+            ):
                 self.file(hub.files[name], body)
             else:
-                self.reply(404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}, body)
+                self.reply(
+                    404,
+                    b"{}",
+                    {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"},
+                    body,
+                )
 
         def file(self, data: bytes, body: bool) -> None:
-            headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+            headers = {
+                "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
+                "X-Repo-Commit": COMMIT,
+                "Accept-Ranges": "bytes",
+            }
             span = self.headers.get("Range")
             if span is None:
                 self.reply(200, data, headers, body)
                 return
             first = int(span.removeprefix("bytes=").partition("-")[0])
-            self.reply(206, data[first:], {**headers, "Content-Range": f"bytes {first}-{len(data) - 1}/{len(data)}"}, body)
+            self.reply(
+                206,
+                data[first:],
+                {**headers, "Content-Range": f"bytes {first}-{len(data) - 1}/{len(data)}"},
+                body,
+            )
 
         def reply(self, status: int, data: bytes, headers: dict[str, str], body: bool) -> None:
             self.send_response(status)
@@ -110,20 +151,42 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def aps(hub: Hub, tmp_path: Path):
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "APS_"))}
-        ours = {"HF_ENDPOINT": hub.url, "APS_WEIGHTS_DIR": str(tmp_path / "weights"), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HOME": str(tmp_path / "hf")}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HF_", "APS_"))
+        }
+        ours = {
+            "HF_ENDPOINT": hub.url,
+            "APS_WEIGHTS_DIR": str(tmp_path / "weights"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HOME": str(tmp_path / "hf"),
+        }
         command = [sys.executable, "-m", "aps_cli.main", "weights", *arguments]
-        return subprocess.run(command, cwd=ROOT, env={**clean, **ours, **environment}, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**clean, **ours, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     return run
 
 
-def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(hub: Hub, aps, tmp_path: Path) -> None:
+def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
+    hub: Hub, aps, tmp_path: Path
+) -> None:
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "weights" / "magvitv2"
     assert done.stdout.strip() == str(folder)
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {"config.json", "pytorch_model.safetensors"}
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {
+        "config.json",
+        "pytorch_model.safetensors",
+    }
     assert (folder / "pytorch_model.safetensors").read_bytes() == FILES["pytorch_model.safetensors"]
     assert not hub.bodies("pytorch_model.bin")
     asked = len(hub.asked)
@@ -136,7 +199,9 @@ def test_a_cut_connection_is_resumed_where_it_broke(hub: Hub, aps, tmp_path: Pat
     hub.break_after = 15_000_000  # the client keeps whole pieces of 10 MiB
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors").read_bytes() == FILES["pytorch_model.safetensors"]
+    assert (tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors").read_bytes() == FILES[
+        "pytorch_model.safetensors"
+    ]
     first, second = hub.bodies("pytorch_model.safetensors")
     assert first is None
     assert second is not None
@@ -144,7 +209,10 @@ def test_a_cut_connection_is_resumed_where_it_broke(hub: Hub, aps, tmp_path: Pat
 
 
 def test_offline_never_asks(hub: Hub, aps) -> None:
-    for done in (aps("fetch", "magvitv2", "--offline"), aps("fetch", "magvitv2", HF_HUB_OFFLINE="1")):
+    for done in (
+        aps("fetch", "magvitv2", "--offline"),
+        aps("fetch", "magvitv2", HF_HUB_OFFLINE="1"),
+    ):
         assert done.returncode == 2
         assert done.stderr.startswith("aps: Offline: 'magvitv2' is missing in ")
         assert len(done.stderr.splitlines()) == 1
@@ -155,7 +223,9 @@ def test_an_unknown_repository_is_one_line(hub: Hub, aps) -> None:
     hub.repo = "somebody/else"
     done = aps("fetch", "magvitv2")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("aps: 'magvitv2' could not be downloaded from showlab/magvitv2: ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "aps: 'magvitv2' could not be downloaded from showlab/magvitv2: "
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -182,7 +252,9 @@ def test_list_and_path(hub: Hub, aps, tmp_path: Path) -> None:
     listed = {entry["name"]: entry for entry in json.loads(aps("list", "--json").stdout)}
     assert listed["qwen3-0.6b"]["sha256"]["model.safetensors"].startswith("f47f7117")
     assert {entry["state"] for entry in listed.values()} == {"missing"}
-    assert aps("path", "mmada-8b-base").stdout.strip() == str(tmp_path / "weights" / "mmada-8b-base")
+    assert aps("path", "mmada-8b-base").stdout.strip() == str(
+        tmp_path / "weights" / "mmada-8b-base"
+    )
     assert "There is no checkpoint 'mmada'" in aps("path", "mmada").stderr
     assert "mmada-8b-base" in aps("list").stdout
     assert not hub.asked

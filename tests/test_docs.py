@@ -1,4 +1,6 @@
-"""README and documentation: they build without a warning, and every block of code on them runs as it stands."""
+"""README and documentation: they build without a warning, and every block of code on them runs as
+it stands.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from aps_cli.main import main
 from aps_core.capabilities import operator_table
 from aps_core.operators import OperatorSpec
 from aps_core.tasks import TaskSpec
-from service.embedded import running_server
-from service.launch import running_service
+from service.launch.embedded_server import running_server
+from service.launch.processes import running_service
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +54,9 @@ def name(page: Path) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a reader sits: a folder with a photograph, ``aps`` and ``python`` on the path, the service running."""
+    """Where a reader sits: a folder with a photograph, ``aps`` and ``python`` on the path, the
+    service running.
+    """
 
     folder: Path
     url: str
@@ -60,11 +64,23 @@ class Place:
 
     def run(self, block: Block) -> str:
         code = block.code.replace(SHOWN_AS, self.url)
-        command = [sys.executable, "-c", code] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+        command = (
+            [sys.executable, "-c", code]
+            if block.language == "python"
+            else ["bash", "-euo", "pipefail", "-c", code]
+        )
         extra = {"APS_SERVER": self.url} if block.language == "python" else {}
-        # one core, as the service's worker has one thread: the same seed gives the same bytes with the same number of threads
+        # one core, as the service's worker has one thread: the same seed gives the same bytes with
+        # the same number of threads
         one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-        done = subprocess.run([*one, *command], cwd=self.folder, env={**self.environment, **extra}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [*one, *command],
+            cwd=self.folder,
+            env={**self.environment, **extra},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
@@ -76,12 +92,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     programs.mkdir()
     home.mkdir()
     for program, arguments in (("aps", "-m aps_cli.main "), ("python", "")):
-        (programs / program).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        (programs / program).write_text(
+            f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n'
+        )
         (programs / program).chmod(0o755)
-    # What is shown takes the prior's recommended settings; here every process recommends small ones.
+    # What is shown takes the prior's recommended settings; here every process recommends small
+    # ones.
     (programs / "sitecustomize.py").write_text(
-        "from aps_core.priors.embedded import EmbeddedPrior\nfrom aps_core.priors.embedded_text import EmbeddedTextPrior\n"
-        "EmbeddedPrior.recommended.update(steps=2, inner_steps=2)\nEmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
+        "from aps_core.priors.embedded.image import EmbeddedPrior\nfrom"
+        " aps_core.priors.embedded.text import"
+        " EmbeddedTextPrior\nEmbeddedPrior.recommended.update(steps=2,"
+        " inner_steps=2)\nEmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
     )
     (folder / "examples").symlink_to(ROOT / "examples")
     with Image.open(ROOT / "examples/photos/coffee.png") as photo:
@@ -92,19 +113,41 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     mask.paste(0, (30, 30, 66, 66))
     mask.save(folder / "mask.png")
     shutil.copy(ROOT / "examples/photos/castle.png", folder / "castle.png")
-    settings = Settings(data_dir=home, artifacts_dir=home / "artifacts", threads=1, priors=["embedded", "embedded_text"])
-    paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}:{programs}", "XDG_STATE_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    settings = Settings(
+        data_dir=home,
+        artifacts_dir=home / "artifacts",
+        threads=1,
+        priors=["embedded", "embedded_text"],
+    )
+    paths = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{programs}",
+        "XDG_STATE_HOME": str(home),
+        "OMP_NUM_THREADS": "1",
+    }
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("PYTHONPATH", paths["PYTHONPATH"])
-        settings = settings.model_copy(update={"redis_url": stack.enter_context(running_server(settings))})
-        url, _ = stack.enter_context(running_service(settings, embedded=False, port=free_port(), log_file=home / "service.log"))
-        clean = {variable: value for variable, value in os.environ.items() if not variable.startswith("APS_")}
+        settings = settings.model_copy(
+            update={"redis_url": stack.enter_context(running_server(settings))}
+        )
+        url, _ = stack.enter_context(
+            running_service(
+                settings, embedded=False, port=free_port(), log_file=home / "service.log"
+            )
+        )
+        clean = {
+            variable: value
+            for variable, value in os.environ.items()
+            if not variable.startswith("APS_")
+        }
         yield Place(folder, url, {**clean, **paths, "APS_REDIS_URL": settings.redis_url})
 
 
 @pytest.mark.timeout(1200)  # a page is many processes
-@pytest.mark.parametrize("page", [page for page in PAGES if any(not block.reason for block in blocks(page))], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(not block.reason for block in blocks(page))], ids=name
+)
 def test_every_block_runs(place: Place, page: Path):
     for block in blocks(page):
         if not block.reason:
@@ -121,8 +164,14 @@ def test_what_does_not_run_has_options_that_exist():
                     for word in words[1:]:
                         if isinstance(command, click.Group) and word in command.commands:
                             command = command.commands[word]
-                    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
-                    assert {word for word in words if word.startswith("-")} <= known, f"{page}: {line}"
+                    known = {
+                        option
+                        for param in command.params
+                        for option in (*param.opts, *param.secondary_opts)
+                    }
+                    assert {word for word in words if word.startswith("-")} <= known, (
+                        f"{page}: {line}"
+                    )
 
 
 def test_a_newcomer_needs_ten_lines_of_python_or_three_commands(place: Place):
@@ -142,28 +191,56 @@ def test_a_newcomer_needs_ten_lines_of_python_or_three_commands(place: Place):
 
 
 def test_the_tests_notice_a_block_that_fails(place: Place):
-    for code in ("aps restore nowhere.jpg", "curl -sf http://127.0.0.1:8000/v1/jobs/x | jq .", "false | true"):
+    for code in (
+        "aps restore nowhere.jpg",
+        "curl -sf http://127.0.0.1:8000/v1/jobs/x | jq .",
+        "false | true",
+    ):
         with pytest.raises(AssertionError):
             place.run(Block("", "bash", code))
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=200)
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
-    text = {page: (tmp_path / "site" / page / "index.html").read_text() for page in ("operators", "reference/commands", "reference/client", "algorithm")}
+    text = {
+        page: (tmp_path / "site" / page / "index.html").read_text()
+        for page in ("operators", "reference/commands", "reference/client", "algorithm")
+    }
     assert not [page for page, html in text.items() if "{{ " in html]
     for task in TaskSpec.family:
         assert f"aps {task}" in text["reference/commands"]
     for method in ("restore", "previews", "verify_webhook", "WaitTimeout"):
         assert method in text["reference/client"]
     for html in (tmp_path / "site").rglob("*.html"):
-        assert not re.search(r'(?:src|href)="(?:https?:)?//[^"]+\.(?:js|css|woff2?)', html.read_text()), f"{html} loads from elsewhere"
+        assert not re.search(
+            r'(?:src|href)="(?:https?:)?//[^"]+\.(?:js|css|woff2?)', html.read_text()
+        ), f"{html} loads from elsewhere"
 
 
 def test_every_operator_has_a_picture_and_every_task_a_page():
     pictures = {path.stem for path in (ROOT / "docs/gallery").glob("*.webp")}
-    ours = {name for name in OperatorSpec.family if OperatorSpec.named(name).__module__.startswith("aps_core")}
+    ours = {
+        name
+        for name in OperatorSpec.family
+        if OperatorSpec.named(name).__module__.startswith("aps_core")
+    }
     assert ours - pictures == {"nonlinear_blur"}  # its weights do not ship
     assert {path.stem for path in (ROOT / "docs/tasks").glob("*.md")} == set(TaskSpec.family)
     assert sum(path.stat().st_size for path in (ROOT / "docs/gallery").iterdir()) < 500_000
@@ -193,5 +270,8 @@ def test_links_of_the_readme_lead_somewhere():
 
 
 def test_the_json_of_a_result_says_what_was_run(place: Place):
-    place.run(Block("", "bash", "aps restore photo.jpg --operator hdr --working-size 64 -o told.png"))
-    assert json.loads((place.folder / "told.json").read_text())["spec"]["sampler"]["steps"] == 2  # and so the small settings are in force
+    place.run(
+        Block("", "bash", "aps restore photo.jpg --operator hdr --working-size 64 -o told.png")
+    )
+    # and so the small settings are in force
+    assert json.loads((place.folder / "told.json").read_text())["spec"]["sampler"]["steps"] == 2

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from aps_core.images import open_image
+from aps_core.imaging.images import open_image
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(("script", "photo"), [("custom_operator", "coffee"), ("restore_photo", "chelsea")])
+@pytest.mark.parametrize(
+    ("script", "photo"), [("custom_operator", "coffee"), ("restore_photo", "chelsea")]
+)
 def test_examples_run(tmp_path, script, photo):
     # a process of its own: a class that registers here would be an operator of every later test
-    call = f"import {script}; from pathlib import Path; {script}.main(Path('photos/{photo}.png'), Path({str(tmp_path / 'out.png')!r}), steps=2)"
+    call = (
+        f"import {script}; from pathlib import Path; {script}.main(Path('photos/{photo}.png'),"
+        f" Path({str(tmp_path / 'out.png')!r}), steps=2)"
+    )
     subprocess.run([sys.executable, "-c", call], cwd=ROOT / "examples", check=True, timeout=120)
     picture = open_image((tmp_path / "out.png").read_bytes())
     assert (picture.width, picture.height) == (128, 128)

@@ -1,8 +1,8 @@
 """Reads the training corpus: zip files of small pictures with a ``.jsonl`` of facts beside them.
 
 Expected in the folder: ``photos_train.zip`` + ``photos_train.jsonl`` and ``icons_train.zip`` +
-``icons_train.jsonl`` (fields ``file``, ``group`` or ``style``, ``src``, ``caption``). How to rebuild
-these files from public packages is written in ``training/README.md``.
+``icons_train.jsonl`` (fields ``file``, ``group`` or ``style``, ``src``, ``caption``). How to
+rebuild these files from public packages is written in ``training/README.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from PIL import Image
 from torch import Tensor
 
 VALIDATION_PHOTOS = 32
-"""Photographs withheld from training for every tuning decision (the shipped evaluation photographs stay unseen)."""
+"""Photographs withheld from training for every tuning decision (the shipped evaluation photographs
+stay unseen).
+"""
 
 SAMPLING_SHARE = {"photo": 0.70, "texture": 0.12, "icon": 0.15, "other": 0.03}
 """How often a training crop comes from each group."""
@@ -51,7 +53,9 @@ def _read(folder: Path, name: str) -> list[Picture]:
 
 
 def load(folder: Path, icons: bool = True) -> tuple[list[Picture], list[Picture]]:
-    """Returns (training, validation) pictures; validation holds 32 photographs whose sources are unseen in training."""
+    """Returns (training, validation) pictures; validation holds 32 photographs whose sources are
+    unseen in training.
+    """
     photos = _read(folder, "photos_train")
     candidates = sorted({p.source for p in photos if p.group == "photo"})
     held_out = set(random.Random(0).sample(candidates, VALIDATION_PHOTOS))
@@ -65,13 +69,19 @@ def square(picture: Picture, size: int) -> Tensor:
     side = min(picture.pixels.shape[1:])
     top, left = ((n - side) // 2 for n in picture.pixels.shape[1:])
     crop = picture.pixels[None, :, top : top + side, left : left + side].float()
-    return (F.interpolate(crop, (size, size), mode="bicubic", antialias=True)[0] / 127.5 - 1).clamp(-1, 1)
+    return (F.interpolate(crop, (size, size), mode="bicubic", antialias=True)[0] / 127.5 - 1).clamp(
+        -1, 1
+    )
 
 
 class CropSampler:
-    """Draws random square crops at log-uniform scale, flipped at random, as (B, 3, size, size) in [-1, 1]."""
+    """Draws random square crops at log-uniform scale, flipped at random, as (B, 3, size, size) in
+    [-1, 1].
+    """
 
-    def __init__(self, pictures: list[Picture], size: int, seed: int, min_scale: float = 1.0) -> None:
+    def __init__(
+        self, pictures: list[Picture], size: int, seed: int, min_scale: float = 1.0
+    ) -> None:
         self.groups = {g: [p for p in pictures if p.group == g] for g in SAMPLING_SHARE}
         self.groups = {g: members for g, members in self.groups.items() if members}
         self.weights = [SAMPLING_SHARE[g] for g in self.groups]

@@ -27,7 +27,7 @@ LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 
 
 def device_and_threads(threads: int | None) -> torch.device:
-    """The best device; on CPU also sets the thread count (default: all cores this process may use)."""
+    """The best device; on CPU also sets the thread count (default: all usable cores)."""
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = True
         return torch.device("cuda")
@@ -98,13 +98,17 @@ def train(
 class _Run:
     """A model in training: its optimizers, its average, its counters and its files."""
 
-    def __init__(self, model: nn.Module, optimizers: list[torch.optim.Optimizer], out: Path) -> None:
+    def __init__(
+        self, model: nn.Module, optimizers: list[torch.optim.Optimizer], out: Path
+    ) -> None:
         self.model, self.optimizers, self.out = model, optimizers, out
         self.ema = AveragedModel(model)
         self.step, self.spent = 0, 0.0
         self.state_file = out / "state.pt"
 
-    def advance(self, loss_fn: LossFn, share: float, clip: float, ema_decay: float) -> dict[str, float]:
+    def advance(
+        self, loss_fn: LossFn, share: float, clip: float, ema_decay: float
+    ) -> dict[str, float]:
         """One step; returns what the loss logs."""
         self.model.train()
         loss, values = loss_fn(share)
@@ -174,7 +178,7 @@ class _StopSignals:
 
 
 def steps_done(out: Path) -> int:
-    """Steps of the run in ``out`` so far; seeds the data of its continuation, or it would see the same again."""
+    """Steps of the run in ``out`` so far, to seed the data of its continuation with."""
     state_file = out / "state.pt"
     if not state_file.exists():
         return 0
@@ -191,7 +195,12 @@ def plot(out: Path) -> None:
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     names = sorted({k for row in rows for k in row} - {"step", "minutes"})
     columns = min(4, max(1, len(names)))
-    figure, axes = pyplot.subplots(-(-len(names) // columns), columns, figsize=(4 * columns, 3 * -(-len(names) // columns)), squeeze=False)
+    figure, axes = pyplot.subplots(
+        -(-len(names) // columns),
+        columns,
+        figsize=(4 * columns, 3 * -(-len(names) // columns)),
+        squeeze=False,
+    )
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     for axis, name in zip(axes.flat, names, strict=False):

@@ -1,10 +1,12 @@
-"""Stage 2: trains the embedded image prior, an MMaDA transformer, on token grids of a trained tokenizer.
+"""Stage 2: trains the embedded image prior, an MMaDA transformer, on token grids of a trained
+tokenizer.
 
-    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer --out runs/prior --minutes 45
+    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer --out runs/prior --minutes
+    45
 
-Masked cross-entropy with MMaDA's mask shares cos(pi/2 u), on 128-pixel crops encoded on the fly. Most
-batches have no caption; a share of them is captioned, with a tenth of the captions dropped for guidance.
-The result folder has the layout of a published MMaDA checkpoint.
+Masked cross-entropy with MMaDA's mask shares cos(pi/2 u), on 128-pixel crops encoded on the fly.
+Most batches have no caption; a share of them is captioned, with a tenth of the captions dropped for
+guidance. The result folder has the layout of a published MMaDA checkpoint.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
-from aps_core.priors.embedded import fast_dtype
-from aps_core.priors.llada import published_key
-from aps_core.priors.mmada import Layout, MMaDAConfig, MMaDAPrior
+from aps_core.priors.embedded.image import fast_dtype
+from aps_core.priors.llada.network import published_key
+from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.types import MASK
 from training import corpus
@@ -44,14 +46,28 @@ def text_tokenizer(captions: list[str]) -> TextTokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(captions, trainers.BpeTrainer(vocab_size=TEXT_VOCABULARY, initial_alphabet=alphabet, show_progress=False))
+    tokenizer.train_from_iterator(
+        captions,
+        trainers.BpeTrainer(
+            vocab_size=TEXT_VOCABULARY, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
     return tokenizer
 
 
 def config_for(text_vocabulary: int, bits: int, width: int, layers: int) -> MMaDAConfig:
     """Ids: text, then the special tokens, then the image codes."""
-    special = {name: text_vocabulary + i for i, name in enumerate(("t2i", "bos", "eos", "soi", "eoi", "mask"))}
-    layout = Layout(image_offset=text_vocabulary + len(special) + 1, codebook_size=2**bits, max_text_len=32, native_grid=(32, 32), **special)
+    special = {
+        name: text_vocabulary + i
+        for i, name in enumerate(("t2i", "bos", "eos", "soi", "eoi", "mask"))
+    }
+    layout = Layout(
+        image_offset=text_vocabulary + len(special) + 1,
+        codebook_size=2**bits,
+        max_text_len=32,
+        native_grid=(32, 32),
+        **special,
+    )
     return MMaDAConfig(
         d_model=width,
         n_heads=width // 32,
@@ -67,7 +83,8 @@ def config_for(text_vocabulary: int, bits: int, width: int, layers: int) -> MMaD
 
 
 class SharedBits(nn.Module):
-    """Training-time form of an embedding table: codes that share a group of bits share a learned vector.
+    """Training-time form of an embedding table: codes that share a group of bits share a learned
+    vector.
 
     Rare codes then learn from frequent relatives. Folded into a plain table when training ends.
     """
@@ -77,7 +94,11 @@ class SharedBits(nn.Module):
         codes = torch.arange(2**bits)
         groups = [(codes >> shift) & (2**GROUP_BITS - 1) for shift in range(0, bits, GROUP_BITS)]
         self.groups: Tensor
-        self.register_buffer("groups", torch.stack(groups) + 2**GROUP_BITS * torch.arange(len(groups))[:, None], persistent=False)
+        self.register_buffer(
+            "groups",
+            torch.stack(groups) + 2**GROUP_BITS * torch.arange(len(groups))[:, None],
+            persistent=False,
+        )
         self.table = nn.Parameter(0.02 * torch.randn(len(groups) * 2**GROUP_BITS, width))
         self.offset = offset
 
@@ -89,15 +110,27 @@ class SharedBits(nn.Module):
 class PriorLoss:
     """Draws crops, encodes and masks them, and computes the masked cross-entropy."""
 
-    def __init__(self, prior: MMaDAPrior, sampler: corpus.CropSampler, captioned: corpus.CropSampler, batch_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        prior: MMaDAPrior,
+        sampler: corpus.CropSampler,
+        captioned: corpus.CropSampler,
+        batch_size: int,
+        device: torch.device,
+    ) -> None:
         self.prior, self.sampler, self.captioned = prior, sampler, captioned
         self.batch_size, self.device = batch_size, device
         self.random = sampler.random
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         captioned = self.random.random() < CAPTIONED_SHARE
-        crops = [(self.captioned if captioned else self.sampler).crop() for _ in range(self.batch_size)]
-        captions = [(c or "") if captioned and self.random.random() > CAPTION_DROPPED else "" for _, c in crops]
+        crops = [
+            (self.captioned if captioned else self.sampler).crop() for _ in range(self.batch_size)
+        ]
+        captions = [
+            (c or "") if captioned and self.random.random() > CAPTION_DROPPED else ""
+            for _, c in crops
+        ]
         tokenizer = self.prior.tokenizer
         codes_BL = tokenizer.encode(torch.stack([x for x, _ in crops]).to(self.device))
         fraction_B1 = torch.cos(torch.rand(len(codes_BL), 1, device=self.device) * math.pi / 2)
@@ -106,9 +139,15 @@ class PriorLoss:
         return loss, {"nll": loss.item()}
 
 
-def masked_nll(prior: MMaDAPrior, codes_BL: Tensor, masked_BL: Tensor, captions: list[str], shown_BL: Tensor | None = None) -> tuple[Tensor, int]:
-    """Mean cross-entropy in nats over the masked tokens, and their number; elsewhere the network
-    sees ``shown_BL``, the codes themselves if None."""
+def masked_nll(
+    prior: MMaDAPrior,
+    codes_BL: Tensor,
+    masked_BL: Tensor,
+    captions: list[str],
+    shown_BL: Tensor | None = None,
+) -> tuple[Tensor, int]:
+    """Mean cross-entropy in nats over the masked tokens, and their number. Elsewhere the network
+    sees ``shown_BL``, or the codes themselves if None."""
     layout = prior.layout
     z_BL = torch.where(masked_BL, MASK, codes_BL if shown_BL is None else shown_BL)
     rows = [prior.sequence(z[None], caption)[0] for z, caption in zip(z_BL, captions, strict=True)]
@@ -116,9 +155,13 @@ def masked_nll(prior: MMaDAPrior, codes_BL: Tensor, masked_BL: Tensor, captions:
     ids_BS = torch.stack([F.pad(row, (longest - len(row), 0), value=layout.eos) for row in rows])
     attention = None
     if any(len(row) < longest for row in rows):
-        attention = torch.stack([torch.arange(longest, device=row.device) >= longest - len(row) for row in rows]).long()
+        attention = torch.stack(
+            [torch.arange(longest, device=row.device) >= longest - len(row) for row in rows]
+        ).long()
     with torch.autocast(ids_BS.device.type, dtype=torch.bfloat16):
-        hidden_BSD = prior.model.model(input_ids=ids_BS, attention_mask=attention, use_cache=False).last_hidden_state
+        hidden_BSD = prior.model.model(
+            input_ids=ids_BS, attention_mask=attention, use_cache=False
+        ).last_hidden_state
         image_ND = hidden_BSD[:, -(codes_BL.shape[1] + 1) : -1][masked_BL]
         logits_NK = image_ND @ prior.model.lm_head.weight[layout.image_offset :].T
     return F.cross_entropy(logits_NK.float(), codes_BL[masked_BL]), len(image_ND)
@@ -129,11 +172,16 @@ def validate(prior: MMaDAPrior, model: nn.Module, codes_BL: Tensor) -> dict[str,
     averaged = MMaDAPrior.__new__(MMaDAPrior)
     averaged.__dict__.update(prior.__dict__)
     averaged.model = model
-    order = torch.rand(codes_BL.shape, generator=torch.Generator().manual_seed(0)).to(codes_BL.device)
+    order = torch.rand(codes_BL.shape, generator=torch.Generator().manual_seed(0)).to(
+        codes_BL.device
+    )
     scores = {}
     with torch.no_grad():
         for name, share in (("nll_all", 1.0), ("nll_half", 0.5), ("nll_quarter", 0.25)):
-            parts = [masked_nll(averaged, c, o < share, [""] * len(c)) for c, o in zip(codes_BL.split(8), order.split(8), strict=True)]
+            parts = [
+                masked_nll(averaged, c, o < share, [""] * len(c))
+                for c, o in zip(codes_BL.split(8), order.split(8), strict=True)
+            ]
             scores[name] = sum(float(loss) * n for loss, n in parts) / sum(n for _, n in parts)
     return scores
 
@@ -146,24 +194,48 @@ def save(model: LlamaForCausalLM, config: MMaDAConfig, text: TextTokenizer, out:
     text.save(str(out / "tokenizer.json"))
 
 
-def build(config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, device: torch.device) -> MMaDAPrior:
+def build(
+    config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, device: torch.device
+) -> MMaDAPrior:
     """A fresh network with shared-bit tables, trainable."""
     model = LlamaForCausalLM(config.llama())
     nn.Module.to(model, device)
     bits = tokenizer.codebook_KD.shape[1]
     for module in (model.model.embed_tokens, model.lm_head):
-        parametrize.register_parametrization(module, "weight", SharedBits(bits, config.d_model, config.layout.image_offset).to(device))
-    prior = MMaDAPrior(model, model.lm_head.weight[config.layout.image_offset :], config, tokenizer, text)
+        parametrize.register_parametrization(
+            module,
+            "weight",
+            SharedBits(bits, config.d_model, config.layout.image_offset).to(device),
+        )
+    prior = MMaDAPrior(
+        model, model.lm_head.weight[config.layout.image_offset :], config, tokenizer, text
+    )
     model.requires_grad_(True)
     return prior
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with photos_train.zip and icons_train.zip")
-    parser.add_argument("--tokenizer", type=Path, required=True, help="run folder of training.tokenizer")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
-    parser.add_argument("--minutes", type=float, default=45, help="compute budget (8 on a data-centre GPU, 45 on two CPU cores)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        required=True,
+        help="folder with photos_train.zip and icons_train.zip",
+    )
+    parser.add_argument(
+        "--tokenizer", type=Path, required=True, help="run folder of training.tokenizer"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=45,
+        help="compute budget (8 on a data-centre GPU, 45 on two CPU cores)",
+    )
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--batch", type=int, default=8, help="token grids a step (128 on a GPU)")
@@ -177,16 +249,31 @@ def main() -> None:
     training, validation = corpus.load(args.corpus)
     tokenizer = load_magvit(args.tokenizer, device, fast_dtype(device))
     text = text_tokenizer(sorted({p.caption for p in training if p.caption}))
-    config = config_for(text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers)
+    config = config_for(
+        text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
+    )
     prior = build(config, tokenizer, text, device)
-    held_out = torch.cat([tokenizer.encode(corpus.square(p, 128)[None].to(device)) for p in validation])
+    held_out = torch.cat(
+        [tokenizer.encode(corpus.square(p, 128)[None].to(device)) for p in validation]
+    )
 
-    plain = corpus.CropSampler([p for p in training if p.group != "icon"], 128, args.seed, min_scale=0.75)
-    captioned = corpus.CropSampler([p for p in training if p.caption], 128, args.seed + 1, min_scale=0.75)
+    plain = corpus.CropSampler(
+        [p for p in training if p.group != "icon"], 128, args.seed, min_scale=0.75
+    )
+    captioned = corpus.CropSampler(
+        [p for p in training if p.caption], 128, args.seed + 1, min_scale=0.75
+    )
     loss = PriorLoss(prior, plain, captioned, args.batch, device)
     hidden = [p for name, p in prior.model.named_parameters() if "_proj" in name]
     optimizers = muon_and_adamw(prior.model, hidden, args.rate, 0.05)
-    averaged = train(prior.model, loss, optimizers, args.out, Cosine(args.minutes), lambda m: validate(prior, m, held_out))
+    averaged = train(
+        prior.model,
+        loss,
+        optimizers,
+        args.out,
+        Cosine(args.minutes),
+        lambda m: validate(prior, m, held_out),
+    )
     assert isinstance(averaged, LlamaForCausalLM)
     for module in (averaged.model.embed_tokens, averaged.lm_head):
         parametrize.remove_parametrizations(module, "weight")

@@ -23,7 +23,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Cosine:
-    """Warm-up, then a cosine to zero at ``end``: best where the run's length is known beforehand."""
+    """Warm-up, then a cosine to zero at ``end``: for runs of known length."""
 
     end: float
     warmup: float = 0.01
@@ -41,7 +41,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Constant:
-    """Warm-up, then a constant rate: a run that may be prolonged for days. :class:`Anneal` ends a copy of it."""
+    """Warm-up, then a constant rate, to be prolonged for days; :class:`Anneal` ends a copy."""
 
     end: float
     settle: float = 120.0
@@ -60,7 +60,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Anneal:
-    """From a constant run's rate at ``start`` to zero at ``end`` as 1 - sqrt (Haegele et al. 2024)."""
+    """From a constant run's rate at ``start`` to zero at ``end``, 1 - sqrt (Haegele 2024)."""
 
     start: float
     end: float

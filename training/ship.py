@@ -9,7 +9,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from aps_core.weights import EMBEDDED
+from aps_core.checkpoints.files import EMBEDDED
 
 LIMIT_BYTES = 32_000_000
 """All embedded weights together stay under this."""
@@ -27,10 +27,14 @@ def ship(run: Path, target: Path, names: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
-    parser.add_argument("--text", type=Path, help="run folder of training.text; its judge is not shipped")
+    parser.add_argument(
+        "--text", type=Path, help="run folder of training.text; its judge is not shipped"
+    )
     args = parser.parse_args()
     if args.tokenizer:
         ship(args.tokenizer, EMBEDDED / "image" / "tokenizer", CHECKPOINT)

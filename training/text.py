@@ -1,10 +1,12 @@
-"""Trains the embedded text models: the masked prior, the causal reward model and an independent causal judge.
+"""Trains the embedded text models: the masked prior, the causal reward model and an independent
+causal judge.
 
     python -m training.text --corpus CORPUS/text.tar.xz --out runs/text --minutes 25 8 8
 
-The prior has Dream's class and loss (masked cross-entropy on the answer, the prompt in sight), reward model
-and judge have Qwen3's. Prior and reward model share a byte-pair vocabulary and their part of the corpus; the
-judge learns from the rest. Every stage resumes from its folder; a finished one is only saved again.
+The prior has Dream's class and loss (masked cross-entropy on the answer, the prompt in sight),
+reward model and judge have Qwen3's. Prior and reward model share a byte-pair vocabulary and their
+part of the corpus; the judge learns from the rest. Every stage resumes from its folder; a finished
+one is only saved again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from aps_core.priors.dream import DreamConfig
+from aps_core.priors.dream.network import DreamConfig
 from training import turns
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
@@ -59,50 +61,98 @@ def shape(stage: str) -> dict[str, Any]:
 
 def dream_config(tokenizer: Tokenizer) -> DreamConfig:
     """The prior's ``config.json``."""
-    ids = {"mask_token_id": special(tokenizer, turns.MASK), "eos_token_id": special(tokenizer, turns.EOS)}
-    return DreamConfig(**shape("prior"), **ids, rope_theta=10000.0, prompt_format=turns.PROMPT_FORMAT)
+    ids = {
+        "mask_token_id": special(tokenizer, turns.MASK),
+        "eos_token_id": special(tokenizer, turns.EOS),
+    }
+    return DreamConfig(
+        **shape("prior"), **ids, rope_theta=10000.0, prompt_format=turns.PROMPT_FORMAT
+    )
 
 
 def causal_config(stage: str, tokenizer: Tokenizer) -> Qwen3Config:
     """A causal model's ``config.json``."""
-    ids: dict[str, Any] = {"eos_token_id": special(tokenizer, turns.EOS), "bos_token_id": None, "pad_token_id": None}
+    ids: dict[str, Any] = {
+        "eos_token_id": special(tokenizer, turns.EOS),
+        "bos_token_id": None,
+        "pad_token_id": None,
+    }
     rope = {"rope_type": "default", "rope_theta": 10000.0}
-    more: dict[str, Any] = {"head_dim": HEAD, "rope_parameters": rope, "use_cache": False, "architectures": ["Qwen3ForCausalLM"]}
+    more: dict[str, Any] = {
+        "head_dim": HEAD,
+        "rope_parameters": rope,
+        "use_cache": False,
+        "architectures": ["Qwen3ForCausalLM"],
+    }
     return Qwen3Config(**shape(stage), **ids, **more)
 
 
 def pad(rows: list[Encoded], width: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids (B, width) filled up with the end token; where the answer region is; where the answer with its first end is."""
-    ids_BS = torch.tensor([[*row.prompt, *row.answer, *[eos] * (width - len(row.prompt) - len(row.answer))] for row in rows])
+    """Ids (B, width) filled up with the end token; where the answer region is; where the answer
+    with its first end is.
+    """
+    ids_BS = torch.tensor(
+        [
+            [*row.prompt, *row.answer, *[eos] * (width - len(row.prompt) - len(row.answer))]
+            for row in rows
+        ]
+    )
     place_S = torch.arange(width)
     start_B1 = torch.tensor([[len(row.prompt)] for row in rows])
     end_B1 = start_B1 + torch.tensor([[len(row.answer)] for row in rows])
     return ids_BS, place_S >= start_B1, (place_S >= start_B1) & (place_S < end_B1)
 
 
-def masked_nll(model: nn.Module, rows: list[Encoded], generator: torch.Generator, *, mask: int, eos: int, share: float | None = None) -> tuple[Tensor, int]:
-    """The prior's loss: answers masked at a uniformly drawn share (or ``share``), predicted one position early as in Dream."""
+def masked_nll(
+    model: nn.Module,
+    rows: list[Encoded],
+    generator: torch.Generator,
+    *,
+    mask: int,
+    eos: int,
+    share: float | None = None,
+) -> tuple[Tensor, int]:
+    """The prior's loss: answers masked at a uniformly drawn share (or ``share``), predicted one
+    position early as in Dream.
+    """
     assert isinstance(model, Qwen2ForCausalLM)
     longest = max(len(row.prompt) + len(row.answer) for row in rows)
-    # half of the batches are wider than needed, so that answers shorter than the room for them are known
-    width = longest if share is not None or torch.rand((), generator=generator) < 0.5 else int(torch.randint(longest, LENGTH + 1, (), generator=generator))
+    # half of the batches are wider than needed, so that answers shorter than the room for them are
+    # known
+    width = (
+        longest
+        if share is not None or torch.rand((), generator=generator) < 0.5
+        else int(torch.randint(longest, LENGTH + 1, (), generator=generator))
+    )
     ids_BS, region_BS, answer_BS = pad(rows, width, eos)
-    share_B1 = torch.rand(len(rows), 1, generator=generator) if share is None else torch.full((len(rows), 1), share)
+    share_B1 = (
+        torch.rand(len(rows), 1, generator=generator)
+        if share is None
+        else torch.full((len(rows), 1), share)
+    )
     masked_BS = region_BS & (torch.rand(ids_BS.shape, generator=generator) < share_B1)
     device = model.device
     with torch.autocast(device.type, dtype=torch.bfloat16):
         seen_BS = ids_BS.masked_fill(masked_BS, mask).to(device)
         hidden_BSD = model.model(input_ids=seen_BS, use_cache=False).last_hidden_state
         logits_NV = model.lm_head(hidden_BSD[:, :-1][masked_BS[:, 1:].to(device)])
-    weight_N = torch.where(answer_BS[masked_BS], 1.0, PAD_WEIGHT if share is None else 0.0).to(device)
+    weight_N = torch.where(answer_BS[masked_BS], 1.0, PAD_WEIGHT if share is None else 0.0).to(
+        device
+    )
     nll_N = F.cross_entropy(logits_NV.float(), ids_BS[masked_BS].to(device), reduction="none")
     return (nll_N * weight_N).sum() / weight_N.sum().clamp(min=1), int(weight_N.sum())
 
 
-def causal_nll(model: nn.Module, rows: list[Encoded], generator: torch.Generator, *, eos: int) -> tuple[Tensor, int]:
-    """A causal model's loss: every token of prompt and answer, up to the answer's end. Validation counts the answer alone."""
+def causal_nll(
+    model: nn.Module, rows: list[Encoded], generator: torch.Generator, *, eos: int
+) -> tuple[Tensor, int]:
+    """A causal model's loss: every token of prompt and answer, up to the answer's end. Validation
+    counts the answer alone.
+    """
     assert isinstance(model, Qwen3ForCausalLM)
-    ids_BS, region_BS, answer_BS = pad(rows, max(len(row.prompt) + len(row.answer) for row in rows), eos)
+    ids_BS, region_BS, answer_BS = pad(
+        rows, max(len(row.prompt) + len(row.answer) for row in rows), eos
+    )
     device = model.device
     counted_BS = answer_BS if not model.training else answer_BS | ~region_BS
     with torch.autocast(device.type, dtype=torch.bfloat16):
@@ -115,14 +165,18 @@ def causal_nll(model: nn.Module, rows: list[Encoded], generator: torch.Generator
 class TurnLoss:
     """Draws a batch of turns of similar length and computes the training loss."""
 
-    def __init__(self, model: nn.Module, sampler: TurnSampler, nll: Nll, batch: int, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, sampler: TurnSampler, nll: Nll, batch: int, seed: int
+    ) -> None:
         self.model, self.sampler, self.nll, self.batch = model, sampler, nll, batch
         self.generator = torch.Generator().manual_seed(seed)
         self.waiting: list[list[Encoded]] = []
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         if not self.waiting:
-            pool = sorted(self.sampler.draw(8 * self.batch), key=lambda row: len(row.prompt) + len(row.answer))
+            pool = sorted(
+                self.sampler.draw(8 * self.batch), key=lambda row: len(row.prompt) + len(row.answer)
+            )
             self.waiting = [pool[i : i + self.batch] for i in range(0, len(pool), self.batch)]
             self.sampler.random.shuffle(self.waiting)
         loss, _ = self.nll(self.model, self.waiting.pop(), self.generator)
@@ -141,7 +195,9 @@ def validate(model: nn.Module, rows: list[Encoded], kinds: dict[str, Nll]) -> di
     return scores
 
 
-def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: Tokenizer, device: torch.device) -> None:
+def run_stage(
+    stage: str, args: argparse.Namespace, minutes: float, tokenizer: Tokenizer, device: torch.device
+) -> None:
     """Trains one model and writes its checkpoint folder."""
     out = args.out / stage
     torch.manual_seed(args.seed)
@@ -153,7 +209,9 @@ def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: T
         text = config.model_dump_json(indent=1)
         loss: Nll = partial(masked_nll, mask=mask, eos=eos)
         shares = (("nll_all", 1.0), ("nll_half", 0.5), ("nll_quarter", 0.25))
-        kinds: dict[str, Nll] = {name: partial(masked_nll, mask=mask, eos=eos, share=share) for name, share in shares}
+        kinds: dict[str, Nll] = {
+            name: partial(masked_nll, mask=mask, eos=eos, share=share) for name, share in shares
+        }
     else:
         causal = causal_config(stage, tokenizer)
         model = Qwen3ForCausalLM(causal)
@@ -161,25 +219,50 @@ def run_stage(stage: str, args: argparse.Namespace, minutes: float, tokenizer: T
         loss = partial(causal_nll, eos=eos)
         kinds = {"nll_answer": loss}
     nn.Module.to(model, device)
-    model.set_attn_implementation("eager")  # on a CPU the fused attention's backward takes half of the step
+    # on a CPU the fused attention's backward takes half of the step
+    model.set_attn_implementation("eager")
     lines = turns.read(args.corpus, "judge" if stage == "judge" else "guide")
     sampler = TurnSampler(lines, tokenizer, LENGTH, args.seed)
     held_out = TurnSampler(turns.read(args.corpus, "eval"), tokenizer, LENGTH, 0).draw(512)
     hidden = [p for name, p in model.named_parameters() if "_proj" in name and p.ndim == 2]
     optimizers = muon_and_adamw(model, hidden, args.rate, 0.02)
     step = TurnLoss(model, sampler, loss, args.batch, args.seed)
-    averaged = train(model, step, optimizers, out, Cosine(minutes), lambda m: validate(m, held_out, kinds), validate_every_minutes=2)
-    tensors = {key: value.half().contiguous() for key, value in averaged.state_dict().items() if key != "lm_head.weight"}  # the head is the embedding
+    averaged = train(
+        model,
+        step,
+        optimizers,
+        out,
+        Cosine(minutes),
+        lambda m: validate(m, held_out, kinds),
+        validate_every_minutes=2,
+    )
+    # the head is the embedding
+    tensors = {
+        key: value.half().contiguous()
+        for key, value in averaged.state_dict().items()
+        if key != "lm_head.weight"
+    }
     save_file(tensors, out / "model.safetensors")
     (out / "config.json").write_text(text + "\n")
     tokenizer.save(str(out / "tokenizer.json"), pretty=False)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", type=Path, required=True, help="text.tar.xz")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
-    parser.add_argument("--minutes", type=float, nargs=3, default=(25, 8, 8), metavar=("PRIOR", "REWARD", "JUDGE"), help="compute budget of each stage")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        nargs=3,
+        default=(25, 8, 8),
+        metavar=("PRIOR", "REWARD", "JUDGE"),
+        help="compute budget of each stage",
+    )
     parser.add_argument("--batch", type=int, default=48, help="turns a step (512 on a GPU)")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int)
@@ -190,7 +273,11 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "tokenizer.json"
     if not file.exists():
-        lines = [line for some in turns.read(args.corpus, "guide").values() for line in some[:: max(1, len(some) // 4000)]]
+        lines = [
+            line
+            for some in turns.read(args.corpus, "guide").values()
+            for line in some[:: max(1, len(some) // 4000)]
+        ]
         turns.train_tokenizer(lines).save(str(file))
     tokenizer = Tokenizer.from_file(str(file))
     for stage, minutes in zip(STAGES, args.minutes, strict=True):

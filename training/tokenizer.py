@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aps_core.metrics import psnr, ssim
+from aps_core.evaluation.metrics import psnr, ssim
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training import corpus
 from training.loop import device_and_threads, train
@@ -33,7 +33,9 @@ CONTINUOUS_WARMUP = 0.2
 
 def _shape(ch: int, patch: int, mults: tuple[int, ...], blocks: tuple[int, ...]) -> MagvitConfig:
     level = LevelConfig(ch_mult=mults, num_res_blocks=blocks)
-    return MagvitConfig(ch=ch, patch=patch, z_channels=BITS, codebook_dim=BITS, encoder=level, decoder=level)
+    return MagvitConfig(
+        ch=ch, patch=patch, z_channels=BITS, codebook_dim=BITS, encoder=level, decoder=level
+    )
 
 
 SHAPES = {
@@ -82,7 +84,9 @@ class Batches(Protocol):
 class TokenizerLoss:
     """Draws a batch and computes the training loss."""
 
-    def __init__(self, model: Magvit2, sampler: Batches, batch_size: int, device: torch.device) -> None:
+    def __init__(
+        self, model: Magvit2, sampler: Batches, batch_size: int, device: torch.device
+    ) -> None:
         self.model, self.sampler, self.batch_size, self.device = model, sampler, batch_size, device
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
@@ -100,7 +104,12 @@ class TokenizerLoss:
         reconstruction = reconstruction_loss(y, x)
         commitment = (h - code).square().mean()
         loss = reconstruction + anneal * 0.02 * (0.5 * token - batch) + 0.15 * commitment
-        return loss, {"reconstruction": reconstruction.item(), "token_entropy": token.item(), "batch_entropy": batch.item(), "commitment": commitment.item()}
+        return loss, {
+            "reconstruction": reconstruction.item(),
+            "token_entropy": token.item(),
+            "batch_entropy": batch.item(),
+            "commitment": commitment.item(),
+        }
 
 
 @torch.no_grad()
@@ -140,10 +149,24 @@ def export(model: Magvit2, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with photos_train.zip and icons_train.zip")
-    parser.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
-    parser.add_argument("--minutes", type=float, default=60, help="compute budget (10 on a data-centre GPU, 60 on two CPU cores)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        required=True,
+        help="folder with photos_train.zip and icons_train.zip",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=60,
+        help="compute budget (10 on a data-centre GPU, 60 on two CPU cores)",
+    )
     parser.add_argument("--shape", choices=SHAPES, default="p4-160")
     parser.add_argument("--crop", type=int, default=64, help="crop side in pixels (128 on a GPU)")
     parser.add_argument("--batch", type=int, default=16, help="crops a step (256 on a GPU)")
@@ -157,8 +180,17 @@ def main() -> None:
     training, validation = corpus.load(args.corpus)
     held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
     model = Magvit2(SHAPES[args.shape]).to(device)
-    loss = TokenizerLoss(model, corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5), args.batch, device)
-    averaged = train(model, loss, optimizers_for(model, args.rate), args.out, Cosine(args.minutes), lambda m: validate(m, held_out))
+    loss = TokenizerLoss(
+        model, corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5), args.batch, device
+    )
+    averaged = train(
+        model,
+        loss,
+        optimizers_for(model, args.rate),
+        args.out,
+        Cosine(args.minutes),
+        lambda m: validate(m, held_out),
+    )
     assert isinstance(averaged, Magvit2)
     export(averaged, args.out)
 

@@ -1,4 +1,5 @@
-"""Turns the text corpus into prompt and answer pairs: the data of the text prior, the reward model and the judge.
+"""Turns the text corpus into prompt and answer pairs: the data of the text prior, the reward model
+and the judge.
 
 Expected: ``text.tar.xz`` with ``train/NAME.txt`` and ``eval/NAME.txt``, one paragraph a line.
 """
@@ -37,10 +38,14 @@ SHARE = {
     "foldoc": 0.01,
     "anarchism_faq": 0.01,
 }
-"""How often a training example comes from each source: questions and natural prose up, dictionaries and tracts down."""
+"""How often a training example comes from each source: questions and natural prose up, dictionaries
+and tracts down.
+"""
 
 JUDGE_SHARE = 30
-"""Percent of the lines kept for the judge, which never sees what the prior and the reward model learn from."""
+"""Percent of the lines kept for the judge, which never sees what the prior and the reward model
+learn from.
+"""
 
 Split = Literal["guide", "judge", "eval"]
 Turn = tuple[str, str]
@@ -48,23 +53,34 @@ Turn = tuple[str, str]
 
 
 def read(archive: Path, split: Split) -> dict[str, list[str]]:
-    """Lines of every source: ``guide`` and ``judge`` are disjoint parts of the training lines, ``eval`` is withheld from both."""
+    """Lines of every source: ``guide`` and ``judge`` are disjoint parts of the training lines,
+    ``eval`` is withheld from both.
+    """
     folder = "eval" if split == "eval" else "train"
     found: dict[str, list[str]] = {}
     with tarfile.open(archive) as tar:
         for member in tar:
             path = Path(member.name)
-            if path.parent.name == folder and path.stem in SHARE and (file := tar.extractfile(member)):
+            if (
+                path.parent.name == folder
+                and path.stem in SHARE
+                and (file := tar.extractfile(member))
+            ):
                 lines = file.read().decode().splitlines()
-                found[path.stem] = [line for line in lines if split == "eval" or (zlib.crc32(line.encode()) % 100 < JUDGE_SHARE) == (split == "judge")]
+                found[path.stem] = [
+                    line
+                    for line in lines
+                    if split == "eval"
+                    or (zlib.crc32(line.encode()) % 100 < JUDGE_SHARE) == (split == "judge")
+                ]
     return found
 
 
 def turn(source: str, line: str, rng: random.Random) -> Turn:
     """One line as a prompt and an answer.
 
-    Definitions are questions already. Of other lines half become an instruction naming one of their own long
-    words, the rest a first sentence to be continued.
+    Definitions are questions already. Of other lines half become an instruction naming one of their
+    own long words, the rest a first sentence to be continued.
     """
     if source == "wordnet_qa":
         question, _, answer = line.partition("? ")
@@ -74,7 +90,11 @@ def turn(source: str, line: str, rng: random.Random) -> Turn:
         kind = "a sentence" if source == "wordnet_examples" else "a short paragraph"
         return f"Write {kind} about {rng.choice(words)}.", line
     sentences = re.split(r"(?<=[.!?]) ", line, maxsplit=1)
-    return (sentences[0], sentences[1]) if len(sentences) == 2 and len(sentences[0]) < 200 else ("", line)
+    return (
+        (sentences[0], sentences[1])
+        if len(sentences) == 2 and len(sentences[0]) < 200
+        else ("", line)
+    )
 
 
 def train_tokenizer(lines: list[str]) -> Tokenizer:
@@ -84,7 +104,15 @@ def train_tokenizer(lines: list[str]) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = [EOS, MASK, PROMPT, ANSWER]
-    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet, show_progress=False))
+    tokenizer.train_from_iterator(
+        lines,
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=special,
+            initial_alphabet=alphabet,
+            show_progress=False,
+        ),
+    )
     return tokenizer
 
 
@@ -92,7 +120,10 @@ def special(tokenizer: Tokenizer, text: str) -> int:
     """The id of a special token."""
     found = tokenizer.token_to_id(text)
     if found is None:
-        raise SystemExit(f"The tokenizer of this run has no {text}; it was made by another version, start a new run folder.")
+        raise SystemExit(
+            f"The tokenizer of this run has no {text}; it was made by another version, start a new"
+            " run folder."
+        )
     return found
 
 
@@ -105,9 +136,13 @@ class Encoded:
 
 
 class TurnSampler:
-    """Draws encoded turns, sources by :data:`SHARE`, prompt and answer together at most ``length`` tokens."""
+    """Draws encoded turns, sources by :data:`SHARE`, prompt and answer together at most ``length``
+    tokens.
+    """
 
-    def __init__(self, lines: dict[str, list[str]], tokenizer: Tokenizer, length: int, seed: int) -> None:
+    def __init__(
+        self, lines: dict[str, list[str]], tokenizer: Tokenizer, length: int, seed: int
+    ) -> None:
         self.lines, self.tokenizer, self.length = lines, tokenizer, length
         self.eos = special(tokenizer, EOS)
         self.random = random.Random(seed)
@@ -117,10 +152,19 @@ class TurnSampler:
         """``count`` turns."""
         names = self.random.choices(list(self.lines), self.weights, k=count)
         turns = [turn(name, self.random.choice(self.lines[name]), self.random) for name in names]
-        prompts = self.tokenizer.encode_batch([PROMPT_FORMAT.replace("{prompt}", prompt) for prompt, _ in turns], add_special_tokens=False)
-        answers = self.tokenizer.encode_batch([answer for _, answer in turns], add_special_tokens=False)
+        prompts = self.tokenizer.encode_batch(
+            [PROMPT_FORMAT.replace("{prompt}", prompt) for prompt, _ in turns],
+            add_special_tokens=False,
+        )
+        answers = self.tokenizer.encode_batch(
+            [answer for _, answer in turns], add_special_tokens=False
+        )
         encoded = []
         for prompt, answer in zip(prompts, answers, strict=True):
-            ids = prompt.ids if len(prompt.ids) <= self.length // 2 else [*prompt.ids[: self.length // 2 - 1], prompt.ids[-1]]
+            ids = (
+                prompt.ids
+                if len(prompt.ids) <= self.length // 2
+                else [*prompt.ids[: self.length // 2 - 1], prompt.ids[-1]]
+            )
             encoded.append(Encoded(ids, [*answer.ids, self.eos][: self.length - len(ids)]))
         return encoded

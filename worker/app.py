@@ -21,7 +21,8 @@ app.conf.update(
     accept_content=["json"],
     result_accept_content=["json"],
     task_acks_late=True,
-    task_reject_on_worker_lost=True,  # a killed child: the message goes back and the next child takes the job over
+    # a killed child: the message goes back and the next child takes the job over
+    task_reject_on_worker_lost=True,
     task_acks_on_failure=True,  # an error in a job is the job's own terminal state
     task_acks_on_timeout=True,
     task_track_started=False,
@@ -34,7 +35,8 @@ app.conf.update(
     worker_pool="prefork",
     worker_max_tasks_per_child=None,  # a restart costs loading the prior
     worker_max_memory_per_child=None,
-    worker_proc_alive_timeout=900,  # longer than the slowest load, or a respawned child is killed for ever
+    # longer than the slowest load, or a respawned child is killed for ever
+    worker_proc_alive_timeout=900,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
@@ -43,6 +45,9 @@ app.conf.update(
     broker_transport_options=settings.broker_transport_options,
     visibility_timeout=settings.visibility_timeout,
     task_soft_time_limit=None,
-    task_time_limit=settings.max_job_seconds + 120,  # backstop; the deadline itself is checked at every step
-    task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, settings.priors)},
+    task_time_limit=settings.max_job_seconds
+    + 120,  # backstop; the deadline itself is checked at every step
+    task_queues={
+        name: {"exchange": name, "routing_key": name} for name in map(queue_name, settings.priors)
+    },
 )

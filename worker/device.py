@@ -7,10 +7,11 @@ from typing import Any
 
 
 def fault(device: str) -> str | None:
-    """What is wrong with the device this process computes on, in words; None when nothing is known to be.
+    """What is wrong with the device this process computes on, in words; None when nothing is known
+    to be.
 
-    Memory errors that could not be corrected, or rows that could not be remapped, make results worthless long
-    before anything crashes.
+    Memory errors that could not be corrected, or rows that could not be remapped, make results
+    worthless long before anything crashes.
     """
     if device != "cuda":
         return None
@@ -22,7 +23,11 @@ def fault(device: str) -> str | None:
         return f"The NVIDIA driver does not answer: {error}."
     try:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-        handle = pynvml.nvmlDeviceGetHandleByIndex(int(visible)) if visible.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(visible)
+        handle = (
+            pynvml.nvmlDeviceGetHandleByIndex(int(visible))
+            if visible.isdigit()
+            else pynvml.nvmlDeviceGetHandleByUUID(visible)
+        )
         return _memory_fault(pynvml, handle)
     except pynvml.NVMLError as error:
         return f"The GPU cannot be found: {error}."
@@ -32,13 +37,21 @@ def fault(device: str) -> str | None:
 
 def _memory_fault(nvml: Any, handle: Any) -> str | None:
     try:
-        uncorrected = nvml.nvmlDeviceGetTotalEccErrors(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
+        uncorrected = nvml.nvmlDeviceGetTotalEccErrors(
+            handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+        )
         if uncorrected:
-            return f"The GPU counted {uncorrected} memory errors that it could not correct; reset it."
+            return (
+                f"The GPU counted {uncorrected} memory errors that it could not correct; reset it."
+            )
     except nvml.NVMLError:  # a GPU without ECC, or with it turned off
         pass
     try:
         failed = nvml.nvmlDeviceGetRemappedRows(handle)[3]
     except nvml.NVMLError:  # a GPU that remaps no rows
         return None
-    return "The GPU could not replace damaged rows of its memory; it must be exchanged." if failed else None
+    return (
+        "The GPU could not replace damaged rows of its memory; it must be exchanged."
+        if failed
+        else None
+    )

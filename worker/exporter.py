@@ -1,4 +1,6 @@
-"""A worker's port for orchestrators and Prometheus: ``/livez``, ``/readyz`` and ``/metrics``, in the process that computes."""
+"""A worker's port for orchestrators and Prometheus: ``/livez``, ``/readyz`` and ``/metrics``, in
+the process that computes.
+"""
 
 from __future__ import annotations
 

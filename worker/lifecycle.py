@@ -18,33 +18,43 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import setup_logging, worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
+from celery.signals import (
+    setup_logging,
+    worker_init,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_shutting_down,
+)
 from redis.exceptions import RedisError
 
-from aps_core import installed
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import APSError
-from service import build, logs, tracing
 from service.jobs import ArtifactStore, WorkerInfo, open_store
+from service.telemetry import build, logs, tracing
 from worker import device, exporter, telemetry
 from worker.app import settings
 from worker.capacity import capacities
 
 if TYPE_CHECKING:
-    from aps_core.engine import Engine
-    from aps_core.estimate import Capacity
+    from aps_core.runtime.engine import Engine
+    from aps_core.runtime.estimate import Capacity
 
 log = logging.getLogger(__name__)
 
 REGISTER_SECONDS = 5
 
 CPU_NICENESS = 5
-"""A worker that computes on the CPU leaves it to the API and the job store where they share it: a request takes milliseconds, a job seconds."""
+"""A worker that computes on the CPU leaves it to the API and the job store where they share it: a
+request takes milliseconds, a job seconds.
+"""
 
 _parent = os.getpid()
 """The parent, as this module is loaded before the fork."""
 
 draining = multiprocessing.RawValue(ctypes.c_bool, False)
-"""Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set it."""
+"""Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set
+it.
+"""
 
 
 class Worker:
@@ -70,7 +80,7 @@ class Worker:
         Raises:
             APSError: the prior is unknown, or its weights are missing or damaged.
         """
-        from aps_core.engine import Engine
+        from aps_core.runtime.engine import Engine
 
         started = time.monotonic()
         telemetry.enter_state(prior, "loading")
@@ -93,8 +103,11 @@ class Worker:
         log.info("Prior '%s' on %s: %.2g s a token and inner step", prior, settings.device, rate)
 
     def stay_registered(self) -> None:
-        """Renews the registration until the process stops, drains, or its device turns out to be faulty."""
-        self.heard_at = time.monotonic()  # nothing could be heard while the priors were loaded, which may take minutes
+        """Renews the registration until the process stops, drains, or its device turns out to be
+        faulty.
+        """
+        # nothing could be heard while the priors were loaded, which may take minutes
+        self.heard_at = time.monotonic()
         while not draining.value:
             self.problem = device.fault(settings.device)
             telemetry.DEVICE_HEALTHY.set(self.problem is None)
@@ -114,7 +127,7 @@ class Worker:
             telemetry.enter_state(entry.prior, "draining")
 
     def _renew(self) -> None:
-        present = installed.present()  # weights may be fetched while a worker lives
+        present = checkpoint_cache.present()  # weights may be fetched while a worker lives
         for entry in self.entries:
             self.registry.renew(entry.model_copy(update={"checkpoints": present}))
 
@@ -123,9 +136,15 @@ class Worker:
             self.registry.remove(entry.name)
 
     def _end_if_deaf(self) -> None:
-        """A parent that lost its connection in a bad moment may never hear a message again: whoever watches it starts another."""
+        """A parent that lost its connection in a bad moment may never hear a message again: whoever
+        watches it starts another.
+        """
         silent = time.monotonic() - self.heard_at
-        if self.busy or silent < settings.deaf_seconds or not any(self.store.depth(entry.prior) for entry in self.entries):
+        if (
+            self.busy
+            or silent < settings.deaf_seconds
+            or not any(self.store.depth(entry.prior) for entry in self.entries)
+        ):
             return
         log.critical("Jobs wait, but no message has come for %.0f s; this worker ends", silent)
         # killed, not asked: asking needs the part of it that hangs
@@ -155,7 +174,9 @@ def configure_logging(**_: Any) -> None:
 
 @worker_init.connect  # type: ignore[untyped-decorator]
 def refuse_what_does_not_fit(**_: Any) -> None:
-    """In the parent, before there is a child: a worker that could never serve its priors ends at once, with EX_CONFIG."""
+    """In the parent, before there is a child: a worker that could never serve its priors ends at
+    once, with EX_CONFIG.
+    """
     try:
         capacities(settings)
     except APSError as error:

@@ -12,17 +12,25 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
-from aps_core import images
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
+from aps_core.imaging import images
 from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
-from service import logs, tracing
-from service.jobs import DEADLINE_EXCEEDED, Artifact, Claim, Job, JobError, Phase, StorageUnavailable
+from service.jobs import (
+    DEADLINE_EXCEEDED,
+    Artifact,
+    Claim,
+    Job,
+    JobError,
+    Phase,
+    StorageUnavailable,
+)
 from service.jobs import Progress as JobProgress
 from service.settings import RUN_JOB, queue_name
+from service.telemetry import logs, tracing
 from worker import telemetry
 from worker.app import app, settings
 from worker.lifecycle import Worker, draining, this_worker
-from worker.patience import patiently
+from worker.retry import patiently
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +39,22 @@ POISONED_DEVICE = 70
 
 Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
 
-TIME_LIMIT = JobError(code="time_limit_exceeded", title="The job ran too long", detail=f"The job was stopped after {settings.max_job_seconds} s of computing.")
-INTERNAL = JobError(code="internal_error", title="Internal error", detail="The worker met an error it does not know. It has been logged with the job's id.")
+TIME_LIMIT = JobError(
+    code="time_limit_exceeded",
+    title="The job ran too long",
+    detail=f"The job was stopped after {settings.max_job_seconds} s of computing.",
+)
+INTERNAL = JobError(
+    code="internal_error",
+    title="Internal error",
+    detail="The worker met an error it does not know. It has been logged with the job's id.",
+)
 
 
 @app.task(name=RUN_JOB)  # type: ignore[untyped-decorator]
 def run_job(job_id: str) -> None:
-    """Runs the job that comes first, which may be another than the one rung for: the store keeps the order, not the messages.
+    """Runs the job that comes first, which may be another than the one rung for: the store keeps
+    the order, not the messages.
 
     A message that came twice finds nothing to do, or takes the next job a little early.
     """
@@ -53,7 +70,14 @@ def run_job(job_id: str) -> None:
         try:
             with (
                 logs.about(job_id=job.id, request_id=job.request_id, trace=job.trace_id),
-                tracing.span(f"job {job.task}", job.traceparent, job=job.id, task=job.task, prior=job.prior, attempt=job.attempt) as span,
+                tracing.span(
+                    f"job {job.task}",
+                    job.traceparent,
+                    job=job.id,
+                    task=job.task,
+                    prior=job.prior,
+                    attempt=job.attempt,
+                ) as span,
             ):
                 JobRun(worker, claim, job, span).run()
         finally:
@@ -74,7 +98,11 @@ class JobRun:
     def run(self) -> None:
         """Computes the job and ends it, one way or another."""
         telemetry.observe_claim(self.job)
-        if self.job.attempt == 1 and self.job.created_at is not None and self.job.started_at is not None:
+        if (
+            self.job.attempt == 1
+            and self.job.created_at is not None
+            and self.job.started_at is not None
+        ):
             tracing.record("queue", self.job.traceparent, self.job.created_at, self.job.started_at)
         beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
         beat.start()
@@ -106,11 +134,20 @@ class JobRun:
     def _attempt(self) -> str:
         store, job = self.worker.store, self.job
         spec = validate_spec(job.spec)
-        pictures = {name: images.open_image(self.worker.artifacts.get(job.id, blob.file)) for name, blob in job.inputs.items()}
+        pictures = {
+            name: images.open_image(self.worker.artifacts.get(job.id, blob.file))
+            for name, blob in job.inputs.items()
+        }
         checkpoint = store.load_checkpoint(job.id)
         store.enter(self.claim, Phase.SAMPLING)
         try:
-            result = run(spec, Inputs(**pictures), self.worker.engines[job.prior], self._on_step, checkpoint[1] if checkpoint else None)
+            result = run(
+                spec,
+                Inputs(**pictures),
+                self.worker.engines[job.prior],
+                self._on_step,
+                checkpoint[1] if checkpoint else None,
+            )
         except SamplingCancelled:
             return self._stopped()
         if result.resumed_from_step is not None:
@@ -120,7 +157,9 @@ class JobRun:
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = patiently(lambda: self._store(result), settings.storage_seconds)
-        finished = store.succeed(self.claim, stored, self._metrics(result), result.resumed_from_step)
+        finished = store.succeed(
+            self.claim, stored, self._metrics(result), result.resumed_from_step
+        )
         return "succeeded" if finished else "lost"
 
     def _on_step(self, progress: Progress) -> bool:
@@ -129,32 +168,58 @@ class JobRun:
         event = {**progress.event(), "preview": self.preview is not None}
         place = JobProgress.model_validate(event)
         with telemetry.CHECKPOINT.labels(self.job.prior).time():
-            control = self.worker.store.step(self.claim, place, event, progress.checkpoint(), self.preview.file if self.preview else "")
+            control = self.worker.store.step(
+                self.claim,
+                place,
+                event,
+                progress.checkpoint(),
+                self.preview.file if self.preview else "",
+            )
         telemetry.observe_step(self.job.prior, progress)
         self.steps += 1
         now = datetime.now(UTC)
-        tracing.record("step", self.span.traceparent, now - timedelta(seconds=progress.seconds), now, step=progress.step, misfit=place.misfit)
+        tracing.record(
+            "step",
+            self.span.traceparent,
+            now - timedelta(seconds=progress.seconds),
+            now,
+            step=progress.step,
+            misfit=place.misfit,
+        )
         if control != "run":
             self.stop = control
         elif progress.step < progress.total and self.stop is None:
-            self.stop = "drain" if draining.value else "time limit" if time.monotonic() - self.started > settings.max_job_seconds else None
+            self.stop = (
+                "drain"
+                if draining.value
+                else "time limit"
+                if time.monotonic() - self.started > settings.max_job_seconds
+                else None
+            )
         return self.stop is None
 
     def _show(self, progress: Progress) -> None:
-        """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one thing of a job that grows
-        with picture and steps, and Redis may evict nothing. Only their names are kept there.
+        """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one
+        thing of a job that grows with picture and steps, and Redis may evict nothing. Only their
+        names are kept there.
         """
         with telemetry.PREVIEW.labels(self.job.prior).time():
             jpeg = progress.preview()
             if jpeg is None:
                 return
             try:
-                self.preview = self.worker.artifacts.put(self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg")
+                self.preview = self.worker.artifacts.put(
+                    self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg"
+                )
             except StorageUnavailable as error:
-                log.warning("Job %s has no preview of step %d: %s", self.job.id, progress.step, error)
+                log.warning(
+                    "Job %s has no preview of step %d: %s", self.job.id, progress.step, error
+                )
                 self.preview = None
         if progress.step == 1 and self.job.created_at is not None:
-            telemetry.FIRST_PREVIEW.labels(self.job.prior).observe((datetime.now(UTC) - self.job.created_at).total_seconds())
+            telemetry.FIRST_PREVIEW.labels(self.job.prior).observe(
+                (datetime.now(UTC) - self.job.created_at).total_seconds()
+            )
 
     def _count_resumed(self, step: int) -> None:
         """How much of a stopped attempt had to be done again."""
@@ -179,7 +244,11 @@ class JobRun:
         store = self.worker.store
         match self.stop:
             case "cancel":
-                partial = [self.preview.model_copy(update={"name": "partial.jpg"})] if self.preview else []
+                partial = (
+                    [self.preview.model_copy(update={"name": "partial.jpg"})]
+                    if self.preview
+                    else []
+                )
                 store.canceled(self.claim, partial)
                 return "canceled"
             case "deadline" | "time limit":
@@ -189,16 +258,23 @@ class JobRun:
                 if store.release(self.claim):
                     app.send_task(RUN_JOB, args=[self.job.id], queue=queue_name(self.job.prior))
                 return "released"
-        return "lost"  # somebody else has the job; what was computed here is theirs already or worthless
+        # somebody else has the job; what was computed here is theirs already or worthless
+        return "lost"
 
     def _store(self, result: Result) -> list[Artifact]:
         sidecar = {"job": self.job.id, **result.sidecar()}
         put, job_id = self.worker.artifacts.put, self.job.id
-        stored = [put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")]
+        stored = [
+            put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")
+        ]
         return stored + [put(job_id, *file) for file in result.files()]
 
     def _metrics(self, result: Result) -> dict[str, Any]:
-        waited = (self.job.started_at - self.job.created_at).total_seconds() if self.job.started_at and self.job.created_at else 0.0
+        waited = (
+            (self.job.started_at - self.job.created_at).total_seconds()
+            if self.job.started_at and self.job.created_at
+            else 0.0
+        )
         return {
             "wait_seconds": waited,
             "run_seconds": time.monotonic() - self.started,
@@ -207,7 +283,9 @@ class JobRun:
         }
 
     def _exit_if_poisoned(self, error: Exception) -> None:
-        """A CUDA error spoils the process: leave without a word, so that the next child resumes the job."""
+        """A CUDA error spoils the process: leave without a word, so that the next child resumes the
+        job.
+        """
         if "CUDA error" in str(error):
             log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
             os._exit(POISONED_DEVICE)

@@ -1,6 +1,13 @@
 """Simulated restoration with known truth: cases, runs, tables, and the paper's experiments."""
 
-from aps_core.evaluation.cases import PROTOCOLS, Case, input_baseline, make_case, round_trip, strengths
+from aps_core.evaluation.cases import (
+    PROTOCOLS,
+    Case,
+    input_baseline,
+    make_case,
+    round_trip,
+    strengths,
+)
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row, read_rows
 from aps_core.evaluation.run import Plan, Variant, evaluate, run_method

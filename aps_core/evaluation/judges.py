@@ -1,4 +1,5 @@
-"""Networks that judge stylized pictures: CLIP-T and DINO, from installed weights alone. ImageReward has no loader here.
+"""Networks that judge stylized pictures: CLIP-T and DINO, from installed weights alone. ImageReward
+has no loader here.
 
 The paper names the metrics, not the checkpoints; these are the usual ones of its benchmark.
 """
@@ -12,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core import installed
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import WeightsMissing
+from aps_core.imaging.resampling import resize
 from aps_core.objectives.style import CLIP_MEAN, CLIP_STD
-from aps_core.resampling import resize
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -26,7 +27,7 @@ class ClipText:
     def __init__(self, device: torch.device) -> None:
         from transformers import CLIPModel, CLIPTokenizer
 
-        folder = installed.path("clip-vit-l-14")
+        folder = checkpoint_cache.path("clip-vit-l-14")
         self.model = _load(CLIPModel, folder, device)
         self.tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
         self.device = device
@@ -37,7 +38,9 @@ class ClipText:
         size = self.model.config.vision_config.image_size
         text = self.tokenizer([prompt], truncation=True, return_tensors="pt").to(self.device)
         output = self.model(pixel_values=prepared(x_BCHW, size, CLIP_MEAN, CLIP_STD), **text)
-        cosine_B: Tensor = F.normalize(output.image_embeds, dim=-1) @ F.normalize(output.text_embeds, dim=-1)[0]
+        cosine_B: Tensor = (
+            F.normalize(output.image_embeds, dim=-1) @ F.normalize(output.text_embeds, dim=-1)[0]
+        )
         return cosine_B
 
 
@@ -47,14 +50,20 @@ class Dino:
     def __init__(self, device: torch.device) -> None:
         from transformers import ViTModel
 
-        self.model = _load(ViTModel, installed.path("dino-vitb8"), device, add_pooling_layer=False)
+        self.model = _load(
+            ViTModel, checkpoint_cache.path("dino-vitb8"), device, add_pooling_layer=False
+        )
 
     @torch.no_grad()
     def __call__(self, x_BCHW: Tensor, reference_BCHW: Tensor) -> Tensor:
         """(B,) of pictures in [-1, 1], pairwise, or all with one reference."""
         size = self.model.config.image_size
         ours_BE, theirs_BE = (
-            F.normalize(self.model(prepared(x, size, IMAGENET_MEAN, IMAGENET_STD)).last_hidden_state[:, 0], dim=-1) for x in (x_BCHW, reference_BCHW)
+            F.normalize(
+                self.model(prepared(x, size, IMAGENET_MEAN, IMAGENET_STD)).last_hidden_state[:, 0],
+                dim=-1,
+            )
+            for x in (x_BCHW, reference_BCHW)
         )
         cosine_B: Tensor = (ours_BE * theirs_BE).sum(-1)
         return cosine_B
@@ -67,19 +76,29 @@ def image_reward() -> None:
         WeightsMissing: always.
     """
     raise WeightsMissing(
-        "ImageReward is not loaded here: its weights are published as a pickle for the package image-reward; score the saved pictures with that."
+        "ImageReward is not loaded here: its weights are published as a pickle for the package"
+        " image-reward; score the saved pictures with that."
     )
 
 
 def prepared(x_BCHW: Tensor, size: int, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Shorter side to ``size`` by antialiased bicubic, centre square, a network's own mean and deviation."""
+    """Shorter side to ``size`` by antialiased bicubic, centre square, a network's own mean and
+    deviation.
+    """
     height, width = x_BCHW.shape[-2:]
     scale = size / min(height, width)
     x = resize(x_BCHW, (max(size, round(height * scale)), max(size, round(width * scale))))
     top, left = (x.shape[-2] - size) // 2, (x.shape[-1] - size) // 2
     centre, shape = x[..., top : top + size, left : left + size], (3, 1, 1)
-    return ((centre + 1) / 2 - centre.new_tensor(mean).view(shape)) / centre.new_tensor(std).view(shape)
+    return ((centre + 1) / 2 - centre.new_tensor(mean).view(shape)) / centre.new_tensor(std).view(
+        shape
+    )
 
 
 def _load(network: Any, folder: Path, device: torch.device, **options: Any) -> Any:
-    return network.from_pretrained(folder, local_files_only=True, use_safetensors=True, **options).to(device).eval().requires_grad_(False)
+    return (
+        network.from_pretrained(folder, local_files_only=True, use_safetensors=True, **options)
+        .to(device)
+        .eval()
+        .requires_grad_(False)
+    )

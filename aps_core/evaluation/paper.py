@@ -1,7 +1,8 @@
-"""The paper's experiments on pictures, and ablations beyond them, each as the runs it takes. Runs that experiments share are made once.
+"""The paper's experiments on pictures, and ablations beyond them, each as the runs it takes. Runs
+that experiments share are made once.
 
-Where the paper fixes a number for its own prior (M = 100), the experiment scales with the prior's recommended
-settings: M runs over 0, 1/10, 1/2, 1 and 2 of it.
+Where the paper fixes a number for its own prior (M = 100), the experiment scales with the prior's
+recommended settings: M runs over 0, 1/10, 1/2, 1 and 2 of it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aps_core import installed
-from aps_core.config import APSConfig
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.evaluation.cases import TASKS
 from aps_core.evaluation.run import Plan, Variant
 from aps_core.operators import OperatorSpec
 from aps_core.samplers.methods import METHODS
+from aps_core.sampling.config import APSConfig
 
 STEP_SHARES = (0.0, 0.1, 0.5, 1.0, 2.0)
 WEIGHTS = (0.0, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1)
@@ -37,7 +38,9 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"norm": "l2"},
     {"inner": "adaptive"},
 )
-"""What is changed of the recommended settings, one thing or two that belong together; :func:`ablation_changes` adds rates and numbers of steps."""
+"""What is changed of the recommended settings, one thing or two that belong together;
+:func:`ablation_changes` adds rates and numbers of steps.
+"""
 EVERY_METHOD = tuple(Variant(name) for name in METHODS)
 APS, G2D2 = Variant("aps"), Variant("g2d2")
 
@@ -51,25 +54,65 @@ class Experiment:
     plan: Plan
 
 
-def experiments(config: APSConfig, protocols: tuple[str, ...] = ("native", "upsampled"), seed: int = 0) -> list[Experiment]:
-    """All experiments on pictures, for settings ``config``; only the first two run under every protocol.
+def experiments(
+    config: APSConfig, protocols: tuple[str, ...] = ("native", "upsampled"), seed: int = 0
+) -> list[Experiment]:
+    """All experiments on pictures, for settings ``config``; only the first two run under every
+    protocol.
 
-    Of the nonlinear blurs the paper's is left out where its network's weights are missing, and one without weights is in.
+    Of the nonlinear blurs the paper's is left out where its network's weights are missing, and one
+    without weights is in.
     """
 
-    def of(name: str, title: str, tasks: tuple[str, ...], variants: tuple[Variant, ...], **where: tuple[float, ...]) -> Experiment:
+    def of(
+        name: str,
+        title: str,
+        tasks: tuple[str, ...],
+        variants: tuple[Variant, ...],
+        **where: tuple[float, ...],
+    ) -> Experiment:
         chosen = protocols if name in ("linear", "general") else protocols[:1]
         return Experiment(name, title, Plan(tasks, variants, chosen, seed=seed, **where))
 
     blurs = tuple(task for task in ("nonlinear_blur", "saturating_blur") if available(task))
     return [
-        of("linear", "Super resolution and Gaussian deblurring", ("sr4", "gaussian_blur"), EVERY_METHOD),
-        of("general", "General inverse problems", ("inpainting70", "motion_blur", "hdr", *blurs), EVERY_METHOD),
-        of("steps", "Effect of optimization steps", ("sr4",), tuple(Variant("aps", {"inner_steps": inner}) for inner in inner_steps(config))),
-        of("perceptual", "Perceptual loss coefficient", ("sr4",), tuple(Variant("aps", {"perceptual_weight": weight}) for weight in WEIGHTS)),
-        of("same_prior", "Identical discrete diffusion prior", ("sr4",), (*perceptual_g2d2().values(), APS)),
+        of(
+            "linear",
+            "Super resolution and Gaussian deblurring",
+            ("sr4", "gaussian_blur"),
+            EVERY_METHOD,
+        ),
+        of(
+            "general",
+            "General inverse problems",
+            ("inpainting70", "motion_blur", "hdr", *blurs),
+            EVERY_METHOD,
+        ),
+        of(
+            "steps",
+            "Effect of optimization steps",
+            ("sr4",),
+            tuple(Variant("aps", {"inner_steps": inner}) for inner in inner_steps(config)),
+        ),
+        of(
+            "perceptual",
+            "Perceptual loss coefficient",
+            ("sr4",),
+            tuple(Variant("aps", {"perceptual_weight": weight}) for weight in WEIGHTS),
+        ),
+        of(
+            "same_prior",
+            "Identical discrete diffusion prior",
+            ("sr4",),
+            (*perceptual_g2d2().values(), APS),
+        ),
         of("noise", "Robustness to measurement noise", ("sr4",), (G2D2, APS), sigmas=SIGMAS),
-        of("ablations", "Ablations (not in the paper)", ("sr4", "inpainting70"), tuple(Variant("aps", changes) for changes in ablation_changes(config))),
+        of(
+            "ablations",
+            "Ablations (not in the paper)",
+            ("sr4", "inpainting70"),
+            tuple(Variant("aps", changes) for changes in ablation_changes(config)),
+        ),
     ]
 
 
@@ -79,7 +122,9 @@ def inner_steps(config: APSConfig) -> tuple[int, ...]:
 
 
 def ablation_changes(config: APSConfig) -> tuple[dict[str, Any], ...]:
-    """All changes for settings ``config``: learning rate a third and threefold, threefold work, half and twice the reverse steps for the same work."""
+    """All changes for settings ``config``: learning rate a third and threefold, threefold work,
+    half and twice the reverse steps for the same work.
+    """
     steps, inner, rate = config.steps, config.inner_steps, config.learning_rate
     return (
         *ABLATIONS,
@@ -102,4 +147,7 @@ def perceptual_g2d2() -> dict[str, Variant]:
 
 def available(task: str) -> bool:
     """Whether the weights an operator needs are here; most need none."""
-    return all(installed.check(name).state == "present" for name in OperatorSpec.named(str(TASKS[task]["type"])).weights)
+    return all(
+        checkpoint_cache.check(name).state == "present"
+        for name in OperatorSpec.named(str(TASKS[task]["type"])).weights
+    )

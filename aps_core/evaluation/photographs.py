@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from aps_core import images
 from aps_core.errors import InvalidSpec
+from aps_core.imaging import images
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
 Photographs = list[tuple[str, Tensor]]
@@ -27,21 +27,27 @@ def photographs(folder: Path, size: int, limit: int | None = None) -> Photograph
 
 
 def ffhq(folder: Path, size: int, limit: int | None = None) -> Photographs:
-    """The paper's 100 of the FFHQ validation set: indices 0 to 99 in the order of their names, sub-folders included.
+    """The paper's 100 of the FFHQ validation set: indices 0 to 99 in the order of their names,
+    sub-folders included.
 
     Raises:
         InvalidSpec: the folder holds fewer pictures.
     """
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if len(found) < 100:
-        raise InvalidSpec(f"{folder} holds {len(found)} pictures; the paper's selection is the first 100 of the FFHQ validation set.")
+        raise InvalidSpec(
+            f"{folder} holds {len(found)} pictures; the paper's selection is the first 100 of the"
+            " FFHQ validation set."
+        )
     return [(path.stem, square(path, size)) for path in found[:100][:limit]]
 
 
 def imagenet(folder: Path, index: Path, size: int, limit: int | None = None) -> Photographs:
-    """The paper's 100 of the ImageNet validation set: classes 0, 10, ..., 990 of a list of ``FILE CLASS`` lines.
+    """The paper's 100 of the ImageNet validation set: classes 0, 10, ..., 990 of a list of ``FILE
+    CLASS`` lines.
 
-    The list is ``imagenet_val_1k.txt`` of XingangPan/deep-generative-prior. Pictures may lie in sub-folders.
+    The list is ``imagenet_val_1k.txt`` of XingangPan/deep-generative-prior. Pictures may lie in
+    sub-folders.
 
     Raises:
         InvalidSpec: a line of the list cannot be read, or a picture it names is not in the folder.
@@ -50,13 +56,19 @@ def imagenet(folder: Path, index: Path, size: int, limit: int | None = None) -> 
     for number, line in enumerate(index.read_text().splitlines(), 1):
         name, _, label = line.strip().rpartition(" ")
         if line.strip() and not (name and label.isdecimal()):
-            raise InvalidSpec(f"{index}, line {number}: {line!r} is not 'FILE CLASS', a file name and a class number.")
+            raise InvalidSpec(
+                f"{index}, line {number}: {line!r} is not 'FILE CLASS', a file name and a class"
+                " number."
+            )
         if name and int(label) % 10 == 0:
             chosen.append(name.strip())
     here = {path.name: path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES}
     missing = [name for name in chosen if Path(name).name not in here]
     if missing:
-        raise InvalidSpec(f"{folder} lacks {len(missing)} of the {len(chosen)} pictures {index} selects, the first being {missing[0]}.")
+        raise InvalidSpec(
+            f"{folder} lacks {len(missing)} of the {len(chosen)} pictures {index} selects, the"
+            f" first being {missing[0]}."
+        )
     return [(Path(name).stem, square(here[Path(name).name], size)) for name in chosen[:limit]]
 
 

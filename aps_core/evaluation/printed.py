@@ -1,7 +1,8 @@
 """The figures the paper prints, by table; what a run here is set beside.
 
-Continuous methods and, where no photographs of the data set were given, all others appear with these alone.
-Source: paper, the tables named in each docstring. The paper does not say which LPIPS it means.
+Continuous methods and, where no photographs of the data set were given, all others appear with
+these alone. Source: paper, the tables named in each docstring. The paper does not say which LPIPS
+it means.
 """
 
 from __future__ import annotations
@@ -38,16 +39,46 @@ LINEAR: dict[str, dict[str, dict[str, tuple[float, float]]]] = {
 
 GENERAL: dict[str, dict[str, dict[str, tuple[float, float]]]] = {
     "ffhq": {
-        "DPS": {"inpainting70": (0.203, 25.46), "motion_blur": (0.246, 24.52), "hdr": (0.264, 22.73), "nonlinear_blur": (0.278, 23.39)},
+        "DPS": {
+            "inpainting70": (0.203, 25.46),
+            "motion_blur": (0.246, 24.52),
+            "hdr": (0.264, 22.73),
+            "nonlinear_blur": (0.278, 23.39),
+        },
         "PSLD": {"inpainting70": (0.221, 30.31), "motion_blur": (0.336, 22.31)},
-        "APS": {"inpainting70": (0.304, 27.38), "motion_blur": (0.317, 26.58), "hdr": (0.282, 23.89), "nonlinear_blur": (0.263, 27.19)},
-        "APS-L": {"inpainting70": (0.291, 28.11), "motion_blur": (0.298, 27.98), "hdr": (0.323, 23.56), "nonlinear_blur": (0.262, 28.46)},
+        "APS": {
+            "inpainting70": (0.304, 27.38),
+            "motion_blur": (0.317, 26.58),
+            "hdr": (0.282, 23.89),
+            "nonlinear_blur": (0.263, 27.19),
+        },
+        "APS-L": {
+            "inpainting70": (0.291, 28.11),
+            "motion_blur": (0.298, 27.98),
+            "hdr": (0.323, 23.56),
+            "nonlinear_blur": (0.262, 28.46),
+        },
     },
     "imagenet": {
-        "DPS": {"inpainting70": (0.297, 23.52), "motion_blur": (0.423, 18.96), "hdr": (0.503, 19.23), "nonlinear_blur": (0.306, 22.49)},
+        "DPS": {
+            "inpainting70": (0.297, 23.52),
+            "motion_blur": (0.423, 18.96),
+            "hdr": (0.503, 19.23),
+            "nonlinear_blur": (0.306, 22.49),
+        },
         "PSLD": {"inpainting70": (0.337, 31.30), "motion_blur": (0.511, 20.85)},
-        "APS": {"inpainting70": (0.378, 24.59), "motion_blur": (0.410, 23.37), "hdr": (0.345, 21.92), "nonlinear_blur": (0.330, 24.18)},
-        "APS-L": {"inpainting70": (0.338, 25.39), "motion_blur": (0.318, 25.19), "hdr": (0.346, 22.68), "nonlinear_blur": (0.309, 25.35)},
+        "APS": {
+            "inpainting70": (0.378, 24.59),
+            "motion_blur": (0.410, 23.37),
+            "hdr": (0.345, 21.92),
+            "nonlinear_blur": (0.330, 24.18),
+        },
+        "APS-L": {
+            "inpainting70": (0.338, 25.39),
+            "motion_blur": (0.318, 25.19),
+            "hdr": (0.346, 22.68),
+            "nonlinear_blur": (0.309, 25.35),
+        },
     },
 }
 """General inverse problems: (LPIPS, PSNR)."""
@@ -119,7 +150,11 @@ STYLE: dict[str, tuple[float, float, float]] = {
 }
 """Stylization: (ImageReward, CLIP-T, DINO)."""
 
-QUESTIONS: dict[str, tuple[float, float]] = {"LLaDA": (-0.0970, 2.1699), "Dream": (0.9970, 3.7523), "Dream+APS": (1.3786, 4.5775)}
+QUESTIONS: dict[str, tuple[float, float]] = {
+    "LLaDA": (-0.0970, 2.1699),
+    "Dream": (0.9970, 3.7523),
+    "Dream+APS": (1.3786, 4.5775),
+}
 """Question answering: (reward of Qwen3-0.6B, judgement of Qwen3-8B)."""
 
 EFFICIENCY: tuple[tuple[str, str, int, float, int, int], ...] = (

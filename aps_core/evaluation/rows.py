@@ -1,4 +1,6 @@
-"""The per-image table: one line a photograph, operator and method, appended as it is made and read back to continue."""
+"""The per-image table: one line a photograph, operator and method, appended as it is made and read
+back to continue.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.cases import Case
-from aps_core.lpips import LPIPS
-from aps_core.metrics import gradient_energy, psnr, ssim
+from aps_core.evaluation.lpips import LPIPS
+from aps_core.evaluation.metrics import gradient_energy, psnr, ssim
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -73,9 +75,22 @@ def score(case: Case, method: str, x_BCHW: Tensor, cost: Cost, lpips: LPIPS | No
     truth, x = case.truth_CHW[None], case.at_truth_size(x_BCHW).clamp(-1, 1)
     with torch.no_grad():
         distance = float(lpips(x, truth)) if lpips is not None else math.nan
-    quality = float(psnr(x, truth)), float(ssim(x, truth)), distance, float(gradient_energy(x) / gradient_energy(truth))
+    quality = (
+        float(psnr(x, truth)),
+        float(ssim(x, truth)),
+        distance,
+        float(gradient_energy(x) / gradient_energy(truth)),
+    )
     about = case.protocol, case.task, case.sigma, case.image, method
-    return Row(*about, *quality, case.misfit(x_BCHW), case.objective.noise_floor, cost.seconds, cost.decodes, cost.gpu_gib)
+    return Row(
+        *about,
+        *quality,
+        case.misfit(x_BCHW),
+        case.objective.noise_floor,
+        cost.seconds,
+        cost.decodes,
+        cost.gpu_gib,
+    )
 
 
 def append(table: Path, row: DataclassInstance) -> None:
@@ -88,16 +103,24 @@ def append(table: Path, row: DataclassInstance) -> None:
 
 
 def read_rows(table: Path, kind: type[Kind]) -> list[Kind]:
-    """Rows of an earlier, perhaps interrupted, evaluation; ``kind`` is a dataclass of strings and numbers.
+    """Rows of an earlier, perhaps interrupted, evaluation; ``kind`` is a dataclass of strings and
+    numbers.
 
     Raises:
         InvalidSpec: the table has other columns than this version writes.
     """
     if not table.exists():
         return []
-    columns: dict[str, Callable[[str], object]] = {f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(kind)}
+    columns: dict[str, Callable[[str], object]] = {
+        f.name: {"str": str, "int": int}.get(str(f.type), float) for f in fields(kind)
+    }
     with table.open(newline="") as file:
         reader = csv.DictReader(file)
         if list(reader.fieldnames or []) != list(columns):
-            raise InvalidSpec(f"{table} was written by another version (its columns differ); choose another output folder or remove it.")
-        return [kind(**{name: read(line[name]) for name, read in columns.items()}) for line in reader]
+            raise InvalidSpec(
+                f"{table} was written by another version (its columns differ); choose another"
+                " output folder or remove it."
+            )
+        return [
+            kind(**{name: read(line[name]) for name, read in columns.items()}) for line in reader
+        ]

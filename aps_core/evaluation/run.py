@@ -1,4 +1,6 @@
-"""Runs methods on cases, one line of the per-image table each; what is in the table already is not run again."""
+"""Runs methods on cases, one line of the per-image table each; what is in the table already is not
+run again.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aps_core import images
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
 from aps_core.evaluation.cases import Case, input_baseline, make_case, round_trip
+from aps_core.evaluation.lpips import LPIPS
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
-from aps_core.lpips import LPIPS
+from aps_core.imaging import images
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.methods import METHODS
+from aps_core.sampling.config import APSConfig
 from aps_core.types import StepInfo
 
 REFERENCES = ("ceiling", "input")
@@ -31,11 +33,15 @@ Trajectory = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Variant:
-    """A method of :data:`aps_core.samplers.methods.METHODS`, and what differs from the benchmark's settings."""
+    """A method of :data:`aps_core.samplers.methods.METHODS`, and what differs from the benchmark's
+    settings.
+    """
 
     method: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of :class:`aps_core.config.APSConfig`, from which every method's settings follow."""
+    """Fields of :class:`aps_core.sampling.config.APSConfig`, from which every method's settings
+    follow.
+    """
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the method's own settings, for tuning."""
     samples: int = 1
@@ -43,14 +49,23 @@ class Variant:
 
     def label(self, base: APSConfig) -> str:
         """Its name in the table: the same for variants that give the same pictures."""
-        changed = {name: value for name, value in self.changes.items() if getattr(base, name) != value}
-        parts = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in sorted({**changed, **self.settings}.items())]
-        return " ".join([self.method, *parts, *([f"mean of {self.samples}"] if self.samples > 1 else [])])
+        changed = {
+            name: value for name, value in self.changes.items() if getattr(base, name) != value
+        }
+        parts = [
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in sorted({**changed, **self.settings}.items())
+        ]
+        return " ".join(
+            [self.method, *parts, *([f"mean of {self.samples}"] if self.samples > 1 else [])]
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run on every photograph: all variants on all tasks, at all noise levels, under all protocols."""
+    """What is to be run on every photograph: all variants on all tasks, at all noise levels, under
+    all protocols.
+    """
 
     tasks: tuple[str, ...]
     variants: tuple[Variant, ...]
@@ -60,13 +75,28 @@ class Plan:
 
     def size(self, photos: int) -> int:
         """Lines it comes to."""
-        return len(self.tasks) * (len(self.variants) + len(REFERENCES)) * len(self.protocols) * len(self.sigmas) * photos
+        return (
+            len(self.tasks)
+            * (len(self.variants) + len(REFERENCES))
+            * len(self.protocols)
+            * len(self.sigmas)
+            * photos
+        )
 
 
-def run_method(engine: ImageEngine, config: APSConfig, case: Case, variant: Variant, seed: int) -> tuple[Tensor, int, Trajectory]:
-    """Samples (B, 3, H, W) of one method on one case, the decodes each of them took, and how the misfit fell."""
-    method, common = METHODS[variant.method], APSConfig(**{**config.model_dump(), **variant.changes})
-    settings = method.configured(common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings})
+def run_method(
+    engine: ImageEngine, config: APSConfig, case: Case, variant: Variant, seed: int
+) -> tuple[Tensor, int, Trajectory]:
+    """Samples (B, 3, H, W) of one method on one case, the decodes each of them took, and how the
+    misfit fell.
+    """
+    method, common = (
+        METHODS[variant.method],
+        APSConfig(**{**config.model_dump(), **variant.changes}),
+    )
+    settings = method.configured(
+        common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings}
+    )
     decodes, trajectory = 1, []  # the last decode is of the final tokens
 
     def follow(info: StepInfo) -> None:
@@ -86,13 +116,20 @@ def run_method(engine: ImageEngine, config: APSConfig, case: Case, variant: Vari
     return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1), decodes, trajectory
 
 
-def cases(engine: ImageEngine, config: APSConfig, photos: Photographs, plan: Plan) -> Iterator[tuple[int, Case]]:
+def cases(
+    engine: ImageEngine, config: APSConfig, photos: Photographs, plan: Plan
+) -> Iterator[tuple[int, Case]]:
     """Every case of a plan, whole photographs first, with the photograph's number."""
     for protocol in plan.protocols:
         for number, (name, truth) in enumerate(photos):
             for sigma in plan.sigmas:
                 for task in plan.tasks:
-                    yield number, make_case(engine, config, protocol, task, name, truth, sigma, plan.seed + number)
+                    yield (
+                        number,
+                        make_case(
+                            engine, config, protocol, task, name, truth, sigma, plan.seed + number
+                        ),
+                    )
 
 
 def evaluate(
@@ -114,7 +151,10 @@ def evaluate(
     wanted = []
     labels = {variant.label(config): variant for variant in plan.variants}
     for _, case in cases(engine, config, photos, plan):
-        keys = [(case.protocol, case.task, case.sigma, case.image, name) for name in (*REFERENCES, *labels)]
+        keys = [
+            (case.protocol, case.task, case.sigma, case.image, name)
+            for name in (*REFERENCES, *labels)
+        ]
         wanted += keys
         for key in (key for key in keys if key not in rows):
             x, cost, trajectory = _picture(engine, config, case, key[-1], labels, plan.seed)
@@ -125,8 +165,17 @@ def evaluate(
     return [rows[key] for key in wanted]
 
 
-def _picture(engine: ImageEngine, config: APSConfig, case: Case, name: str, labels: Mapping[str, Variant], seed: int) -> tuple[Tensor, Cost, Trajectory]:
-    """The picture (1, 3, H, W) that a line is about. The mean of several samples has draws of its own."""
+def _picture(
+    engine: ImageEngine,
+    config: APSConfig,
+    case: Case,
+    name: str,
+    labels: Mapping[str, Variant],
+    seed: int,
+) -> tuple[Tensor, Cost, Trajectory]:
+    """The picture (1, 3, H, W) that a line is about. The mean of several samples has draws of its
+    own.
+    """
     on_gpu = engine.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(engine.device)
@@ -135,7 +184,9 @@ def _picture(engine: ImageEngine, config: APSConfig, case: Case, name: str, labe
         x = round_trip(engine, case.truth_CHW) if name == "ceiling" else input_baseline(case)
         return x, Cost(time.perf_counter() - started), []
     variant = labels[name]
-    drawn, decodes, trajectory = run_method(engine, config, case, variant, seed + (variant.samples > 1))
+    drawn, decodes, trajectory = run_method(
+        engine, config, case, variant, seed + (variant.samples > 1)
+    )
     x = drawn.mean(0, keepdim=True)
     gib = torch.cuda.max_memory_allocated(engine.device) / 2**30 if on_gpu else math.nan
     return x, Cost(time.perf_counter() - started, decodes * variant.samples, gib), trajectory
@@ -151,10 +202,18 @@ def _keep(out: Path, case: Case, name: str, x_BCHW: Tensor, trajectory: Trajecto
     if name == "input":
         shown |= {"measurement": case.y_CHW.clamp(-1, 1), "truth": case.truth_CHW}
     for column, x_CHW in shown.items():
-        images.to_pil(x_CHW).save(out / "pictures" / picture_name(case.protocol, case.task, case.sigma, case.image, column))
+        images.to_pil(x_CHW).save(
+            out
+            / "pictures"
+            / picture_name(case.protocol, case.task, case.sigma, case.image, column)
+        )
     with (out / "trajectories.csv").open("a", newline="") as file:
         writer = csv.writer(file)
         if file.tell() == 0:
-            writer.writerow(["protocol", "task", "sigma", "image", "method", "decodes", "misfit", "noise_floor"])
+            writer.writerow(
+                ["protocol", "task", "sigma", "image", "method", "decodes", "misfit", "noise_floor"]
+            )
         about = case.protocol, case.task, case.sigma, case.image, name
-        writer.writerows([*about, decodes, misfit, case.objective.noise_floor] for decodes, misfit in trajectory)
+        writer.writerows(
+            [*about, decodes, misfit, case.objective.noise_floor] for decodes, misfit in trajectory
+        )

@@ -10,34 +10,56 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from aps_core import images
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
 from aps_core.evaluation.cases import Case
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import picture_name
+from aps_core.imaging import images
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.methods import METHODS
+from aps_core.sampling.config import APSConfig
 from aps_core.types import MASK, Grid, StepInfo
 
 STRIP = ("prior_only", "aps_i", "aps_ii", "aps")
 """Methods of the strip: the first three are the rows of the paper's ablation figure."""
 
 
-def contact_sheet(path: Path, pictures: Path, rows: Iterable[Row], photos_a_task: int = 3, cell: int = 192) -> None:
-    """Rows (protocol, task, photograph), columns truth, measurement and methods; the first photographs of every task."""
+def contact_sheet(
+    path: Path, pictures: Path, rows: Iterable[Row], photos_a_task: int = 3, cell: int = 192
+) -> None:
+    """Rows (protocol, task, photograph), columns truth, measurement and methods; the first
+    photographs of every task.
+    """
     listed = list(rows)
     columns = ["truth", "measurement", *dict.fromkeys(row.method for row in listed)]
     lines: list[list[Image.Image | None]] = []
-    for protocol, task, sigma in dict.fromkeys((row.protocol, row.task, row.sigma) for row in listed):
-        names = dict.fromkeys(row.image for row in listed if (row.protocol, row.task, row.sigma) == (protocol, task, sigma))
+    for protocol, task, sigma in dict.fromkeys(
+        (row.protocol, row.task, row.sigma) for row in listed
+    ):
+        names = dict.fromkeys(
+            row.image
+            for row in listed
+            if (row.protocol, row.task, row.sigma) == (protocol, task, sigma)
+        )
         for name in list(names)[:photos_a_task]:
-            files = [pictures / picture_name(protocol, task, sigma, name, column) for column in columns]
+            files = [
+                pictures / picture_name(protocol, task, sigma, name, column) for column in columns
+            ]
             lines.append([Image.open(file) if file.exists() else None for file in files])
     _sheet(columns, lines, cell).save(path)
 
 
-def anchor_strip(path: Path, engine: ImageEngine, config: APSConfig, case: Case, seed: int, frames: int = 6, cell: int = 160) -> None:
-    """The paper's ablation figure for one case: a line a method, estimates at some reverse steps, the same of all, with undecided tokens greyed out."""
+def anchor_strip(
+    path: Path,
+    engine: ImageEngine,
+    config: APSConfig,
+    case: Case,
+    seed: int,
+    frames: int = 6,
+    cell: int = 160,
+) -> None:
+    """The paper's ablation figure for one case: a line a method, estimates at some reverse steps,
+    the same of all, with undecided tokens greyed out.
+    """
     grid = engine.grid(case.height, case.width)
     shown = sorted({round(i * (config.steps - 1) / (frames - 1)) + 1 for i in range(frames)})
     lines: list[list[Image.Image | None]] = []
@@ -50,11 +72,23 @@ def anchor_strip(path: Path, engine: ImageEngine, config: APSConfig, case: Case,
                 line.append(images.to_pil(x_CHW[:, : case.height, : case.width].clamp(-1, 1)))
 
         chosen = METHODS[method]
-        settings = chosen.configured(config, {**engine.spec.tuned.get(method, {}), "steps": config.steps})
+        settings = chosen.configured(
+            config, {**engine.spec.tuned.get(method, {}), "steps": config.steps}
+        )
         generator = torch.Generator(engine.device).manual_seed(seed)
-        sample = chosen.sampler(engine.prior, case.objective, settings, grid=grid, generator=generator, on_step=keep)
-        lines.append([*line, images.to_pil(sample.x_BCHW[0, :, : case.height, : case.width].clamp(-1, 1)), images.to_pil(case.truth_CHW)])
-    _sheet([*(f"after step {step}" for step in shown), "result", "truth"], lines, cell, STRIP).save(path)
+        sample = chosen.sampler(
+            engine.prior, case.objective, settings, grid=grid, generator=generator, on_step=keep
+        )
+        lines.append(
+            [
+                *line,
+                images.to_pil(sample.x_BCHW[0, :, : case.height, : case.width].clamp(-1, 1)),
+                images.to_pil(case.truth_CHW),
+            ]
+        )
+    _sheet([*(f"after step {step}" for step in shown), "result", "truth"], lines, cell, STRIP).save(
+        path
+    )
 
 
 def decided_only(x_CHW: Tensor, z_L: Tensor, grid: Grid) -> Tensor:
@@ -64,7 +98,9 @@ def decided_only(x_CHW: Tensor, z_L: Tensor, grid: Grid) -> Tensor:
     return share * x_CHW + (1 - share) * 0.75
 
 
-def _sheet(columns: list[str], lines: list[list[Image.Image | None]], cell: int, names: Iterable[str] = ()) -> Image.Image:
+def _sheet(
+    columns: list[str], lines: list[list[Image.Image | None]], cell: int, names: Iterable[str] = ()
+) -> Image.Image:
     """Pictures on a white page under their column's name; a missing one leaves its cell empty."""
     sheet = Image.new("RGB", (len(columns) * (cell + 4), 24 + len(lines) * (cell + 4)), "white")
     draw = ImageDraw.Draw(sheet)
@@ -73,7 +109,10 @@ def _sheet(columns: list[str], lines: list[list[Image.Image | None]], cell: int,
     for j, line in enumerate(lines):
         for i, picture in enumerate(line):
             if picture is not None:
-                sheet.paste(picture.resize((cell, cell), Image.Resampling.NEAREST), (i * (cell + 4), 24 + j * (cell + 4)))
+                sheet.paste(
+                    picture.resize((cell, cell), Image.Resampling.NEAREST),
+                    (i * (cell + 4), 24 + j * (cell + 4)),
+                )
     for j, name in enumerate(names):
         draw.text((6, 28 + j * (cell + 4)), name, fill="black")
     return sheet

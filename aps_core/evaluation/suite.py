@@ -1,4 +1,6 @@
-"""Runs the paper's experiments and writes everything: tables, JSON, per-image CSV, plots, contact sheets."""
+"""Runs the paper's experiments and writes everything: tables, JSON, per-image CSV, plots, contact
+sheets.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,19 @@ from statistics import mean
 import torch
 
 import aps_core
-from aps_core import installed, text_evaluation
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine, TextEngine
+from aps_core.checkpoints import checkpoint_cache
+from aps_core.checkpoints.manifest import CHECKPOINTS
 from aps_core.evaluation import plots, report, sheets
+from aps_core.evaluation import text as text_evaluation
 from aps_core.evaluation.cases import make_case
+from aps_core.evaluation.lpips import LPIPS, load_lpips
 from aps_core.evaluation.paper import Experiment
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import evaluate
-from aps_core.lpips import LPIPS, load_lpips
-from aps_core.manifest import CHECKPOINTS
-from aps_core.text_config import TextConfig
+from aps_core.runtime.engine import ImageEngine, TextEngine
+from aps_core.sampling.config import APSConfig
+from aps_core.text.config import TextConfig
 
 PAPER_PRIOR = ("mmada-8b-base", "magvitv2")
 STYLE_WEIGHTS = ("csd-vit-l", "clip-vit-l-14", "dino-vitb8")
@@ -41,9 +44,13 @@ class Questions:
 
 def lpips_if_here(device: torch.device) -> LPIPS | None:
     """The metric, or None where a file of it is missing."""
-    if any(installed.check(name).state != "present" for name in ("vgg16", "lpips-vgg")):
+    if any(checkpoint_cache.check(name).state != "present" for name in ("vgg16", "lpips-vgg")):
         return None
-    return load_lpips(installed.path("vgg16") / "model.safetensors", installed.path("lpips-vgg") / "model.safetensors", device)
+    return load_lpips(
+        checkpoint_cache.path("vgg16") / "model.safetensors",
+        checkpoint_cache.path("lpips-vgg") / "model.safetensors",
+        device,
+    )
 
 
 def run_suite(
@@ -55,7 +62,9 @@ def run_suite(
     questions: Questions | None = None,
     progress: Callable[[str, str, Row], None] = lambda dataset, experiment, row: None,
 ) -> str:
-    """Runs experiments on every data set; what an earlier run in ``out`` has made is kept. Returns the report, also in ``report.md``."""
+    """Runs experiments on every data set; what an earlier run in ``out`` has made is kept. Returns
+    the report, also in ``report.md``.
+    """
     lpips = lpips_if_here(engine.device)
     results: dict[str, dict[str, list[Row]]] = {}
     for dataset, photos in sets.items():
@@ -65,27 +74,44 @@ def run_suite(
             def told(row: Row, dataset: str = dataset, name: str = experiment.name) -> None:
                 progress(dataset, name, row)
 
-            results[dataset][experiment.name] = evaluate(engine, config, photos, out / dataset, experiment.plan, lpips=lpips, report=told)
+            results[dataset][experiment.name] = evaluate(
+                engine, config, photos, out / dataset, experiment.plan, lpips=lpips, report=told
+            )
         _pictures(engine, config, photos, results[dataset], out / dataset)
     prior = engine.spec.type
     extra = {
-        "Sampling efficiency": report.efficiency(results, prior, next(iter(sets.values()))[0][1].shape[-1], _device(engine)),
+        "Sampling efficiency": report.efficiency(
+            results, prior, next(iter(sets.values()))[0][1].shape[-1], _device(engine)
+        ),
         "Stylization": _style(),
         "Question answering": _questions(questions, out),
     }
     text = report.report(results, experiments, config, prior, needs(), extra)
     (out / "report.md").write_text(text)
-    (out / "results.json").write_text(json.dumps(_record(engine, config, experiments, results), indent=1))
+    (out / "results.json").write_text(
+        json.dumps(_record(engine, config, experiments, results), indent=1)
+    )
     return text
 
 
-def _pictures(engine: ImageEngine, config: APSConfig, photos: Photographs, results: Mapping[str, list[Row]], out: Path) -> None:
+def _pictures(
+    engine: ImageEngine,
+    config: APSConfig,
+    photos: Photographs,
+    results: Mapping[str, list[Row]],
+    out: Path,
+) -> None:
     """Plots and sheets of one data set; the strip is not drawn again."""
     for name in ("linear", "general"):
         if rows := results.get(name):
-            tasks, methods = list(dict.fromkeys(row.task for row in rows)), list(dict.fromkeys(row.method for row in rows))
+            tasks, methods = (
+                list(dict.fromkeys(row.task for row in rows)),
+                list(dict.fromkeys(row.method for row in rows)),
+            )
             sheets.contact_sheet(out / f"{name}.png", out / "pictures", rows)
-            plots.misfit_curves(out / f"{name}-misfit.png", out / "trajectories.csv", tasks, methods)
+            plots.misfit_curves(
+                out / f"{name}-misfit.png", out / "trajectories.csv", tasks, methods
+            )
     if "steps" in results:
         plots.over_steps(out / "steps.png", results["steps"], config)
     if "noise" in results:
@@ -93,35 +119,66 @@ def _pictures(engine: ImageEngine, config: APSConfig, photos: Photographs, resul
     strip = out / "anchors.png"
     if "linear" in results and not strip.exists():
         name, truth = photos[0]
-        sheets.anchor_strip(strip, engine, config, make_case(engine, config, "native", "sr4", name, truth, 0.05, 0), 0)
+        sheets.anchor_strip(
+            strip,
+            engine,
+            config,
+            make_case(engine, config, "native", "sr4", name, truth, 0.05, 0),
+            0,
+        )
 
 
 def needs() -> dict[str, str]:
     """What it takes to reproduce the paper on each of its data sets, beside an accelerator."""
-    missing = [name for name in PAPER_PRIOR if installed.check(name).state != "present"]
-    weights = f"the weights {', '.join(missing)} (prior mmada_8b), and " if missing else "the prior mmada_8b, and "
+    missing = [name for name in PAPER_PRIOR if checkpoint_cache.check(name).state != "present"]
+    weights = (
+        f"the weights {', '.join(missing)} (prior mmada_8b), and "
+        if missing
+        else "the prior mmada_8b, and "
+    )
     return {
         "ffhq": weights + "the FFHQ validation set (--ffhq FOLDER)",
-        "imagenet": weights + "the ImageNet validation set and the paper's list (--imagenet FOLDER --imagenet-list imagenet_val_1k.txt)",
+        "imagenet": (
+            weights
+            + "the ImageNet validation set and the paper's list (--imagenet FOLDER --imagenet-list"
+            " imagenet_val_1k.txt)"
+        ),
     }
 
 
 def _style() -> str:
-    missing = [name for name in (*STYLE_WEIGHTS, *PAPER_PRIOR) if installed.check(name).state != "present"]
+    missing = [
+        name
+        for name in (*STYLE_WEIGHTS, *PAPER_PRIOR)
+        if checkpoint_cache.check(name).state != "present"
+    ]
     why = [f"the weights {', '.join(missing)}"] if missing else []
     why += ["ImageReward", "the StyleAligned pictures and prompts"]
     return report.style() + f"\n\nNot reproduced here: needs {', '.join(why)}."
 
 
 def _questions(questions: Questions | None, out: Path) -> str:
-    wanted = [name for name in ("dream-7b-instruct", "qwen3-0.6b", "qwen3-8b") if installed.check(name).state != "present"]
-    note = f"\n\nThe paper's models are not reproduced here: needs the weights {', '.join(wanted)}." if wanted else ""
+    wanted = [
+        name
+        for name in ("dream-7b-instruct", "qwen3-0.6b", "qwen3-8b")
+        if checkpoint_cache.check(name).state != "present"
+    ]
+    note = (
+        f"\n\nThe paper's models are not reproduced here: needs the weights {', '.join(wanted)}."
+        if wanted
+        else ""
+    )
     if questions is None:
         return report.questions({}) + note
     engine, config = questions.engine, TextConfig()
-    rows = text_evaluation.evaluate(engine, config, questions.seeds, prompts=text_evaluation.PROMPTS[: questions.prompts])
+    rows = text_evaluation.evaluate(
+        engine, config, questions.seeds, prompts=text_evaluation.PROMPTS[: questions.prompts]
+    )
     text_evaluation.write(rows, out / "questions.csv")
-    scores = {f"{engine.spec.type}, {m}": (mean(row.reward for row in rows if row.method == m), math.nan) for m in ("unguided", "guided")}
+    scores = {
+        f"{engine.spec.type}, {m}": (mean(row.reward for row in rows if row.method == m), math.nan)
+        for m in ("unguided", "guided")
+    }
     return report.questions(scores) + note + "\n\n" + text_evaluation.summary(rows)
 
 
@@ -131,20 +188,41 @@ def _device(engine: ImageEngine) -> str:
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
 
 
-def _record(engine: ImageEngine, config: APSConfig, experiments: list[Experiment], results: Mapping[str, Mapping[str, list[Row]]]) -> dict[str, object]:
+def _record(
+    engine: ImageEngine,
+    config: APSConfig,
+    experiments: list[Experiment],
+    results: Mapping[str, Mapping[str, list[Row]]],
+) -> dict[str, object]:
     """All that is needed to make the numbers again, and the numbers."""
     return {
         "prior": engine.spec.type,
         "weights": engine.spec.identity(),
         "settings": config.model_dump(),
         "tuned": engine.spec.tuned,
-        "environment": {"device": _device(engine), "torch": torch.__version__, "aps": aps_core.__version__, "python": platform.python_version()},
-        "weights_missing": [name for name in CHECKPOINTS if installed.check(name).state != "present"],
-        "experiments": {experiment.name: {"title": experiment.title, **asdict(experiment.plan)} for experiment in experiments},
-        "rows": {dataset: {name: [_plain(row) for row in rows] for name, rows in by_name.items()} for dataset, by_name in results.items()},
+        "environment": {
+            "device": _device(engine),
+            "torch": torch.__version__,
+            "aps": aps_core.__version__,
+            "python": platform.python_version(),
+        },
+        "weights_missing": [
+            name for name in CHECKPOINTS if checkpoint_cache.check(name).state != "present"
+        ],
+        "experiments": {
+            experiment.name: {"title": experiment.title, **asdict(experiment.plan)}
+            for experiment in experiments
+        },
+        "rows": {
+            dataset: {name: [_plain(row) for row in rows] for name, rows in by_name.items()}
+            for dataset, by_name in results.items()
+        },
     }
 
 
 def _plain(row: Row) -> dict[str, object]:
     """Without what JSON cannot say."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(row).items()}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(row).items()
+    }

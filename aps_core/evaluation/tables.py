@@ -25,11 +25,15 @@ def figure(value: float, digits: int) -> str:
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *lines))
+    return "\n".join(
+        "| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *lines)
+    )
 
 
 def paired_interval(differences: Sequence[float], seed: int = 0) -> tuple[float, float, float]:
-    """Mean of paired differences with its 95 % bootstrap interval (low, high); needs two pairs, else the bounds are not numbers."""
+    """Mean of paired differences with its 95 % bootstrap interval (low, high); needs two pairs,
+    else the bounds are not numbers.
+    """
     if len(differences) < 2:
         return mean(differences), math.nan, math.nan
     values = np.asarray(differences)
@@ -39,25 +43,38 @@ def paired_interval(differences: Sequence[float], seed: int = 0) -> tuple[float,
 
 
 def summary(rows: list[Row]) -> str:
-    """Tables of means by task and method, one set a protocol: quality, then detail, misfit and cost, then differences to APS."""
+    """Tables of means by task and method, one set a protocol: quality, then detail, misfit and
+    cost, then differences to APS.
+    """
     parts = []
     for protocol in dict.fromkeys(row.protocol for row in rows):
         mine = [row for row in rows if row.protocol == protocol]
         photos = len({row.image for row in mine})
         for title, cell in CELLS.items():
-            parts.append(f"Protocol `{protocol}`, {photos} photographs: {title}\n\n{by_task(mine, cell)}\n")
+            parts.append(
+                f"Protocol `{protocol}`, {photos} photographs: {title}\n\n{by_task(mine, cell)}\n"
+            )
         if any(row.method == "aps" for row in mine):
-            parts.append(f"Protocol `{protocol}`: PSNR of `aps` minus that of the other, dB, with the paired 95 % interval\n\n{against(mine, 'aps')}\n")
+            parts.append(
+                f"Protocol `{protocol}`: PSNR of `aps` minus that of the other, dB, with the paired"
+                f" 95 % interval\n\n{against(mine, 'aps')}\n"
+            )
     return "\n".join(parts)
 
 
 def _quality(rows: list[Row]) -> str:
-    values = (figure(mean(getattr(row, name) for row in rows), digits) for name, digits in (("lpips", 3), ("psnr", 2), ("ssim", 3)))
+    values = (
+        figure(mean(getattr(row, name) for row in rows), digits)
+        for name, digits in (("lpips", 3), ("psnr", 2), ("ssim", 3))
+    )
     return " / ".join(values)
 
 
 def _effort(rows: list[Row]) -> str:
-    return f"{mean(row.gradient_energy for row in rows):.2f} / {mean(row.residual for row in rows):.2f} / {mean(row.seconds for row in rows):.1f}"
+    return (
+        f"{mean(row.gradient_energy for row in rows):.2f} /"
+        f" {mean(row.residual for row in rows):.2f} / {mean(row.seconds for row in rows):.1f}"
+    )
 
 
 CELLS: dict[str, Callable[[list[Row]], str]] = {
@@ -67,45 +84,86 @@ CELLS: dict[str, Callable[[list[Row]], str]] = {
 
 
 def by_task(rows: list[Row], cell: Callable[[list[Row]], str]) -> str:
-    """A line a task and noise level, a column a method; the number of photographs where some are missing."""
-    methods, photos = list(dict.fromkeys(row.method for row in rows)), len({row.image for row in rows})
+    """A line a task and noise level, a column a method; the number of photographs where some are
+    missing.
+    """
+    methods, photos = (
+        list(dict.fromkeys(row.method for row in rows)),
+        len({row.image for row in rows}),
+    )
     sigmas = {row.sigma for row in rows}
     lines = []
     for task, sigma in dict.fromkeys((row.task, row.sigma) for row in rows):
         cells = [f"{task}, sigma {sigma:g}" if len(sigmas) > 1 else task]
         for method in methods:
-            chosen = [row for row in rows if (row.task, row.sigma, row.method) == (task, sigma, method)]
-            cells.append(cell(chosen) + ("" if len(chosen) == photos else f" (n={len(chosen)})") if chosen else "")
+            chosen = [
+                row for row in rows if (row.task, row.sigma, row.method) == (task, sigma, method)
+            ]
+            cells.append(
+                cell(chosen) + ("" if len(chosen) == photos else f" (n={len(chosen)})")
+                if chosen
+                else ""
+            )
         lines.append(cells)
     return markdown(["task", *methods], lines)
 
 
 def ablations(rows: list[Row], reference: str = "aps") -> str:
-    """A line a variant: PSNR and SSIM by task, and its PSNR over all tasks minus the reference's, paired, with the 95 % interval."""
+    """A line a variant: PSNR and SSIM by task, and its PSNR over all tasks minus the reference's,
+    paired, with the 95 % interval.
+    """
     tasks = list(dict.fromkeys(row.task for row in rows))
     value = {(row.task, row.image, row.method): row.psnr for row in rows}
     lines = []
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method]
-        cells = [f"{mean(r.psnr for r in mine if r.task == task):.2f} / {mean(r.ssim for r in mine if r.task == task):.3f}" for task in tasks]
-        pairs = [(row.psnr, value[row.task, row.image, reference]) for row in mine if (row.task, row.image, reference) in value]
+        cells = [
+            f"{mean(r.psnr for r in mine if r.task == task):.2f} /"
+            f" {mean(r.ssim for r in mine if r.task == task):.3f}"
+            for task in tasks
+        ]
+        pairs = [
+            (row.psnr, value[row.task, row.image, reference])
+            for row in mine
+            if (row.task, row.image, reference) in value
+        ]
         middle, low, high = paired_interval([psnr - theirs for psnr, theirs in pairs])
-        difference = "" if method == reference or not pairs else f"{middle:+.2f} [{figure(low, 2)}, {figure(high, 2)}]"
+        difference = (
+            ""
+            if method == reference or not pairs
+            else f"{middle:+.2f} [{figure(low, 2)}, {figure(high, 2)}]"
+        )
         lines.append([method, *cells, difference, f"{mean(row.seconds for row in mine):.1f}"])
-    header = ["variant", *(f"{task}: PSNR dB / SSIM" for task in tasks), f"PSNR minus that of `{reference}`", "seconds"]
+    header = [
+        "variant",
+        *(f"{task}: PSNR dB / SSIM" for task in tasks),
+        f"PSNR minus that of `{reference}`",
+        "seconds",
+    ]
     return markdown(header, lines)
 
 
 def against(rows: list[Row], reference: str) -> str:
     """Differences in PSNR of ``reference`` to every other method, photograph by photograph."""
-    methods = [method for method in dict.fromkeys(row.method for row in rows) if method != reference]
+    methods = [
+        method for method in dict.fromkeys(row.method for row in rows) if method != reference
+    ]
     value = {(row.task, row.sigma, row.image, row.method): row.psnr for row in rows}
     lines = []
     for task, sigma in dict.fromkeys((row.task, row.sigma) for row in rows):
         cells = [task]
         for method in methods:
-            keys = [key[:3] for key in value if key[0] == task and key[1] == sigma and key[3] == method and (*key[:3], reference) in value]
-            middle, low, high = paired_interval([value[(*key, reference)] - value[(*key, method)] for key in keys])
+            keys = [
+                key[:3]
+                for key in value
+                if key[0] == task
+                and key[1] == sigma
+                and key[3] == method
+                and (*key[:3], reference) in value
+            ]
+            middle, low, high = paired_interval(
+                [value[(*key, reference)] - value[(*key, method)] for key in keys]
+            )
             cells.append("" if not keys else f"{middle:+.2f} [{figure(low, 2)}, {figure(high, 2)}]")
         lines.append(cells)
     return markdown(["task", *methods], lines)

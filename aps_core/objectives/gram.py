@@ -1,9 +1,11 @@
-"""Style and content of a picture in the features of the prior's own image encoder: no weights beside the prior's.
+"""Style and content of a picture in the features of the prior's own image encoder: no weights
+beside the prior's.
 
-Style is what is left of a feature map when positions are forgotten: the mean and the covariance of its channels (Gatys et
-al. 2016, "Image Style Transfer Using Convolutional Neural Networks", whose Gram matrix holds both in one). Content is what
-is left when those are divided out (Huang & Belongie 2017, "Arbitrary Style Transfer in Real-time with Adaptive Instance
-Normalization"). An encoder trained to compress knows colour, texture and stroke; it is not CSD and not comparable with it.
+Style is what is left of a feature map when positions are forgotten: the mean and the covariance of
+its channels (Gatys et al. 2016, "Image Style Transfer Using Convolutional Neural Networks", whose
+Gram matrix holds both in one). Content is what is left when those are divided out (Huang & Belongie
+2017, "Arbitrary Style Transfer in Real-time with Adaptive Instance Normalization"). An encoder
+trained to compress knows colour, texture and stroke; it is not CSD and not comparable with it.
 """
 
 from __future__ import annotations
@@ -14,30 +16,37 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aps_core.resampling import resize
+from aps_core.imaging.resampling import resize
 from aps_core.types import Objective, Tokenizer
 
 
 class GramStyle:
     """Distance of the picture's style to a reference's: see :class:`aps_core.types.Objective`.
 
-    Of every map (the pixels are the first) the squared differences of mean and covariance, relative to the reference's
-    variance and covariance. The misfit is the root of their mean over the maps: 0 for the reference itself; 1 for
-    statistics as far off as the reference's own size.
+    Of every map (the pixels are the first) the squared differences of mean and covariance, relative
+    to the reference's variance and covariance. The misfit is the root of their mean over the maps:
+    0 for the reference itself; 1 for statistics as far off as the reference's own size.
     """
 
     def __init__(self, tokenizer: Tokenizer, reference_CHW: Tensor) -> None:
         self.tokenizer = tokenizer
         self.noise_floor = self.temperature = 0.0
         with torch.no_grad():
-            self.target = [statistics(f) for f in self._maps(whole_tokens(reference_CHW, tokenizer.stride)[None])]
+            self.target = [
+                statistics(f)
+                for f in self._maps(whole_tokens(reference_CHW, tokenizer.stride)[None])
+            ]
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, misfit) per sample (B,)."""
         distances = [
-            (mean_BC - mean_1C).square().sum(1) / cov_1CC.diagonal(dim1=1, dim2=2).sum(1).clamp(min=1e-6)
-            + (cov_BCC - cov_1CC).square().sum((1, 2)) / cov_1CC.square().sum((1, 2)).clamp(min=1e-6)
-            for (mean_BC, cov_BCC), (mean_1C, cov_1CC) in zip(map(statistics, self._maps(x_BCHW)), self.target, strict=True)
+            (mean_BC - mean_1C).square().sum(1)
+            / cov_1CC.diagonal(dim1=1, dim2=2).sum(1).clamp(min=1e-6)
+            + (cov_BCC - cov_1CC).square().sum((1, 2))
+            / cov_1CC.square().sum((1, 2)).clamp(min=1e-6)
+            for (mean_BC, cov_BCC), (mean_1C, cov_1CC) in zip(
+                map(statistics, self._maps(x_BCHW)), self.target, strict=True
+            )
         ]
         squared_B = torch.stack(distances).mean(0)
         return squared_B * math.prod(x_BCHW.shape[1:]), squared_B.detach().sqrt()
@@ -47,9 +56,11 @@ class GramStyle:
 
 
 class Content:
-    """Distance of the picture's structure to another's: the deepest feature map with each channel's mean and deviation divided out.
+    """Distance of the picture's structure to another's: the deepest feature map with each channel's
+    mean and deviation divided out.
 
-    The misfit is the mean squared difference halved, which is 1 - correlation: 0 for the picture itself, about 1 for an unrelated one.
+    The misfit is the mean squared difference halved, which is 1 - correlation: 0 for the picture
+    itself, about 1 for an unrelated one.
     """
 
     def __init__(self, tokenizer: Tokenizer, content_CHW: Tensor) -> None:
@@ -71,7 +82,9 @@ class Content:
 
 
 class WeightedSum:
-    """Several objectives at once; the misfit is the weighted mean of the first ``measured`` ones' own."""
+    """Several objectives at once; the misfit is the weighted mean of the first ``measured`` ones'
+    own.
+    """
 
     def __init__(self, parts: Sequence[tuple[float, Objective]], measured: int) -> None:
         self.parts, self.measured = parts, measured
@@ -82,7 +95,9 @@ class WeightedSum:
         values = [(weight, *objective(x_BCHW)) for weight, objective in self.parts]
         loss_B = torch.stack([weight * loss_B for weight, loss_B, _ in values]).sum(0)
         told = values[: self.measured]
-        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in told]).sum(0) / sum(weight for weight, *_ in told)
+        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in told]).sum(
+            0
+        ) / sum(weight for weight, *_ in told)
 
 
 def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,18 +13,20 @@ from aps_core.types import BoundOperator
 
 
 class MeasurementObjective:
-    """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at A(x)'s own size.
+    """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at A(x)'s
+    own size.
 
     The data term is a *sum* over the measurement: under Adam its scale would not matter but for
     Adam's epsilon, below which the small gradients of improbable codes would vanish. The perceptual
     term is scaled to the same sum, so its weight means the same at every size.
 
-    Clipping has no gradient: an estimate that is clipped everywhere, as a dark first one may be, could never leave. Where ``y``
-    is inside the range by three sigma, the sensor did not clip, and the loss compares with A(x) before clipping. At the
-    truth both are the same.
+    Clipping has no gradient: an estimate that is clipped everywhere, as a dark first one may be,
+    could never leave. Where ``y`` is inside the range by three sigma, the sensor did not clip, and
+    the loss compares with A(x) before clipping. At the truth both are the same.
 
-    ``sigma`` may differ from value to value (photon noise): residuals are then divided by it and multiplied by its mean over
-    the observed values, which stands for it in the noise floor and the misfit.
+    ``sigma`` may differ from value to value (photon noise): residuals are then divided by it and
+    multiplied by its mean over the observed values, which stands for it in the noise floor and the
+    misfit.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class MeasurementObjective:
         self.operator = operator
         weight = operator.weight
         self.y_BCHW = y_CHW[None] if weight is None else y_CHW[None] * weight
-        self.observed = float(y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum())
+        self.observed = float(
+            y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum()
+        )
         self.norm = norm
         self.trust: Tensor | None = None
         deviation = sigma
@@ -66,13 +70,22 @@ class MeasurementObjective:
         if self.operator.weight is not None:
             compared, measured = compared * self.operator.weight, measured * self.operator.weight
         loss_B = self._error(compared)
-        misfit_B = (self._error(measured) if self.operator.clips else loss_B).detach() / self.observed
+        misfit_B = (
+            self._error(measured) if self.operator.clips else loss_B
+        ).detach() / self.observed
         if self.perceptual is not None:
-            distance_B = sum((f - t).square().flatten(1).mean(1) for f, t in zip(self.perceptual(measured), self.target, strict=True))
+            distance_B = sum(
+                (f - t).square().flatten(1).mean(1)
+                for f, t in zip(self.perceptual(measured), self.target, strict=True)
+            )
             loss_B = loss_B + self.perceptual_weight * self.observed * distance_B
         return loss_B, misfit_B
 
     def _error(self, measured_BCHW: Tensor) -> Tensor:
         """Norm of the residual, summed, (B,)."""
-        residual = measured_BCHW - self.y_BCHW if self.trust is None else (measured_BCHW - self.y_BCHW) * self.trust
+        residual = (
+            measured_BCHW - self.y_BCHW
+            if self.trust is None
+            else (measured_BCHW - self.y_BCHW) * self.trust
+        )
         return (residual.abs() if self.norm == "l1" else residual.square()).flatten(1).sum(1)

@@ -1,8 +1,9 @@
-"""Style of a picture as a vector (CSD), and the objective that pulls a picture towards a reference's style.
+"""Style of a picture as a vector (CSD), and the objective that pulls a picture towards a
+reference's style.
 
-The Contrastive Style Descriptor is a CLIP vision transformer with two projections, one for style and
-one for content (Somepalli et al. 2024, "Measuring Style Similarity in Diffusion Models"). The network is
-transformers' CLIP; checkpoints keep their published key names.
+The Contrastive Style Descriptor is a CLIP vision transformer with two projections, one for style
+and one for content (Somepalli et al. 2024, "Measuring Style Similarity in Diffusion Models"). The
+network is transformers' CLIP; checkpoints keep their published key names.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 
+from aps_core.checkpoints.files import read_tensors
 from aps_core.errors import InvalidSpec
-from aps_core.resampling import resize
-from aps_core.weights import read_tensors
+from aps_core.imaging.resampling import resize
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -62,25 +63,47 @@ class CSDConfig(BaseModel):
             "last_layer_style": (w, self.output_dim),
             "last_layer_content": (w, self.output_dim),
         }
-        shapes |= {f"backbone.{norm}.{kind}": (w,) for norm in ("ln_pre", "ln_post") for kind in ("weight", "bias")}
+        shapes |= {
+            f"backbone.{norm}.{kind}": (w,)
+            for norm in ("ln_pre", "ln_post")
+            for kind in ("weight", "bias")
+        }
         for i in range(self.layers):
             block = f"backbone.transformer.resblocks.{i}."
-            shapes |= {block + "attn.in_proj_weight": (3 * w, w), block + "attn.in_proj_bias": (3 * w,)}
-            for layer, rows, columns in (("attn.out_proj", w, w), ("mlp.c_fc", 4 * w, w), ("mlp.c_proj", w, 4 * w)):
-                shapes |= {f"{block}{layer}.weight": (rows, columns), f"{block}{layer}.bias": (rows,)}
-            shapes |= {f"{block}{norm}.{kind}": (w,) for norm in ("ln_1", "ln_2") for kind in ("weight", "bias")}
+            shapes |= {
+                block + "attn.in_proj_weight": (3 * w, w),
+                block + "attn.in_proj_bias": (3 * w,),
+            }
+            for layer, rows, columns in (
+                ("attn.out_proj", w, w),
+                ("mlp.c_fc", 4 * w, w),
+                ("mlp.c_proj", w, 4 * w),
+            ):
+                shapes |= {
+                    f"{block}{layer}.weight": (rows, columns),
+                    f"{block}{layer}.bias": (rows,),
+                }
+            shapes |= {
+                f"{block}{norm}.{kind}": (w,)
+                for norm in ("ln_1", "ln_2")
+                for kind in ("weight", "bias")
+            }
         return shapes
 
 
 class StyleDescriptor:
-    """Pictures to style and content vectors of length 1. Weights are frozen, gradients reach the pictures."""
+    """Pictures to style and content vectors of length 1. Weights are frozen, gradients reach the
+    pictures.
+    """
 
     def __init__(self, model: CLIPVisionModelWithProjection, content_ED: Tensor, size: int) -> None:
         self.model = model.eval().requires_grad_(False)
         self.content_ED = content_ED
         weight = model.visual_projection.weight
         self.size = size
-        self.mean, self.std = (torch.tensor(v, device=weight.device).view(3, 1, 1) for v in (CLIP_MEAN, CLIP_STD))
+        self.mean, self.std = (
+            torch.tensor(v, device=weight.device).view(3, 1, 1) for v in (CLIP_MEAN, CLIP_STD)
+        )
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """(style, content), both (B, E), of pictures (B, 3, H, W) in [-1, 1] of any size."""
@@ -88,7 +111,9 @@ class StyleDescriptor:
         return style_BE, content_BE
 
     def preprocess(self, x_BCHW: Tensor) -> Tensor:
-        """Shorter side to 224 by antialiased bicubic, centre square, CLIP's mean and deviation; differentiable."""
+        """Shorter side to 224 by antialiased bicubic, centre square, CLIP's mean and deviation;
+        differentiable.
+        """
         height, width = x_BCHW.shape[-2:]
         scale = self.size / min(height, width)
         size = (max(self.size, round(height * scale)), max(self.size, round(width * scale)))
@@ -100,14 +125,20 @@ class StyleDescriptor:
     def encode(self, normalised_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(feature (B, D), style (B, E), content (B, E)) of preprocessed pictures."""
         feature_BD = self.model.vision_model(pixel_values=normalised_BCHW).pooler_output
-        return feature_BD, F.normalize(self.model.visual_projection(feature_BD), dim=-1), F.normalize(feature_BD @ self.content_ED.T, dim=-1)
+        return (
+            feature_BD,
+            F.normalize(self.model.visual_projection(feature_BD), dim=-1),
+            F.normalize(feature_BD @ self.content_ED.T, dim=-1),
+        )
 
 
 class StyleObjective:
-    """Cosine distance of the decoded picture's style to a reference's: see :class:`aps_core.types.Objective`.
+    """Cosine distance of the decoded picture's style to a reference's: see
+    :class:`aps_core.types.Objective`.
 
-    The loss is the distance times the picture's number of values, so that it has the size of the measurement
-    objective's sum: with a bare distance the gradients of improbable codes would vanish below Adam's epsilon.
+    The loss is the distance times the picture's number of values, so that it has the size of the
+    measurement objective's sum: with a bare distance the gradients of improbable codes would vanish
+    below Adam's epsilon.
     """
 
     def __init__(self, descriptor: StyleDescriptor, reference_CHW: Tensor) -> None:
@@ -122,23 +153,34 @@ class StyleObjective:
         return distance_B * math.prod(x_BCHW.shape[1:]), distance_B.detach()
 
 
-def load_csd(path: Path, device: torch.device | str = "cpu", config: CSDConfig | None = None) -> StyleDescriptor:
-    """Loads a CSD checkpoint (safetensors, published keys), in float32. ``config``: of the published ViT-L when left out.
+def load_csd(
+    path: Path, device: torch.device | str = "cpu", config: CSDConfig | None = None
+) -> StyleDescriptor:
+    """Loads a CSD checkpoint (safetensors, published keys), in float32. ``config``: of the
+    published ViT-L when left out.
 
     Raises:
         WeightsMissing: the file is absent.
-        WeightsInvalid: it is damaged or a pickle (as the official release is), or a key is missing, unknown or of another shape.
+        WeightsInvalid: it is damaged or a pickle (as the official release is), or a key is missing,
+            unknown or of another shape.
     """
     config = config or CSDConfig()
     if config.width % config.heads:
         raise InvalidSpec(f"A width of {config.width} cannot be split over {config.heads} heads.")
     # checkpoints saved from a parallel training run carry a prefix
-    tensors = read_tensors(path, config.published_shapes(), rename=lambda key: key.removeprefix("module."), device=device, dtype=torch.float32)
+    tensors = read_tensors(
+        path,
+        config.published_shapes(),
+        rename=lambda key: key.removeprefix("module."),
+        device=device,
+        dtype=torch.float32,
+    )
     content_ED = tensors.pop("last_layer_content").T.contiguous()
     with torch.device("meta"):
         model = CLIPVisionModelWithProjection(config.clip())
     model.load_state_dict(_clip_state(tensors), assign=True)
-    embeddings: Any = model.vision_model.embeddings  # positions are derived, not stored: build them off the meta device
+    # positions are derived, not stored: build them off the meta device
+    embeddings: Any = model.vision_model.embeddings
     embeddings.position_ids = torch.arange(embeddings.num_positions, device=device)[None]
     return StyleDescriptor(model, content_ED, config.image_size)
 

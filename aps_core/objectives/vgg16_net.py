@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from aps_core.checkpoints.files import read_tensors
 from aps_core.errors import InvalidSpec
-from aps_core.weights import read_tensors
 
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 """Channels and convolutions of every stage; stages are separated by 2x2 max pooling."""
@@ -22,17 +22,26 @@ IMAGE_STD = (0.229, 0.224, 0.225)
 
 
 class MaxPool(nn.Module):
-    """2x2 max pooling whose gradient torch can compute deterministically on a GPU too; an odd last row or column is dropped."""
+    """2x2 max pooling whose gradient torch can compute deterministically on a GPU too; an odd last
+    row or column is dropped.
+    """
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C, H // 2, W // 2)."""
         height, width = (size // 2 * 2 for size in x_BCHW.shape[-2:])
-        pooled: Tensor = x_BCHW[..., :height, :width].unflatten(-1, (-1, 2)).unflatten(-3, (-1, 2)).amax((-3, -1))
+        pooled: Tensor = (
+            x_BCHW[..., :height, :width]
+            .unflatten(-1, (-1, 2))
+            .unflatten(-3, (-1, 2))
+            .amax((-3, -1))
+        )
         return pooled
 
 
 class VGG16(nn.Module):
-    """Pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2, 3_3, 4_3, 5_3."""
+    """Pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2, 3_3,
+    4_3, 5_3.
+    """
 
     mean: Tensor
     std: Tensor
@@ -51,17 +60,25 @@ class VGG16(nn.Module):
             self.taps.append(len(layers) - 1)
         self.features = nn.Sequential(*layers)
         # real even where the network is built on the meta device, and not part of the checkpoint
-        self.register_buffer("mean", torch.tensor(IMAGE_MEAN, device="cpu").view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGE_STD, device="cpu").view(3, 1, 1), persistent=False)
+        self.register_buffer(
+            "mean", torch.tensor(IMAGE_MEAN, device="cpu").view(3, 1, 1), persistent=False
+        )
+        self.register_buffer(
+            "std", torch.tensor(IMAGE_STD, device="cpu").view(3, 1, 1), persistent=False
+        )
 
     def forward(self, x_BCHW: Tensor) -> list[Tensor]:
         """Feature maps (B, C, h, w), float32, finest first.
 
         Raises:
-            InvalidSpec: a side has fewer than 16 pixels, so that nothing is left after four poolings.
+            InvalidSpec: a side has fewer than 16 pixels, so that nothing is left after four
+                poolings.
         """
         if min(x_BCHW.shape[-2:]) < 16:
-            raise InvalidSpec(f"VGG16 features need 16 pixels on every side; the measurement is {x_BCHW.shape[-1]}x{x_BCHW.shape[-2]}.")
+            raise InvalidSpec(
+                "VGG16 features need 16 pixels on every side; the measurement is"
+                f" {x_BCHW.shape[-1]}x{x_BCHW.shape[-2]}."
+            )
         h = (((x_BCHW + 1) / 2 - self.mean) / self.std).to(next(self.parameters()).dtype)
         maps = []
         for index, layer in enumerate(self.features):
@@ -71,7 +88,9 @@ class VGG16(nn.Module):
         return maps
 
 
-def load_vgg16(path: Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> VGG16:
+def load_vgg16(
+    path: Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> VGG16:
     """Loads a published VGG16 (safetensors); the classifier's tensors are left in the file.
 
     Raises:
@@ -81,6 +100,8 @@ def load_vgg16(path: Path, device: torch.device | str = "cpu", dtype: torch.dtyp
     with torch.device("meta"):
         net = VGG16()
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    tensors = read_tensors(path, shapes, ignore=("classifier.", "pre_logits.", "head."), device=device, dtype=dtype)
+    tensors = read_tensors(
+        path, shapes, ignore=("classifier.", "pre_logits.", "head."), device=device, dtype=dtype
+    )
     net.load_state_dict(tensors, assign=True)
     return net.to(device).eval().requires_grad_(False)

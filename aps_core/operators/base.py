@@ -22,13 +22,17 @@ Shape = tuple[int, int, int]
 
 
 class OperatorSpec(Spec, family=True):
-    """A measurement operator A; the measurement is ``y = A(x) + sigma * noise`` on the [-1, 1] scale."""
+    """A measurement operator A; the measurement is ``y = A(x) + sigma * noise`` on the [-1, 1]
+    scale.
+    """
 
     linear: ClassVar[bool] = False
     """Whether A is linear; the property tests then also check its adjoint."""
 
     weights: ClassVar[tuple[str, ...]] = ()
-    """Names of the downloaded weights ``bind`` reads; see :func:`aps_core.installed.path`."""
+    """Names of the downloaded weights ``bind`` reads; see
+    :func:`aps_core.checkpoints.checkpoint_cache.path`.
+    """
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
@@ -41,11 +45,14 @@ class OperatorSpec(Spec, family=True):
         return False
 
     @abstractmethod
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
-        """Draws everything random from the spec's own ``seed`` and returns A for pictures of ``shape_CHW``.
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
+        """Draws everything random from the spec's own ``seed`` and returns A for pictures of
+        ``shape_CHW``.
 
-        ``mask_HW`` is the user's mask of 0 and 1 at the measurement's size, 1 = known; only operators
-        with ``needs_mask`` read it.
+        ``mask_HW`` is the user's mask of 0 and 1 at the measurement's size, 1 = known; only
+        operators with ``needs_mask`` read it.
 
         Raises:
             InvalidSpec: the shape (or the mask) does not fit the operator.
@@ -53,7 +60,9 @@ class OperatorSpec(Spec, family=True):
         """
 
     def measurement(self, upload_CHW: Tensor) -> Tensor:
-        """The measurement an upload (3, H, W) in [-1, 1] holds; where A loses colours, the upload may still show some."""
+        """The measurement an upload (3, H, W) in [-1, 1] holds; where A loses colours, the upload
+        may still show some.
+        """
         return upload_CHW
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:

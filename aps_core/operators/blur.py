@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.resampling import reflect_pad
+from aps_core.imaging.resampling import reflect_pad
 
 if TYPE_CHECKING:
     import torch
@@ -17,19 +17,25 @@ else:
 
 
 def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tensor], Tensor]:
-    """Cross-correlation of (B, C, ``height``, ``width``) pictures with one (kh, kw) kernel of odd sides.
+    """Cross-correlation of (B, C, ``height``, ``width``) pictures with one (kh, kw) kernel of odd
+    sides.
 
-    Borders reflect without repeating the edge. The cost hardly depends on the kernel's size: on a CPU at
-    512 pixels a 61x61 kernel takes a fiftieth of a direct convolution's time, and a small one no longer than two line filters.
+    Borders reflect without repeating the edge. The cost hardly depends on the kernel's size: on a
+    CPU at 512 pixels a 61x61 kernel takes a fiftieth of a direct convolution's time, and a small
+    one no longer than two line filters.
 
     Raises:
-        InvalidSpec: the picture is not larger than the kernel's reach, so that there is nothing to reflect.
+        InvalidSpec: the picture is not larger than the kernel's reach, so that there is nothing to
+            reflect.
     """
     kh, kw = kernel.shape
     rows, columns = kh // 2, kw // 2
     if height <= rows or width <= columns:
         reach = max(rows, columns)
-        raise InvalidSpec(f"The blur reaches {reach} pixels to each side, but the picture is only {width}x{height}; use a smaller kernel or a larger picture.")
+        raise InvalidSpec(
+            f"The blur reaches {reach} pixels to each side, but the picture is only"
+            f" {width}x{height}; use a smaller kernel or a larger picture."
+        )
     size = (_fast_length(height + 2 * rows), _fast_length(width + 2 * columns))
     spectrum = torch.fft.rfft2(kernel, size).conj()
 
@@ -42,7 +48,9 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
 
 
 def _fast_length(n: int) -> int:
-    """The next length whose prime factors are 2, 3 and 5: the ones Fourier transforms are fast at."""
+    """The next length whose prime factors are 2, 3 and 5: the ones Fourier transforms are fast
+    at.
+    """
     while True:
         rest = n
         for prime in (2, 3, 5):

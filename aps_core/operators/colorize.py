@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
-"""Shares of red, green and blue in the luminance (ITU-R BT.601), as JPEG and Pillow's grey pictures have them."""
+"""Shares of red, green and blue in the luminance (ITU-R BT.601), as JPEG and Pillow's grey pictures
+have them.
+"""
 
 
 class Colorize(OperatorSpec):
@@ -20,7 +22,9 @@ class Colorize(OperatorSpec):
     type: Literal["colorize"] = "colorize"
     linear: ClassVar[bool] = True
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         return Bound(_luminance)
 
     def measurement(self, upload_CHW: Tensor) -> Tensor:

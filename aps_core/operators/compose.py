@@ -20,17 +20,24 @@ else:
 
 
 class Compose(OperatorSpec):
-    """Several degradations in the order they happened, for example blur, then reduction, then JPEG."""
+    """Several degradations in the order they happened, for example blur, then reduction, then
+    JPEG.
+    """
 
     type: Literal["compose"] = "compose"
-    stages: Annotated[list[any_of(OperatorSpec)], Field(min_length=1, max_length=4, description="Operators in the order they were applied.")]  # type: ignore[valid-type]
+    stages: Annotated[
+        list[any_of(OperatorSpec)],  # type: ignore[valid-type]
+        Field(min_length=1, max_length=4, description="Operators in the order they were applied."),
+    ]
 
     @field_validator("stages", mode="before")
     @classmethod
     def _flat(cls, stages: Any) -> Any:
         # refused before the inner stages are read: untrusted input could nest without end
         for stage in stages if isinstance(stages, list) else []:
-            if (stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)) == "compose":
+            if (
+                stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)
+            ) == "compose":
                 raise ValueError("a 'compose' cannot hold another one; list all stages in one")
         return stages
 
@@ -50,17 +57,33 @@ class Compose(OperatorSpec):
         return any(step.needs_mask for step in self.stages)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
-        return reduce(lambda shape, step: step.image_shape(shape), reversed(self.stages), measurement_CHW)
+        return reduce(
+            lambda shape, step: step.image_shape(shape), reversed(self.stages), measurement_CHW
+        )
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         """Binds every step to the shape the step before leaves. Inpainting can only come last."""
         bound: list[Bound] = []
         for step in self.stages:
             if bound and bound[-1].weight is not None:
-                raise InvalidSpec(f"In 'compose', inpainting must come last; '{step.type}' after it would mix known and unknown pixels.")
+                raise InvalidSpec(
+                    f"In 'compose', inpainting must come last; '{step.type}' after it would mix"
+                    " known and unknown pixels."
+                )
             bound.append(step.bind(shape_CHW, device, mask_HW))
             channels, height, width = bound[-1](torch.zeros(1, *shape_CHW, device=device)).shape[1:]
             shape_CHW = (channels, height, width)
-        drawn = {f"{i}.{name}": value for i, operator in enumerate(bound) for name, value in operator.state().items()}
+        drawn = {
+            f"{i}.{name}": value
+            for i, operator in enumerate(bound)
+            for name, value in operator.state().items()
+        }
         *before, last = bound
-        return Bound(lambda x: last.unclipped(reduce(lambda value, operator: operator(value), before, x)), last.weight, drawn, last.clips)
+        return Bound(
+            lambda x: last.unclipped(reduce(lambda value, operator: operator(value), before, x)),
+            last.weight,
+            drawn,
+            last.clips,
+        )

@@ -17,5 +17,7 @@ class Denoise(OperatorSpec):
     type: Literal["denoise"] = "denoise"
     linear: ClassVar[bool] = True
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         return Bound(lambda x: x)

@@ -21,11 +21,22 @@ class GaussianBlur(OperatorSpec):
     """The picture is out of focus: a Gaussian blur of known width."""
 
     type: Literal["gaussian_blur"] = "gaussian_blur"
-    sigma: float = Field(3.0, gt=0, le=15, description="Width of the blur in pixels. The paper's 3.0 is for 512-pixel pictures; at 128 use 1.5.")
+    sigma: float = Field(
+        3.0,
+        gt=0,
+        le=15,
+        description=(
+            "Width of the blur in pixels. The paper's 3.0 is for 512-pixel pictures; at 128 use"
+            " 1.5."
+        ),
+    )
     linear: ClassVar[bool] = True
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
-        reach = int(4 * self.sigma + 0.5)  # the kernel is cut at four sigma, as the reference cuts it
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
+        # the kernel is cut at four sigma, as the reference cuts it
+        reach = int(4 * self.sigma + 0.5)
         offsets = torch.arange(-reach, reach + 1, dtype=torch.float64, device=device)
         line = torch.exp(-offsets.square() / (2 * self.sigma**2))
         line = line / line.sum()

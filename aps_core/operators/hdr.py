@@ -17,7 +17,14 @@ class HDR(OperatorSpec):
     """Contrast was stretched until highlights and shadows clipped; bring back what was lost."""
 
     type: Literal["hdr"] = "hdr"
-    scale: float = Field(2.0, gt=1, le=8, description="Values on the [-1, 1] scale were multiplied by this, then clipped.")
+    scale: float = Field(
+        2.0,
+        gt=1,
+        le=8,
+        description="Values on the [-1, 1] scale were multiplied by this, then clipped.",
+    )
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         return Bound(lambda x: self.scale * x, clips=True)

@@ -28,14 +28,46 @@ class Inpainting(OperatorSpec):
 
     type: Literal["inpainting"] = "inpainting"
     mask: Literal["upload", "box", "random"] = Field(
-        "upload", description="'upload': the job's mask picture (white = known) or the image's alpha channel; 'box': a rectangle; 'random': single pixels."
+        "upload",
+        description=(
+            "'upload': the job's mask picture (white = known) or the image's alpha channel; 'box':"
+            " a rectangle; 'random': single pixels."
+        ),
     )
-    fraction: float = Field(0.7, gt=0, lt=1, description="Share of pixels missing.", json_schema_extra=_WHEN_RANDOM)
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random mask.", json_schema_extra=_WHEN_RANDOM)
-    top: float = Field(0.25, ge=0, lt=1, description="Upper edge of the missing box, as a share of the height.", json_schema_extra=_WHEN_BOX)
-    left: float = Field(0.25, ge=0, lt=1, description="Left edge of the missing box, as a share of the width.", json_schema_extra=_WHEN_BOX)
-    height: float = Field(0.5, gt=0, le=1, description="Height of the missing box, as a share of the picture's.", json_schema_extra=_WHEN_BOX)
-    width: float = Field(0.5, gt=0, le=1, description="Width of the missing box, as a share of the picture's.", json_schema_extra=_WHEN_BOX)
+    fraction: float = Field(
+        0.7, gt=0, lt=1, description="Share of pixels missing.", json_schema_extra=_WHEN_RANDOM
+    )
+    seed: int = Field(
+        0, ge=0, lt=2**32, description="Seed of the random mask.", json_schema_extra=_WHEN_RANDOM
+    )
+    top: float = Field(
+        0.25,
+        ge=0,
+        lt=1,
+        description="Upper edge of the missing box, as a share of the height.",
+        json_schema_extra=_WHEN_BOX,
+    )
+    left: float = Field(
+        0.25,
+        ge=0,
+        lt=1,
+        description="Left edge of the missing box, as a share of the width.",
+        json_schema_extra=_WHEN_BOX,
+    )
+    height: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Height of the missing box, as a share of the picture's.",
+        json_schema_extra=_WHEN_BOX,
+    )
+    width: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Width of the missing box, as a share of the picture's.",
+        json_schema_extra=_WHEN_BOX,
+    )
     linear: ClassVar[bool] = True
 
     @property
@@ -43,7 +75,9 @@ class Inpainting(OperatorSpec):
         """Only an uploaded mask comes from outside."""
         return self.mask == "upload"
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         known = self._known(shape_CHW[1], shape_CHW[2], mask_HW).to(device)[None, None]
         if not bool(known.any()):
             raise InvalidSpec("The mask leaves no pixel known; white (opaque) marks what is known.")
@@ -53,14 +87,23 @@ class Inpainting(OperatorSpec):
         """(H, W) of 0 and 1, 1 = known."""
         if self.mask == "upload":
             if mask_HW is None:
-                raise InvalidSpec("Inpainting with an uploaded mask needs a mask picture or an image with an alpha channel.")
+                raise InvalidSpec(
+                    "Inpainting with an uploaded mask needs a mask picture or an image with an"
+                    " alpha channel."
+                )
             if tuple(mask_HW.shape) != (height, width):
-                raise InvalidSpec(f"The mask is {mask_HW.shape[1]}x{mask_HW.shape[0]} pixels, the image {width}x{height}; they must be of one size.")
+                raise InvalidSpec(
+                    f"The mask is {mask_HW.shape[1]}x{mask_HW.shape[0]} pixels, the image"
+                    f" {width}x{height}; they must be of one size."
+                )
             return mask_HW
         known = torch.ones(height, width)
         if self.mask == "box":
             top, left = int(self.top * height), int(self.left * width)
-            known[top : top + max(1, round(self.height * height)), left : left + max(1, round(self.width * width))] = 0
+            known[
+                top : top + max(1, round(self.height * height)),
+                left : left + max(1, round(self.width * width)),
+            ] = 0
             return known
         order = torch.randperm(height * width, generator=torch.Generator().manual_seed(self.seed))
         known.view(-1)[order[: int(height * width * self.fraction)]] = 0

@@ -42,11 +42,20 @@ class JPEG(OperatorSpec):
     """The picture was compressed as a JPEG of known quality."""
 
     type: Literal["jpeg"] = "jpeg"
-    quality: int = Field(20, ge=1, le=95, description="JPEG quality as encoders count it (without chroma subsampling).")
+    quality: int = Field(
+        20,
+        ge=1,
+        le=95,
+        description="JPEG quality as encoders count it (without chroma subsampling).",
+    )
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         scale = 5000 / self.quality if self.quality < 50 else 200 - 2 * self.quality
-        tables = torch.tensor((LUMINANCE, CHROMINANCE, CHROMINANCE), dtype=torch.float32, device=device)
+        tables = torch.tensor(
+            (LUMINANCE, CHROMINANCE, CHROMINANCE), dtype=torch.float32, device=device
+        )
         tables = ((tables * scale + 50) / 100).floor().clamp(1, 255)
         n = torch.arange(8, dtype=torch.float32, device=device)
         dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
@@ -56,8 +65,12 @@ class JPEG(OperatorSpec):
         return Bound(lambda x: _compress(x, *(t.to(x.dtype) for t in constants)))
 
 
-def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, to_rgb: Tensor) -> Tensor:
-    """Colour transform, block DCT, quantisation and back, on 8x8 blocks of the edge-padded picture."""
+def _compress(
+    x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, to_rgb: Tensor
+) -> Tensor:
+    """Colour transform, block DCT, quantisation and back, on 8x8 blocks of the edge-padded
+    picture.
+    """
     _, _, height, width = x_BCHW.shape
     # a grey of 128 has Y 128 and no chroma: taking it off every channel first centres Y alone
     ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
@@ -67,6 +80,10 @@ def _compress(x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, t
     table = tables_C88[None, :, None, None]
     coefficients = dct @ blocks @ dct.T / table
     coefficients = (coefficients + (coefficients.round() - coefficients).detach()) * table
-    restored = (dct.T @ coefficients @ dct).transpose(3, 4).reshape(batch, channels, ph, pw)[..., :height, :width]
+    restored = (
+        (dct.T @ coefficients @ dct)
+        .transpose(3, 4)
+        .reshape(batch, channels, ph, pw)[..., :height, :width]
+    )
     rgb = torch.einsum("ij,bjhw->bihw", to_rgb, restored) + 128
     return rgb.clamp(0, 255).div(127.5).sub(1)

@@ -1,7 +1,9 @@
-"""KernelWizard's kernel-applying network (Tran et al. 2021, "Explore Image Deblurring via Encoded Blur Kernel Space").
+"""KernelWizard's kernel-applying network (Tran et al. 2021, "Explore Image Deblurring via Encoded
+Blur Kernel Space").
 
-A sharp picture and a blur code go in, the blurred picture comes out. Plain torch, with the parameter names
-of the published checkpoint; its other half, which estimates codes from pairs of pictures, is not needed.
+A sharp picture and a blur code go in, the blurred picture comes out. Plain torch, with the
+parameter names of the published checkpoint; its other half, which estimates codes from pairs of
+pictures, is not needed.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
+from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid
-from aps_core.weights import read_json, read_tensors
 
 STRIDE = 128
-"""Pixels per entry of the code along one axis: two stride-2 convolutions and the five levels of the U-Net."""
+"""Pixels per entry of the code along one axis: two stride-2 convolutions and the five levels of the
+U-Net.
+"""
 
 
 class KernelWizardConfig(BaseModel):
@@ -45,28 +49,52 @@ class ResidualBlock(nn.Module):
 
 
 class UNetLevel(nn.Module):
-    """Halves the resolution, runs the level below (the innermost joins the code instead), doubles it again."""
+    """Halves the resolution, runs the level below (the innermost joins the code instead), doubles
+    it again.
+    """
 
-    def __init__(self, outer: int, inner: int, below: UNetLevel | None, code: int = 0, outermost: bool = False) -> None:
+    def __init__(
+        self,
+        outer: int,
+        inner: int,
+        below: UNetLevel | None,
+        code: int = 0,
+        outermost: bool = False,
+    ) -> None:
         super().__init__()
         self.outermost = outermost
         down = nn.Conv2d(outer, inner, 4, stride=2, padding=1, bias=False)
         self.down = nn.Sequential(down) if outermost else nn.Sequential(nn.LeakyReLU(0.2), down)
         if below is not None:
             self.submodule = below
-        up = nn.ConvTranspose2d(inner + code if below is None else 2 * inner, outer, 4, stride=2, padding=1, bias=outermost)
-        self.up = nn.Sequential(nn.ReLU(), up, nn.Tanh()) if outermost else nn.Sequential(nn.ReLU(), up)
+        up = nn.ConvTranspose2d(
+            inner + code if below is None else 2 * inner,
+            outer,
+            4,
+            stride=2,
+            padding=1,
+            bias=outermost,
+        )
+        self.up = (
+            nn.Sequential(nn.ReLU(), up, nn.Tanh()) if outermost else nn.Sequential(nn.ReLU(), up)
+        )
 
     def forward(self, x_BCHW: Tensor, code_BKhw: Tensor) -> Tensor:
         """Inner levels return their input beside their output: the skip connection."""
         h = self.down(x_BCHW)
-        h = self.submodule(h, code_BKhw) if hasattr(self, "submodule") else torch.cat([h, code_BKhw], dim=1)
+        h = (
+            self.submodule(h, code_BKhw)
+            if hasattr(self, "submodule")
+            else torch.cat([h, code_BKhw], dim=1)
+        )
         h = self.up(h)
         return h if self.outermost else torch.cat([h, x_BCHW], dim=1)
 
 
 class KernelWizard(nn.Module):
-    """Pictures (B, 3, H, W) in [0, 1] and codes (B, K, H / 128, W / 128) to blurred pictures, unclamped."""
+    """Pictures (B, 3, H, W) in [0, 1] and codes (B, K, H / 128, W / 128) to blurred pictures,
+    unclamped.
+    """
 
     def __init__(self, config: KernelWizardConfig) -> None:
         super().__init__()
@@ -97,20 +125,34 @@ class KernelWizard(nn.Module):
         return x_BCHW + change
 
 
-def load_kernel_wizard(folder: Path, device: torch.device | str = "cpu") -> tuple[KernelWizard, KernelWizardConfig]:
+def load_kernel_wizard(
+    folder: Path, device: torch.device | str = "cpu"
+) -> tuple[KernelWizard, KernelWizardConfig]:
     """Loads ``model.safetensors``, and ``config.json`` where the network is not the published one.
 
     Raises:
         WeightsMissing: the file is absent.
-        WeightsInvalid: it is damaged or a pickle (as the release is), or a key is missing, unknown or of another shape.
+        WeightsInvalid: it is damaged or a pickle (as the release is), or a key is missing, unknown
+            or of another shape.
     """
     stored = folder / "config.json"
     try:
-        config = KernelWizardConfig.model_validate(read_json(stored)) if stored.is_file() else KernelWizardConfig()
+        config = (
+            KernelWizardConfig.model_validate(read_json(stored))
+            if stored.is_file()
+            else KernelWizardConfig()
+        )
     except ValidationError as error:
-        raise WeightsInvalid(f"{stored} does not describe a KernelWizard network: {error.errors()[0]['msg']}") from error
+        raise WeightsInvalid(
+            f"{stored} does not describe a KernelWizard network: {error.errors()[0]['msg']}"
+        ) from error
     with torch.device("meta"):
         net = KernelWizard(config)
     shapes = {key: value.shape for key, value in net.state_dict().items()}
-    net.load_state_dict(read_tensors(folder / "model.safetensors", shapes, ignore=("kernel_extractor.",), device=device), assign=True)
+    net.load_state_dict(
+        read_tensors(
+            folder / "model.safetensors", shapes, ignore=("kernel_extractor.",), device=device
+        ),
+        assign=True,
+    )
     return net.eval().requires_grad_(False), config

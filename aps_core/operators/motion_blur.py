@@ -28,24 +28,36 @@ class MotionBlur(OperatorSpec):
         61,
         ge=3,
         le=121,
-        description="Side of the kernel in pixels; an even number is raised to the next odd one. The paper's 61 is for 512-pixel pictures; at 128 use 15.",
+        description=(
+            "Side of the kernel in pixels; an even number is raised to the next odd one. The"
+            " paper's 61 is for 512-pixel pictures; at 128 use 15."
+        ),
     )
-    intensity: float = Field(0.5, ge=0, le=1, description="0 is a nearly straight path, 1 a strongly curved one.")
+    intensity: float = Field(
+        0.5, ge=0, le=1, description="0 is a nearly straight path, 1 a strongly curved one."
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random path.")
     linear: ClassVar[bool] = True
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         size = self.kernel_size | 1
-        kernel = torch.from_numpy(motion_kernel(size, self.intensity, np.random.default_rng(self.seed))).to(device)
+        kernel = torch.from_numpy(
+            motion_kernel(size, self.intensity, np.random.default_rng(self.seed))
+        ).to(device)
         return Bound(reflecting_filter(kernel, *shape_CHW[1:]), drawn={"kernel": kernel})
 
 
-def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    """A (size, size) kernel of sum 1 with the statistics of the public motion-blur generator the paper uses.
+def motion_kernel(
+    size: int, intensity: float, rng: np.random.Generator
+) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """A (size, size) kernel of sum 1 with the statistics of the public motion-blur generator the
+    paper uses.
 
-    The path is drawn on a canvas of twice the size and reduced: step lengths are Beta(1, 30) shares of the
-    diagonal up to a random total; every step's direction is triangular up to the largest angle and stays on
-    its side of the axis but for a Beta(2, 20) chance.
+    The path is drawn on a canvas of twice the size and reduced: step lengths are Beta(1, 30) shares
+    of the diagonal up to a random total; every step's direction is triangular up to the largest
+    angle and stays on its side of the axis but for a Beta(2, 20) chance.
     """
     eps = 0.1
     diagonal = 2 * size * math.sqrt(2)
@@ -66,8 +78,14 @@ def motion_kernel(size: int, intensity: float, rng: np.random.Generator) -> np.n
     points = np.array(path)
     points = (points - points.mean()) * np.exp(1j * rng.uniform(0, math.pi)) + complex(size, size)
     canvas = Image.new("L", (2 * size, 2 * size))
-    ImageDraw.Draw(canvas).line([(float(p.real), float(p.imag)) for p in points], fill=255, width=max(1, int(diagonal / 150)))
-    canvas = canvas.filter(ImageFilter.GaussianBlur(int(diagonal * 0.01))).resize((size, size), Image.Resampling.LANCZOS)
+    ImageDraw.Draw(canvas).line(
+        [(float(p.real), float(p.imag)) for p in points],
+        fill=255,
+        width=max(1, int(diagonal / 150)),
+    )
+    canvas = canvas.filter(ImageFilter.GaussianBlur(int(diagonal * 0.01))).resize(
+        (size, size), Image.Resampling.LANCZOS
+    )
     kernel = np.array(canvas, dtype=np.float32)
     kernel /= kernel.sum()
     return kernel

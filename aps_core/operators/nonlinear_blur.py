@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from aps_core import installed
 from aps_core._lazy import lazy_import
+from aps_core.checkpoints import checkpoint_cache
+from aps_core.imaging.resampling import reflect_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.resampling import reflect_pad
 
 if TYPE_CHECKING:
     import torch
@@ -22,25 +22,36 @@ else:
 
 
 class NonlinearBlur(OperatorSpec):
-    """Real camera blur, applied by a network (KernelWizard); needs its weights installed as 'kernelwizard'."""
+    """Real camera blur, applied by a network (KernelWizard); needs its weights installed as
+    'kernelwizard'.
+    """
 
     type: Literal["nonlinear_blur"] = "nonlinear_blur"
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random blur code; 0 at 256x256 pixels is the code published results use.")
+    seed: int = Field(
+        0,
+        ge=0,
+        lt=2**32,
+        description=(
+            "Seed of the random blur code; 0 at 256x256 pixels is the code published results use."
+        ),
+    )
     weights: ClassVar[tuple[str, ...]] = ("kernelwizard",)
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         """Draws one code entry for every 128x128 pixels, as the network's strides demand.
 
-        Published results are at 256x256 with 2x2 entries, and do not say what larger pictures used; here they
-        get more entries, which keeps the blur's size in pixels, not in the picture. Sides that are not
-        multiples of 128 are mirrored up to the next one and cropped off again.
+        Published results are at 256x256 with 2x2 entries, and do not say what larger pictures used;
+        here they get more entries, which keeps the blur's size in pixels, not in the picture. Sides
+        that are not multiples of 128 are mirrored up to the next one and cropped off again.
 
         Raises:
             WeightsMissing, WeightsInvalid: the network's file is absent or damaged.
         """
         from aps_core.operators.kernel_wizard_net import STRIDE, load_kernel_wizard
 
-        net, config = load_kernel_wizard(installed.path(self.weights[0]), device)
+        net, config = load_kernel_wizard(checkpoint_cache.path(self.weights[0]), device)
         _, height, width = shape_CHW
         rows, columns = -(-height // STRIDE), -(-width // STRIDE)
         # the legacy generator, because the published code is its
@@ -53,7 +64,9 @@ class NonlinearBlur(OperatorSpec):
 
         def blur(x_BCHW: Tensor) -> Tensor:
             padded = reflect_pad(x_BCHW, (0, rows * STRIDE - height), (0, columns * STRIDE - width))
-            blurred: Tensor = network(x_BCHW.dtype)((padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1))
+            blurred: Tensor = network(x_BCHW.dtype)(
+                (padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1)
+            )
             return 2 * blurred[..., :height, :width] - 1
 
         return Bound(blur, drawn={"code": code}, clips=True)

@@ -21,21 +21,44 @@ LEVELS = 4
 
 
 class SaturatingBlur(OperatorSpec):
-    """Sharp at a focus point and ever more blurred away from it, with highlights that spread before the sensor clips them."""
+    """Sharp at a focus point and ever more blurred away from it, with highlights that spread before
+    the sensor clips them.
+    """
 
     type: Literal["saturating_blur"] = "saturating_blur"
-    sigma: float = Field(3.0, gt=0, le=15, description="Width of the blur in pixels where it is strongest. 3.0 is for 512-pixel pictures; at 128 use 1.5.")
+    sigma: float = Field(
+        3.0,
+        gt=0,
+        le=15,
+        description=(
+            "Width of the blur in pixels where it is strongest. 3.0 is for 512-pixel pictures; at"
+            " 128 use 1.5."
+        ),
+    )
     focus_x: float = Field(0.5, ge=0, le=1, description="Focus point, as a share of the width.")
     focus_y: float = Field(0.5, ge=0, le=1, description="Focus point, as a share of the height.")
-    highlights: float = Field(2.0, ge=1, le=8, description="Light of a white pixel before clipping, relative to what is shown; 1 clips nothing.")
+    highlights: float = Field(
+        2.0,
+        ge=1,
+        le=8,
+        description=(
+            "Light of a white pixel before clipping, relative to what is shown; 1 clips nothing."
+        ),
+    )
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         shares_LHW = self._shares(shape_CHW[1], shape_CHW[2]).to(device)
-        blurs = [GaussianBlur(sigma=self.sigma * level / (LEVELS - 1)).bind(shape_CHW, device) for level in range(1, LEVELS)]
+        blurs = [
+            GaussianBlur(sigma=self.sigma * level / (LEVELS - 1)).bind(shape_CHW, device)
+            for level in range(1, LEVELS)
+        ]
 
         def blur(x_BCHW: Tensor) -> Tensor:
             shown = (x_BCHW + 1) / 2
-            light = shown + (self.highlights - 1) * shown**4  # only bright pixels hold more light than is shown
+            # only bright pixels hold more light than is shown
+            light = shown + (self.highlights - 1) * shown**4
             spread = light * shares_LHW[0].to(light.dtype)
             for share_HW, gaussian in zip(shares_LHW[1:], blurs, strict=True):
                 spread = spread + gaussian(light) * share_HW.to(light.dtype)
@@ -44,8 +67,13 @@ class SaturatingBlur(OperatorSpec):
         return Bound(blur, clips=True)
 
     def _shares(self, height: int, width: int) -> Tensor:
-        """(levels, H, W): how much of every level's blur a pixel takes; sums to 1. The strongest blur is at the farthest corner."""
-        rows, columns = torch.arange(height) - self.focus_y * (height - 1), torch.arange(width) - self.focus_x * (width - 1)
+        """(levels, H, W): how much of every level's blur a pixel takes; sums to 1. The strongest
+        blur is at the farthest corner.
+        """
+        rows, columns = (
+            torch.arange(height) - self.focus_y * (height - 1),
+            torch.arange(width) - self.focus_x * (width - 1),
+        )
         distance_HW = torch.hypot(rows[:, None], columns[None, :])
         level_HW = distance_HW / distance_HW.max().clamp(min=1) * (LEVELS - 1)
         return torch.stack([(1 - (level_HW - level).abs()).clamp(min=0) for level in range(LEVELS)])

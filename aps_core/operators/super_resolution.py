@@ -8,8 +8,8 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.resampling import resize
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.resampling import resize
 
 if TYPE_CHECKING:
     import torch
@@ -22,13 +22,20 @@ class SuperResolution(OperatorSpec):
     """The picture was reduced in size; restore it at ``factor`` times the measurement's size."""
 
     type: Literal["super_resolution"] = "super_resolution"
-    factor: Literal[2, 4, 8] = Field(4, description="Restored pixels per measured pixel along one axis.")
+    factor: Literal[2, 4, 8] = Field(
+        4, description="Restored pixels per measured pixel along one axis."
+    )
     linear: ClassVar[bool] = True
 
-    def bind(self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None) -> Bound:
+    def bind(
+        self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
+    ) -> Bound:
         _, height, width = shape_CHW
         if height % self.factor or width % self.factor:
-            raise InvalidSpec(f"A {width}x{height} picture cannot be reduced by {self.factor}: both sides must be multiples of {self.factor}.")
+            raise InvalidSpec(
+                f"A {width}x{height} picture cannot be reduced by {self.factor}: both sides must be"
+                f" multiples of {self.factor}."
+            )
         return Bound(self._reduce)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aps_core import footprint, installed
-from aps_core.config import PriorConfig
-from aps_core.prompts import check_length
+from aps_core.checkpoints import checkpoint_cache
+from aps_core.checkpoints.files import folder_identity, stored_numbers
+from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
-from aps_core.rewards import RewardSpec
-from aps_core.weights import folder_identity, stored_numbers
+from aps_core.runtime import memory
+from aps_core.sampling.config import PriorConfig
+from aps_core.text.rewards import RewardSpec
 
 if TYPE_CHECKING:
     import torch
 
-    from aps_core.priors.masked_lm import MaskedLM
-    from aps_core.rewards.language_model import RewardModel
+    from aps_core.text.masked_lm import MaskedLM
+    from aps_core.text.rewards.language_model import RewardModel
     from aps_core.types import Prior
 
 
@@ -36,10 +37,12 @@ class PriorSpec(Spec, family=True):
         Raises:
             WeightsMissing, WeightsInvalid: they are not here.
         """
-        return tuple(installed.path(name) for name in self.weights)
+        return tuple(checkpoint_cache.path(name) for name in self.weights)
 
     def identity(self) -> str:
-        """Hash that changes when the weights do; see :func:`aps_core.weights.folder_identity`."""
+        """Hash that changes when the weights do; see
+        :func:`aps_core.checkpoints.files.folder_identity`.
+        """
         return "+".join(folder_identity(folder) for folder in self.folders())
 
     def number_bytes(self, device: str) -> int:
@@ -52,7 +55,9 @@ class PriorSpec(Spec, family=True):
 
     @abstractmethod
     def token_bytes(self, device: str) -> int:
-        """Memory a job takes for every token of its result, beside the weights; see :mod:`aps_core.footprint`."""
+        """Memory a job takes for every token of its result, beside the weights; see
+        :mod:`aps_core.runtime.memory`.
+        """
 
     @property
     @abstractmethod
@@ -62,21 +67,26 @@ class PriorSpec(Spec, family=True):
     @classmethod
     def missing(cls) -> str | None:
         """Why this prior cannot be loaded on this machine, and what to do; None when it can."""
-        return installed.missing(cls.weights)
+        return checkpoint_cache.missing(cls.weights)
 
 
 class ImagePriorSpec(PriorSpec):
-    """A prior over pictures; ``recommended`` holds fields of :class:`aps_core.config.APSConfig`."""
+    """A prior over pictures; ``recommended`` holds fields of
+    :class:`aps_core.sampling.config.APSConfig`.
+    """
 
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings of the samplers other than APS, by method, where they were tuned on this prior."""
     native_size: ClassVar[tuple[int, int]]
-    """Height and width in pixels the prior was trained at; larger pictures are seen through overlapping windows."""
+    """Height and width in pixels the prior was trained at; larger pictures are seen through
+    overlapping windows.
+    """
     stride: ClassVar[int]
     """Pixels per token along one axis."""
 
     def check_prompt(self, prompt: str) -> None:
-        """Checks a prompt against the length the prior reads, where its tokenizer is on this machine; needs no torch.
+        """Checks a prompt against the length the prior reads, where its tokenizer is on this
+        machine; needs no torch.
 
         Raises:
             InvalidSpec: the prompt is too long.
@@ -84,8 +94,14 @@ class ImagePriorSpec(PriorSpec):
 
     @classmethod
     def alone(cls) -> dict[str, Any]:
-        """Fields of :class:`aps_core.config.PriorConfig` recommended for drawing without a measurement."""
-        shared = {name: value for name, value in cls.recommended.items() if name in PriorConfig.model_fields}
+        """Fields of :class:`aps_core.sampling.config.PriorConfig` recommended for drawing without a
+        measurement.
+        """
+        shared = {
+            name: value
+            for name, value in cls.recommended.items()
+            if name in PriorConfig.model_fields
+        }
         return shared | cls.tuned.get("prior_only", {})
 
     @property
@@ -112,8 +128,9 @@ class TextModels:
 
 
 class TextPriorSpec(PriorSpec):
-    """A prior over text with a reward model of the same token family; ``recommended`` holds fields of
-    :class:`aps_core.text_config.TextConfig`."""
+    """A prior over text with a reward model of the same token family; ``recommended`` holds fields
+    of :class:`aps_core.text.config.TextConfig`.
+    """
 
     native_length: ClassVar[int]
     """Tokens of prompt and answer together the prior was trained at."""
@@ -121,7 +138,8 @@ class TextPriorSpec(PriorSpec):
     """What is read from the reward model where a job does not say."""
 
     def check_prompt(self, prompt: str) -> None:
-        """Checks that a prompt leaves room for an answer, where the prior's ``tokenizer.json`` is on this machine; needs no torch.
+        """Checks that a prompt leaves room for an answer, where the prior's ``tokenizer.json`` is
+        on this machine; needs no torch.
 
         Raises:
             InvalidSpec: the prompt alone is longer than all the prior was trained on.
@@ -135,9 +153,11 @@ class TextPriorSpec(PriorSpec):
         return self.native_length
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`: the prior's and the reward model's folders, in this order."""
-        prior, *rewards = (footprint.language_model(folder) for folder in self.folders())
-        return footprint.text_token_bytes(prior, rewards, self.number_bytes(device))
+        """See :meth:`PriorSpec.token_bytes`: the prior's and the reward model's folders, in this
+        order.
+        """
+        prior, *rewards = (memory.language_model(folder) for folder in self.folders())
+        return memory.text_token_bytes(prior, rewards, self.number_bytes(device))
 
     @abstractmethod
     def load(self, device: torch.device) -> TextModels:

@@ -1,12 +1,14 @@
 """G2D2: gradient-guided discrete diffusion.
 
-Murata et al., "G2D2: Gradient-Guided Discrete Diffusion for Inverse Problem Solving" (2024, arXiv:2410.14710).
-Each reverse step optimises a factorised distribution q over all tokens: the objective of a relaxed
-(Gumbel-softmax) draw, plus its KL divergence to the prior's prediction. Then all tokens are drawn from q and
-masked afresh (star-shaped noising), so that earlier decisions can be undone.
+Murata et al., "G2D2: Gradient-Guided Discrete Diffusion for Inverse Problem Solving" (2024,
+arXiv:2410.14710). Each reverse step optimises a factorised distribution q over all tokens: the
+objective of a relaxed (Gumbel-softmax) draw, plus its KL divergence to the prior's prediction. Then
+all tokens are drawn from q and masked afresh (star-shaped noising), so that earlier decisions can
+be undone.
 
-A masked prior predicts nothing about a token it can see. What it is told of a decided token is therefore a
-mixture: that code, or with probability ``revision`` the prediction it makes there all the same.
+A masked prior predicts nothing about a token it can see. What it is told of a decided token is
+therefore a mixture: that code, or with probability ``revision`` the prediction it makes there all
+the same.
 """
 
 from __future__ import annotations
@@ -20,34 +22,57 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Generator, Tensor
 
 from aps_core.aps import Sample
-from aps_core.draws import categorical, gumbel_perturbed
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.expectation import expected_code
 from aps_core.samplers.run import finish, report, start
-from aps_core.schedule import mask_fraction, masked_counts
+from aps_core.sampling.expectation import expected_code
+from aps_core.sampling.random_ops import categorical, gumbel_perturbed
+from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
 
 
 class G2D2Config(BaseModel):
-    """Settings of G2D2, the paper's for super-resolution; ``inner_steps`` is the number of decodes a reverse step takes.
+    """Settings of G2D2, the paper's for super-resolution; ``inner_steps`` is the number of decodes
+    a reverse step takes.
 
-    Learning rate and KL weight fall over the run by the given powers of ten, half of them above the value
-    named and half below. The paper's KL weight is for an unsquared L2 norm: with a sum over the measurement
-    its counterpart is larger.
+    Learning rate and KL weight fall over the run by the given powers of ten, half of them above the
+    value named and half below. The paper's KL weight is for an unsquared L2 norm: with a sum over
+    the measurement its counterpart is larger.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(100, ge=1, le=1024, description="Reverse steps T.")
-    inner_steps: int = Field(30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step.")
-    learning_rate: float = Field(10.0, gt=0, le=1000, description="RAdam's learning rate on the logits halfway.")
-    learning_rate_decades: float = Field(2.0, ge=0, le=6, description="Powers of ten the learning rate falls by.")
-    kl_weight: float = Field(3e-4, ge=0, le=1e6, description="Weight of the KL divergence to the prior halfway.")
+    inner_steps: int = Field(
+        30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step."
+    )
+    learning_rate: float = Field(
+        10.0, gt=0, le=1000, description="RAdam's learning rate on the logits halfway."
+    )
+    learning_rate_decades: float = Field(
+        2.0, ge=0, le=6, description="Powers of ten the learning rate falls by."
+    )
+    kl_weight: float = Field(
+        3e-4, ge=0, le=1e6, description="Weight of the KL divergence to the prior halfway."
+    )
     kl_decades: float = Field(2.0, ge=0, le=6, description="Powers of ten the KL weight falls by.")
-    forget: float = Field(0.3, ge=0, le=1, description="Share of the prior's log-probabilities in the start; the rest is the step before's result.")
-    gumbel_temperature: float = Field(1.0, gt=0, le=10, description="Temperature of the relaxed draw.")
-    revision: float = Field(0.5, gt=0, le=1, description="Probability that a decided token is to be reconsidered.")
-    guidance_scale: float = Field(0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond.")
+    forget: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description=(
+            "Share of the prior's log-probabilities in the start; the rest is the step before's"
+            " result."
+        ),
+    )
+    gumbel_temperature: float = Field(
+        1.0, gt=0, le=10, description="Temperature of the relaxed draw."
+    )
+    revision: float = Field(
+        0.5, gt=0, le=1, description="Probability that a decided token is to be reconsidered."
+    )
+    guidance_scale: float = Field(
+        0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
+    )
 
 
 @dataclass(frozen=True)
@@ -77,28 +102,60 @@ def sample_g2d2(
         SamplingDiverged: the loss is not finite.
     """
     if resume is not None and not isinstance(resume, G2D2State):
-        raise InvalidSpec("G2D2 resumes from a G2D2State only; this state comes from another sampler.")
+        raise InvalidSpec(
+            "G2D2 resumes from a G2D2State only; this state comes from another sampler."
+        )
     z_BL, first = start(grid, generator, batch, resume)
     log_q_BLK = resume.log_q_BLK.to(z_BL.device) if resume is not None else None
     for step, left in list(enumerate(masked_counts(z_BL.shape[1], config.steps)))[first:]:
         started = time.perf_counter()
         fraction = mask_fraction(step / config.steps)
         with torch.no_grad():
-            logits_BLK = prior.logits(z_BL, grid=grid, mask_fraction=fraction, condition=condition, guidance_scale=config.guidance_scale)
+            logits_BLK = prior.logits(
+                z_BL,
+                grid=grid,
+                mask_fraction=fraction,
+                condition=condition,
+                guidance_scale=config.guidance_scale,
+            )
             prior_seconds = time.perf_counter() - started
             log_p_BLK = reconsidered(logits_BLK, z_BL, config.revision)
-        start_BLK = log_p_BLK if log_q_BLK is None else torch.log_softmax(config.forget * log_p_BLK + (1 - config.forget) * log_q_BLK, dim=-1)
+        start_BLK = (
+            log_p_BLK
+            if log_q_BLK is None
+            else torch.log_softmax(
+                config.forget * log_p_BLK + (1 - config.forget) * log_q_BLK, dim=-1
+            )
+        )
         above = 0.5 - step / max(1, config.steps - 1)  # from half the decades above to half below
-        fit = variational_fit(start_BLK, log_p_BLK, prior.tokenizer, objective, config, grid, above, generator)
+        fit = variational_fit(
+            start_BLK, log_p_BLK, prior.tokenizer, objective, config, grid, above, generator
+        )
         log_q_BLK = fit.log_q_BLK
         x_BL = categorical(log_q_BLK.exp().flatten(0, 1), generator).view_as(z_BL)
-        order_BL = torch.rand(z_BL.shape, generator=generator, device=z_BL.device).argsort(1).argsort(1)
-        z_next_BL = torch.where(order_BL < left, MASK, x_BL)  # star-shaped: from the drawn tokens, not from z
+        order_BL = (
+            torch.rand(z_BL.shape, generator=generator, device=z_BL.device).argsort(1).argsort(1)
+        )
+        # star-shaped: from the drawn tokens, not from z
+        z_next_BL = torch.where(order_BL < left, MASK, x_BL)
         state = G2D2State(step + 1, z_next_BL, generator.get_state(), log_q_BLK)
         kappa_BL = log_q_BLK.gather(-1, x_BL[..., None])[..., 0]
         anchors_BL = (z_BL == MASK) & (z_next_BL != MASK)
         seconds = time.perf_counter() - started
-        report(on_step, StepInfo(state, config.steps, fit.x_hat_BCHW, anchors_BL, kappa_BL, fit.loss_curve, fit.misfit, seconds, prior_seconds))
+        report(
+            on_step,
+            StepInfo(
+                state,
+                config.steps,
+                fit.x_hat_BCHW,
+                anchors_BL,
+                kappa_BL,
+                fit.loss_curve,
+                fit.misfit,
+                seconds,
+                prior_seconds,
+            ),
+        )
         z_BL = z_next_BL
     with torch.no_grad():
         return finish(prior, objective, z_BL, grid)
@@ -115,24 +172,45 @@ class VariationalFit:
 
 
 def reconsidered(logits_BLK: Tensor, z_BL: Tensor, revision: float) -> Tensor:
-    """Log-probabilities (B, L, K): the prior's where masked, elsewhere a mixture of the decided code and the prior's."""
+    """Log-probabilities (B, L, K): the prior's where masked, elsewhere a mixture of the decided
+    code and the prior's.
+    """
     p_BLK = torch.softmax(logits_BLK, dim=-1)
     decided_BLK = torch.zeros_like(p_BLK).scatter(-1, z_BL.clamp(min=0)[..., None], 1.0)
     share_BL1 = torch.where(z_BL == MASK, 1.0, revision)[..., None]
-    return (share_BL1 * p_BLK + (1 - share_BL1) * decided_BLK).clamp(min=torch.finfo(p_BLK.dtype).tiny).log()
+    return (
+        (share_BL1 * p_BLK + (1 - share_BL1) * decided_BLK)
+        .clamp(min=torch.finfo(p_BLK.dtype).tiny)
+        .log()
+    )
 
 
 def variational_fit(
-    start_BLK: Tensor, log_p_BLK: Tensor, tokenizer: Tokenizer, objective: Objective, config: G2D2Config, grid: Grid, above: float, generator: Generator
+    start_BLK: Tensor,
+    log_p_BLK: Tensor,
+    tokenizer: Tokenizer,
+    objective: Objective,
+    config: G2D2Config,
+    grid: Grid,
+    above: float,
+    generator: Generator,
 ) -> VariationalFit:
-    """Optimises q's logits from ``start``: objective of a relaxed draw plus weighted KL(q || p). ``above`` in [-0.5, 0.5] sets the decades."""
+    """Optimises q's logits from ``start``: objective of a relaxed draw plus weighted KL(q || p).
+    ``above`` in [-0.5, 0.5] sets the decades.
+    """
     kl_weight = config.kl_weight * 10 ** (above * config.kl_decades)
     phi_BLK = start_BLK.clone().requires_grad_()
-    radam = torch.optim.RAdam([phi_BLK], lr=config.learning_rate * 10 ** (above * config.learning_rate_decades))
+    radam = torch.optim.RAdam(
+        [phi_BLK], lr=config.learning_rate * 10 ** (above * config.learning_rate_decades)
+    )
     codebook_KD, losses = tokenizer.codebook_KD, []
     for _ in range(config.inner_steps):
         perturbed_BLK = gumbel_perturbed(phi_BLK, 1.0, generator) / config.gumbel_temperature
-        x_hat_BCHW = tokenizer.decode(expected_code(perturbed_BLK.flatten(0, 1), codebook_KD).unflatten(0, phi_BLK.shape[:2]), grid)  # not quantised
+        # not quantised
+        x_hat_BCHW = tokenizer.decode(
+            expected_code(perturbed_BLK.flatten(0, 1), codebook_KD).unflatten(0, phi_BLK.shape[:2]),
+            grid,
+        )
         loss_B, misfit_B = objective(x_hat_BCHW)
         (phi_BLK.grad,) = torch.autograd.grad(loss_B.sum(), phi_BLK)
         divergence, gradient_BLK = divergence_with_gradient(phi_BLK.detach(), log_p_BLK)
@@ -141,9 +219,15 @@ def variational_fit(
         radam.step()
     curve = (torch.stack(losses) / len(start_BLK)).tolist()
     if not math.isfinite(curve[-1]):
-        raise SamplingDiverged(f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate ({config.learning_rate}).")
+        raise SamplingDiverged(
+            f"The loss became {curve[-1]} after {len(curve)} inner steps; lower the learning rate"
+            f" ({config.learning_rate})."
+        )
     return VariationalFit(
-        log_q_BLK=torch.log_softmax(phi_BLK.detach(), dim=-1), x_hat_BCHW=x_hat_BCHW.detach(), loss_curve=curve, misfit=float(misfit_B.mean())
+        log_q_BLK=torch.log_softmax(phi_BLK.detach(), dim=-1),
+        x_hat_BCHW=x_hat_BCHW.detach(),
+        loss_curve=curve,
+        misfit=float(misfit_B.mean()),
     )
 
 

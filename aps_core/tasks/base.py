@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
-from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec
-from aps_core.images import Picture, encode_jpeg
+from aps_core.imaging.images import Picture, encode_jpeg
 from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
+from aps_core.sampling.config import APSConfig
 from aps_core.tasks.results import Result
 from aps_core.types import MASK, SamplerState, StepInfo
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
     from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
@@ -42,8 +42,15 @@ Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 class TaskSpec(Spec, family=True):
     """One job's worth of work."""
 
-    prior: str = Field("embedded", min_length=1, max_length=64, description="Which prior to sample from.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of every random draw; the same seed gives the same result.")
+    prior: str = Field(
+        "embedded", min_length=1, max_length=64, description="Which prior to sample from."
+    )
+    seed: int = Field(
+        0,
+        ge=0,
+        lt=2**32,
+        description="Seed of every random draw; the same seed gives the same result.",
+    )
     pictures: ClassVar[Mapping[str, bool]] = {}
     """The pictures a job may bring, by their name in :class:`Inputs`, and whether it must."""
 
@@ -56,12 +63,18 @@ class TaskSpec(Spec, family=True):
         given = {name: picture for name, picture in vars(inputs).items() if picture is not None}
         for name in given:
             if name not in self.pictures:
-                raise InvalidSpec(f"The task '{self.type}' takes no picture '{name}'; leave it out.")
+                raise InvalidSpec(
+                    f"The task '{self.type}' takes no picture '{name}'; leave it out."
+                )
         for name, needed in self.pictures.items():
             if needed and name not in given:
                 raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
         sizes = {name: (picture.width, picture.height) for name, picture in given.items()}
-        self.check(sizes.get("image"), sizes.get("mask"), inputs.image is not None and inputs.image.has_alpha)
+        self.check(
+            sizes.get("image"),
+            sizes.get("mask"),
+            inputs.image is not None and inputs.image.has_alpha,
+        )
 
     @abstractmethod
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
@@ -81,20 +94,34 @@ class TaskSpec(Spec, family=True):
         """Width and height of the picture made from an upload of size ``image``; None for text."""
 
     def sampled_size(self, image: Size | None) -> Size | None:
-        """Width and height of what is sampled, which a device limits; less than the result's where the rest is taken from the upload."""
+        """Width and height of what is sampled, which a device limits; less than the result's where
+        the rest is taken from the upload.
+        """
         return self.output_size(image)
 
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
-        """Tokens of the result, and how often each passes through what ``Engine.seconds_per_token`` measures."""
+        """Tokens of the result, and how often each passes through what ``Engine.seconds_per_token``
+        measures.
+        """
 
     @abstractmethod
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
-        """Computes the task; called through :func:`run`, which resolves the settings and reads the checkpoint."""
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> Result:
+        """Computes the task; called through :func:`run`, which resolves the settings and reads the
+        checkpoint.
+        """
 
     @abstractmethod
     def resolved(self) -> Self:
-        """This spec with the settings it will run with; JSON keeps no difference between a field set and one left out.
+        """This spec with the settings it will run with; JSON keeps no difference between a field
+        set and one left out.
 
         Raises:
             InvalidSpec: there is no prior of that name, or it is of another kind.
@@ -104,16 +131,24 @@ class TaskSpec(Spec, family=True):
         spec = PriorSpec.named(self.prior)(type=self.prior)
         if not isinstance(spec, kind):
             known = sorted(name for name, cls in PriorSpec.family.items() if issubclass(cls, kind))
-            raise InvalidSpec(f"The task '{self.type}' cannot use the prior '{self.prior}'; it can use: {', '.join(known)}.")
+            raise InvalidSpec(
+                f"The task '{self.type}' cannot use the prior '{self.prior}'; it can use:"
+                f" {', '.join(known)}."
+            )
         return spec
 
 
 class PictureTaskSpec(TaskSpec):
     """A task that makes a picture from a picture."""
 
-    prompt: str = Field("", max_length=500, description="Text describing the picture; may stay empty.")
+    prompt: str = Field(
+        "", max_length=500, description="Text describing the picture; may stay empty."
+    )
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
-    sampler: APSConfig = Field(default_factory=APSConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+    sampler: APSConfig = Field(
+        default_factory=APSConfig,
+        description="Sampler settings; fields left out follow the prior's recommendation.",
+    )
 
     pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
 
@@ -156,7 +191,9 @@ class PictureTaskSpec(TaskSpec):
         width, height = self.sampled_size(image)
         stride = self.prior_spec().stride
         config = self.settings()
-        return -(-width // stride) * -(-height // stride) * self.num_samples, config.steps * max(1, config.inner_steps)
+        return -(-width // stride) * -(-height // stride) * self.num_samples, config.steps * max(
+            1, config.inner_steps
+        )
 
 
 @dataclass(frozen=True)
@@ -179,7 +216,9 @@ class Inputs:
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each picture's pixels, by its name."""
-        return {name: picture.digest() for name, picture in vars(self).items() if picture is not None}
+        return {
+            name: picture.digest() for name, picture in vars(self).items() if picture is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -207,7 +246,12 @@ class Progress:
 
     def event(self) -> dict[str, Any]:
         """What a client hears of this step, as JSON."""
-        return {"step": self.step, "total": self.total, "seconds": self.seconds, "prior_seconds": self.prior_seconds}
+        return {
+            "step": self.step,
+            "total": self.total,
+            "seconds": self.seconds,
+            "prior_seconds": self.prior_seconds,
+        }
 
     def preview(self) -> bytes | None:
         """The current estimate as a small JPEG; None where there is no picture."""
@@ -217,7 +261,11 @@ class Progress:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
         from safetensors.torch import save
 
-        tensors = {"z": self.state.z_BL.cpu().contiguous(), "generator": self.state.generator_state.cpu(), "step": torch.tensor(self.step)}
+        tensors = {
+            "z": self.state.z_BL.cpu().contiguous(),
+            "generator": self.state.generator_state.cpu(),
+            "step": torch.tensor(self.step),
+        }
         return save(tensors, metadata={"fingerprint": self.fingerprint})
 
 
@@ -239,18 +287,23 @@ class PictureProgress(Progress):
     def event(self) -> dict[str, Any]:
         """See :meth:`Progress.event`; of the tokens, the first sample's.
 
-        ``confidence`` is the score of each of ``anchors`` when it was decided; ``known`` comes with the first step and names
-        the tokens that were decided before it.
+        ``confidence`` is the score of each of ``anchors`` when it was decided; ``known`` comes with
+        the first step and names the tokens that were decided before it.
         """
         info, anchors_L = self.info, self.info.anchors_BL[0]
-        known = {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
+        known = (
+            {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
+        )
         return {
             **super().event(),
             "misfit": info.misfit,
             "noise_floor": self.noise_floor,
             "grid": self.grid,
             "anchors": _indices(anchors_L),
-            "confidence": [float(f"{score:.3g}") for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()],  # JSON knows no infinity
+            "confidence": [
+                float(f"{score:.3g}")
+                for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()
+            ],  # JSON knows no infinity
             **known,
             "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
         }
@@ -267,7 +320,9 @@ def _indices(chosen_L: Tensor) -> list[int]:
 
 
 ProgressHook = Callable[[Any], bool | None]
-"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels the run."""
+"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels
+the run.
+"""
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:
@@ -282,4 +337,6 @@ def validate_spec(data: dict[str, Any]) -> TaskSpec:
 
 def spec_digest(spec: TaskSpec) -> str:
     """SHA-256 of a spec's canonical JSON."""
-    return hashlib.sha256(json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()
+    ).hexdigest()

@@ -1,8 +1,9 @@
-"""Text-guided editing: part of a picture is drawn anew, or the picture grows beyond its edges; the rest stays as it is.
+"""Text-guided editing: part of a picture is drawn anew, or the picture grows beyond its edges; the
+rest stays as it is.
 
-Large-block inpainting (paper, appendix "Text-Guided Large Block Inpainting"). Three things hold the known part: tokens
-that lie in it entirely are decided from the start, the measurement of the known pixels guides the others, and the
-result takes the known pixels from the upload itself.
+Large-block inpainting (paper, appendix "Text-Guided Large Block Inpainting"). Three things hold the
+known part: tokens that lie in it entirely are decided from the start, the measurement of the known
+pixels guides the others, and the result takes the known pixels from the upload itself.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.imaging import images
+from aps_core.imaging.blending import filled, joined
 from aps_core.operators.inpainting import Inpainting
-from aps_core.seam import filled, joined
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine, ImageEngine
+    from aps_core.runtime.engine import Engine, ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -35,7 +36,9 @@ Margin = Annotated[int, Field(ge=0, le=4096)]
 
 
 class EditSpec(PictureTaskSpec):
-    """Draw part of a picture anew after a prompt, or extend it beyond its edges; every other pixel stays as it is."""
+    """Draw part of a picture anew after a prompt, or extend it beyond its edges; every other pixel
+    stays as it is.
+    """
 
     type: Literal["edit"] = "edit"
     prompt: Prompt = Field(description="Text describing the picture with its new part.")
@@ -44,10 +47,22 @@ class EditSpec(PictureTaskSpec):
     right: Margin = Field(0, description="Pixels to add on the right.")
     bottom: Margin = Field(0, description="Pixels to add below.")
     feather: int = Field(
-        8, ge=0, le=256, description="Width in pixels of the band inside the new part that is matched to its surroundings; 0 leaves a hard seam."
+        8,
+        ge=0,
+        le=256,
+        description=(
+            "Width in pixels of the band inside the new part that is matched to its surroundings; 0"
+            " leaves a hard seam."
+        ),
     )
     working_size: int | None = Field(
-        None, ge=32, le=4096, description="Draw the new part at a size whose longer side is at most this many pixels; the rest keeps the upload's resolution."
+        None,
+        ge=32,
+        le=4096,
+        description=(
+            "Draw the new part at a size whose longer side is at most this many pixels; the rest"
+            " keeps the upload's resolution."
+        ),
     )
 
     def output_size(self, image: Size | None) -> Size:
@@ -62,7 +77,9 @@ class EditSpec(PictureTaskSpec):
         return max(1, round(width * scale)), max(1, round(height * scale))
 
     def recommended(self) -> dict[str, Any]:
-        """The prior's, and a start from a draw of the prior: its likeliest codes alone would fill a large block with one colour."""
+        """The prior's, and a start from a draw of the prior: its likeliest codes alone would fill a
+        large block with one colour.
+        """
         return {**super().recommended(), "temperature": 1.0}
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
@@ -70,14 +87,20 @@ class EditSpec(PictureTaskSpec):
         self.prior_spec().check_prompt(self.prompt)
         image = _given(image)
         if mask is not None and mask != image:
-            raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
+            raise InvalidSpec(
+                f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
+                " must be of one size."
+            )
         if mask is None and not has_alpha and not self._grows:
             raise InvalidSpec(
-                "Nothing says what to draw anew: send a 'mask' picture (white = keep), an image with transparent pixels, or pixels to add on a side."
+                "Nothing says what to draw anew: send a 'mask' picture (white = keep), an image"
+                " with transparent pixels, or pixels to add on a side."
             )
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to keep and something to draw."""
+        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to keep and something to
+        draw.
+        """
         super().check_inputs(inputs)
         if (source := mask_source(inputs)) is not None:
             check_mask(source, may_be_whole=self._grows)
@@ -86,9 +109,18 @@ class EditSpec(PictureTaskSpec):
     def _grows(self) -> bool:
         return any((self.left, self.top, self.right, self.bottom))
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
-        """Known tokens, the known pixels' measurement, Algorithm 1 on the rest; then the upload's own pixels."""
-        from aps_core.engine import ImageEngine
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> PictureResult:
+        """Known tokens, the known pixels' measurement, Algorithm 1 on the rest; then the upload's
+        own pixels.
+        """
+        from aps_core.runtime.engine import ImageEngine
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         job = Run(engine, fingerprint, on_step, resume)
@@ -98,24 +130,46 @@ class EditSpec(PictureTaskSpec):
         y_CHW, seen_HW = _reduced(truth_CHW, known_HW, height, width)
         z_L = known_tokens(engine, y_CHW, seen_HW)
         feather = round(self.feather * width / known_HW.shape[1])
-        operator = Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
+        operator = (
+            Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
+        )
         objective = engine.measurement_objective(operator, y_CHW, 0.0, self.sampler)
         steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least a token a step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
-        result = job.sample(spec, objective, (height, width), z_L.expand(self.num_samples, -1), lambda x: joined(x, y_CHW, seen_HW, feather))
+        result = job.sample(
+            spec,
+            objective,
+            (height, width),
+            z_L.expand(self.num_samples, -1),
+            lambda x: joined(x, y_CHW, seen_HW, feather),
+        )
         if (height, width) == known_HW.shape:
             return replace(result, spec=self)
-        enlarged_BCHW = torch.stack([images.resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW])
+        enlarged_BCHW = torch.stack(
+            [images.resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW]
+        )
         pictures_BCHW = joined(enlarged_BCHW, truth_CHW, known_HW, self.feather).clamp(-1, 1)
-        return replace(result, spec=self, pictures_BCHW=pictures_BCHW, notes=[f"The new part was drawn at {width}x{height} pixels and enlarged."])
+        return replace(
+            result,
+            spec=self,
+            pictures_BCHW=pictures_BCHW,
+            notes=[f"The new part was drawn at {width}x{height} pixels and enlarged."],
+        )
 
     def _canvas(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """The upload with its new margins (3, H, W), and what is known of it (H, W); unknown pixels are 0."""
+        """The upload with its new margins (3, H, W), and what is known of it (H, W); unknown pixels
+        are 0.
+        """
         source = mask_source(inputs)
         x_CHW = images.to_tensor(inputs.picture())
-        known_HW = images.mask_to_tensor(source) if source is not None else torch.ones(x_CHW.shape[1:])
+        known_HW = (
+            images.mask_to_tensor(source) if source is not None else torch.ones(x_CHW.shape[1:])
+        )
         sides = (self.left, self.right, self.top, self.bottom)
-        known_HW, x_CHW = torch.nn.functional.pad(known_HW, sides), torch.nn.functional.pad(x_CHW, sides)
+        known_HW, x_CHW = (
+            torch.nn.functional.pad(known_HW, sides),
+            torch.nn.functional.pad(x_CHW, sides),
+        )
         return x_CHW * known_HW, known_HW
 
 
@@ -134,7 +188,10 @@ def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[
     weight_HW = images.resize(known_HW[None], (height, width))[0]
     small_HW = (weight_HW > 0.999).float()
     if not bool(small_HW.any()):
-        raise InvalidSpec(f"At {width}x{height} pixels nothing of the kept part is left; set a larger 'working_size'.")
+        raise InvalidSpec(
+            f"At {width}x{height} pixels nothing of the kept part is left; set a larger"
+            " 'working_size'."
+        )
     return images.resize(x_CHW, (height, width)) * small_HW, small_HW
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.config import PriorConfig
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.provenance import TRAINED
 from aps_core.priors import ImagePriorSpec
-from aps_core.provenance import TRAINED
+from aps_core.sampling.config import PriorConfig
 from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
 from aps_core.tasks.results import PictureResult
 from aps_core.types import SamplerState, StepInfo
@@ -19,7 +19,7 @@ from aps_core.types import SamplerState, StepInfo
 if TYPE_CHECKING:
     import torch
 
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
@@ -28,11 +28,21 @@ class GenerateSpec(TaskSpec):
     """Draw pictures for a prompt by the prior's own sampling, without a measurement."""
 
     type: Literal["generate"] = "generate"
-    prompt: str = Field("", max_length=500, description="Text describing the picture; left empty, the prior draws what it likes.")
-    width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the prior's native size.")
-    height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the prior's native size.")
+    prompt: str = Field(
+        "",
+        max_length=500,
+        description="Text describing the picture; left empty, the prior draws what it likes.",
+    )
+    width: int | None = Field(
+        None, ge=16, le=4096, description="Pixels across; left out, the prior's native size."
+    )
+    height: int | None = Field(
+        None, ge=16, le=4096, description="Pixels down; left out, the prior's native size."
+    )
     num_samples: int = Field(1, ge=1, le=16, description="Pictures to draw.")
-    sampler: PriorConfig = Field(default_factory=PriorConfig, description="How the prior is sampled.")
+    sampler: PriorConfig = Field(
+        default_factory=PriorConfig, description="How the prior is sampled."
+    )
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
@@ -46,7 +56,9 @@ class GenerateSpec(TaskSpec):
         return self.width or width, self.height or height
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """See :meth:`TaskSpec.work`; a reverse step here costs less than the inner step that is measured, so this is an upper bound."""
+        """See :meth:`TaskSpec.work`; a reverse step here costs less than the inner step that is
+        measured, so this is an upper bound.
+        """
         (width, height), stride = self.output_size(None), self._prior().stride
         return -(-width // stride) * -(-height // stride) * self.num_samples, self.sampler.steps
 
@@ -56,9 +68,16 @@ class GenerateSpec(TaskSpec):
         sampler = self.sampler.with_recommended(self._prior().alone())
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> PictureResult:
         """MaskGIT's sampling as MMaDA does it."""
-        from aps_core.engine import ImageEngine
+        from aps_core.runtime.engine import ImageEngine
         from aps_core.samplers import sample_prior
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
@@ -73,7 +92,19 @@ class GenerateSpec(TaskSpec):
             if on_step is None:
                 return None
             picture = info.x_hat_BCHW[..., :height, :width]
-            return on_step(PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, fingerprint, info, picture, grid, 0.0))
+            return on_step(
+                PictureProgress(
+                    info.state,
+                    info.total,
+                    info.seconds,
+                    info.prior_seconds,
+                    fingerprint,
+                    info,
+                    picture,
+                    grid,
+                    0.0,
+                )
+            )
 
         sample = sample_prior(
             engine.prior,

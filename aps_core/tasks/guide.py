@@ -13,20 +13,20 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
-from aps_core.rewards import RewardSpec
 from aps_core.tasks.base import Inputs, Progress, ProgressHook, Size, TaskSpec
 from aps_core.tasks.results import File, Result
-from aps_core.text_config import TextConfig
+from aps_core.text.config import TextConfig
+from aps_core.text.rewards import RewardSpec
 from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine, TextEngine
-    from aps_core.priors.masked_lm import MaskedLM
-    from aps_core.text_aps import TextReward
-    from aps_core.text_sampling import TextStep
+    from aps_core.runtime.engine import Engine, TextEngine
+    from aps_core.text.aps import TextReward
+    from aps_core.text.masked_lm import MaskedLM
+    from aps_core.text.sampling import TextStep
 else:
     torch = lazy_import("torch")
 
@@ -38,14 +38,25 @@ class GuideSpec(TaskSpec):
     """Answer a prompt with a language diffusion model, guided towards a reward model's approval."""
 
     type: Literal["guide"] = "guide"
-    prior: str = Field("embedded_text", min_length=1, max_length=64, description="Which text prior to sample from.")
-    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)] = Field(description="What to answer.")
-    guidance: bool = Field(True, description="Follow the reward; without it this is the prior's own sampling.")
+    prior: str = Field(
+        "embedded_text", min_length=1, max_length=64, description="Which text prior to sample from."
+    )
+    prompt: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)
+    ] = Field(description="What to answer.")
+    guidance: bool = Field(
+        True, description="Follow the reward; without it this is the prior's own sampling."
+    )
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
         None, description="What is read from the reward model; left out, what the prior recommends."
     )
-    compare_unguided: bool = Field(False, description="Also sample without guidance from the same seed.")
-    sampler: TextConfig = Field(default_factory=TextConfig, description="Sampler settings; fields left out follow the prior's recommendation.")
+    compare_unguided: bool = Field(
+        False, description="Also sample without guidance from the same seed."
+    )
+    sampler: TextConfig = Field(
+        default_factory=TextConfig,
+        description="Sampler settings; fields left out follow the prior's recommendation.",
+    )
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
@@ -72,12 +83,24 @@ class GuideSpec(TaskSpec):
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
         prior = self.prior_spec()
-        return self.model_copy(update={"sampler": self.sampler.with_recommended(prior.recommended), "reward": self.reward or prior.reward})
+        return self.model_copy(
+            update={
+                "sampler": self.sampler.with_recommended(prior.recommended),
+                "reward": self.reward or prior.reward,
+            }
+        )
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> TextResult:
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> TextResult:
         """One run, or a guided and an unguided one from the same seed."""
-        from aps_core.engine import TextEngine
-        from aps_core.text_aps import TextReward, sample_text_aps
+        from aps_core.runtime.engine import TextEngine
+        from aps_core.text.aps import TextReward, sample_text_aps
 
         assert isinstance(engine, TextEngine)  # ``resolved`` has refused other priors
         assert self.reward is not None
@@ -97,23 +120,57 @@ class GuideSpec(TaskSpec):
             if on_step is None:
                 return None
             ids_BS = torch.cat([*done, info.state.z_BL])
-            state = SamplerState(len(done) * steps + info.state.step, ids_BS, info.state.generator_state)
-            shown, fresh = ids_BS[-1, width:].tolist(), info.decided_BS[0, width:].nonzero().flatten().tolist()
+            state = SamplerState(
+                len(done) * steps + info.state.step, ids_BS, info.state.generator_state
+            )
+            shown, fresh = (
+                ids_BS[-1, width:].tolist(),
+                info.decided_BS[0, width:].nonzero().flatten().tolist(),
+            )
             text = partial_text(engine.prior, shown)
             progress = TextProgress(
-                state, len(runs) * steps, info.seconds, info.prior_seconds, fingerprint, runs[len(done)], text, shown, fresh, info.reward_curve
+                state,
+                len(runs) * steps,
+                info.seconds,
+                info.prior_seconds,
+                fingerprint,
+                runs[len(done)],
+                text,
+                shown,
+                fresh,
+                info.reward_curve,
             )
             return on_step(progress)
 
         first = len(done)
         for number, guided in list(enumerate(runs))[first:]:
-            state = SamplerState(resume.step - first * steps, resume.z_BL[-1:], resume.generator_state) if resume and number == first else None
+            state = (
+                SamplerState(resume.step - first * steps, resume.z_BL[-1:], resume.generator_state)
+                if resume and number == first
+                else None
+            )
             generator = torch.Generator(engine.device).manual_seed(self.seed)
             chosen = reward if guided else None
-            done.append(sample_text_aps(engine.prior, prompt_BP, self.sampler, generator=generator, reward=chosen, on_step=hook, resume=state))
-        answers = [_answer(engine, reward, ids_BS[:, width:], guided) for ids_BS, guided in zip(done, runs, strict=True)]
+            done.append(
+                sample_text_aps(
+                    engine.prior,
+                    prompt_BP,
+                    self.sampler,
+                    generator=generator,
+                    reward=chosen,
+                    on_step=hook,
+                    resume=state,
+                )
+            )
+        answers = [
+            _answer(engine, reward, ids_BS[:, width:], guided)
+            for ids_BS, guided in zip(done, runs, strict=True)
+        ]
         total = width + self.sampler.max_new_tokens
-        long = f"Prompt and answer take {total} tokens; the prior was trained on {engine.spec.native_length}."
+        long = (
+            f"Prompt and answer take {total} tokens; the prior was trained on"
+            f" {engine.spec.native_length}."
+        )
         return TextResult(
             spec=self,
             seconds={**timing, "total": time.perf_counter() - started},
@@ -151,7 +208,13 @@ class TextProgress(Progress):
 
     def event(self) -> dict[str, Any]:
         """See :meth:`Progress.event`."""
-        return {**super().event(), "guided": self.guided, "text": self.text, "decided": self.decided, "reward_curve": self.reward_curve}
+        return {
+            **super().event(),
+            "guided": self.guided,
+            "text": self.text,
+            "decided": self.decided,
+            "reward_curve": self.reward_curve,
+        }
 
 
 @dataclass(frozen=True)
@@ -191,13 +254,22 @@ class TextResult(Result):
     def files(self, suffix: str = ".png") -> list[File]:
         """The answer as plain text, and the unguided one."""
         answers = {"answer.txt": self.answer, "unguided.txt": self.unguided}
-        return [File(name, answer.text.encode(), "text/plain; charset=utf-8") for name, answer in answers.items() if answer]
+        return [
+            File(name, answer.text.encode(), "text/plain; charset=utf-8")
+            for name, answer in answers.items()
+            if answer
+        ]
 
 
 def partial_text(prior: MaskedLM, ids: list[int]) -> str:
     """An answer on its way as text: decided stretches, and a box for every masked token."""
-    stretches = [(masked, list(some)) for masked, some in groupby(ids, lambda token: token == prior.mask_id)]
-    return "".join(UNDECIDED * len(some) if masked else prior.tokenizer.decode(some, skip_special_tokens=True) for masked, some in stretches)
+    stretches = [
+        (masked, list(some)) for masked, some in groupby(ids, lambda token: token == prior.mask_id)
+    ]
+    return "".join(
+        UNDECIDED * len(some) if masked else prior.tokenizer.decode(some, skip_special_tokens=True)
+        for masked, some in stretches
+    )
 
 
 def _answer(engine: TextEngine, reward: TextReward, ids_BL: Tensor, guided: bool) -> Answer:

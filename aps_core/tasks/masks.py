@@ -1,12 +1,14 @@
-"""What a user's mask says is known, and whether it leaves something to do and something to go by; needs no torch."""
+"""What a user's mask says is known, and whether it leaves something to do and something to go by;
+needs no torch.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from aps_core import images
 from aps_core.errors import InvalidSpec
-from aps_core.images import Picture
+from aps_core.imaging import images
+from aps_core.imaging.images import Picture
 from aps_core.tasks.base import Inputs
 
 
@@ -25,6 +27,9 @@ def check_mask(source: Picture, *, may_be_whole: bool = False) -> None:
     """
     known = np.asarray(images.mask_band(source)) >= 128
     if not known.any():
-        raise InvalidSpec("The mask covers the whole picture, so nothing is left to go by; white (opaque) marks what to keep. Or use the task 'generate'.")
+        raise InvalidSpec(
+            "The mask covers the whole picture, so nothing is left to go by; white (opaque) marks"
+            " what to keep. Or use the task 'generate'."
+        )
     if known.all() and not may_be_whole:
         raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")

@@ -1,4 +1,6 @@
-"""Draws a picture task's samples by Algorithm 1, with what every such task reports on the way and in the end."""
+"""Draws a picture task's samples by Algorithm 1, with what every such task reports on the way and
+in the end.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
     from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
@@ -51,11 +53,11 @@ class Run:
     ) -> PictureResult:
         """Samples of ``size`` (height, width) under ``objective``.
 
-        ``z_BL`` holds decided tokens, see :func:`aps_core.aps.sample_aps`; ``finish`` turns decoded pictures (B, 3, H, W),
-        cropped to ``size``, into what is shown and returned.
+        ``z_BL`` holds decided tokens, see :func:`aps_core.aps.sample_aps`; ``finish`` turns decoded
+        pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
         """
         from aps_core.aps import sample_aps
-        from aps_core.engine import ImageEngine
+        from aps_core.runtime.engine import ImageEngine
 
         engine = self.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
@@ -96,11 +98,28 @@ class Run:
             resumed_from_step=self.resume.step if self.resume else None,
         )
 
-    def _report(self, info: StepInfo, steps: list[Step], grid: Grid, objective: Objective, shown: Callable[[Tensor], Tensor]) -> bool | None:
+    def _report(
+        self,
+        info: StepInfo,
+        steps: list[Step],
+        grid: Grid,
+        objective: Objective,
+        shown: Callable[[Tensor], Tensor],
+    ) -> bool | None:
         steps.append(Step(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds))
         if self.on_step is None:
             return None
         picture_BCHW = shown(info.x_hat_BCHW)
         return self.on_step(
-            PictureProgress(info.state, info.total, info.seconds, info.prior_seconds, self.fingerprint, info, picture_BCHW, grid, objective.noise_floor)
+            PictureProgress(
+                info.state,
+                info.total,
+                info.seconds,
+                info.prior_seconds,
+                self.fingerprint,
+                info,
+                picture_BCHW,
+                grid,
+                objective.noise_floor,
+            )
         )

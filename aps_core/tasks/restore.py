@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from aps_core import images, noise
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
@@ -30,13 +30,25 @@ Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
 class RestoreSpec(PictureTaskSpec):
-    """Restore a degraded picture: find a plausible picture whose measurement agrees with the upload."""
+    """Restore a degraded picture: find a plausible picture whose measurement agrees with the
+    upload.
+    """
 
     type: Literal["restore"] = "restore"
     operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
-    sigma: Sigma = Field("auto", description="Noise standard deviation on the [-1, 1] scale (0.05 is 6.4 grey levels), or 'auto' to estimate it.")
+    sigma: Sigma = Field(
+        "auto",
+        description=(
+            "Noise standard deviation on the [-1, 1] scale (0.05 is 6.4 grey levels), or 'auto' to"
+            " estimate it."
+        ),
+    )
     noise: Literal["gaussian", "poisson"] = Field(
-        "gaussian", description="Noise of the measurement: the same everywhere, or photon noise, which grows with brightness."
+        "gaussian",
+        description=(
+            "Noise of the measurement: the same everywhere, or photon noise, which grows with"
+            " brightness."
+        ),
     )
     peak: float = Field(
         100.0,
@@ -46,7 +58,13 @@ class RestoreSpec(PictureTaskSpec):
         json_schema_extra={"x-when": {"noise": "poisson"}},
     )
     working_size: int | None = Field(
-        None, ge=32, le=4096, description="Reduce the upload so that the restored picture's longer side is at most this many pixels."
+        None,
+        ge=32,
+        le=4096,
+        description=(
+            "Reduce the upload so that the restored picture's longer side is at most this many"
+            " pixels."
+        ),
     )
 
     @property
@@ -74,45 +92,74 @@ class RestoreSpec(PictureTaskSpec):
         self.prior_spec().check_prompt(self.prompt)
         image = _given(image)
         if self.operator.needs_mask and mask is None and not has_alpha:
-            raise InvalidSpec(f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image with transparent unknown pixels.")
+            raise InvalidSpec(
+                f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image"
+                " with transparent unknown pixels."
+            )
         if mask is not None and not self.operator.needs_mask:
-            raise InvalidSpec(f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out.")
+            raise InvalidSpec(
+                f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out."
+            )
         if mask is not None and mask != image:
-            raise InvalidSpec(f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they must be of one size.")
+            raise InvalidSpec(
+                f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
+                " must be of one size."
+            )
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to go by and something to draw."""
+        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to go by and something to
+        draw.
+        """
         super().check_inputs(inputs)
         if self.operator.needs_mask and (source := mask_source(inputs)) is not None:
             check_mask(source)
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> PictureResult:
         """Measurement, operator, objective; then Algorithm 1."""
-        from aps_core.engine import ImageEngine
+        from aps_core.runtime.engine import ImageEngine
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         job = Run(engine, fingerprint, on_step, resume)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
+        notes = (
+            []
+            if y_CHW.shape[-2:] == (upload.height, upload.width)
+            else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
+        )
         shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = self.operator.bind(shape, engine.device, mask_HW)
         sigma, spread = self._noise(y_CHW, operator.weight)
         _, height, width = shape
-        objective = engine.measurement_objective(operator.cropped(height, width), y_CHW, spread, self.sampler)
+        objective = engine.measurement_objective(
+            operator.cropped(height, width), y_CHW, spread, self.sampler
+        )
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())
 
     def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, and the standard deviation of all noise; photon noise comes on top, and beside it 'auto' finds none."""
+        """``sigma`` as a number, and the standard deviation of all noise; photon noise comes on
+        top, and beside it 'auto' finds none.
+        """
         if self.noise == "gaussian":
-            sigma = float(noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma)
+            sigma = float(
+                noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma
+            )
             return sigma, sigma
         sigma = 0.0 if self.sigma == "auto" else self.sigma
         return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1 = known."""
+        """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1
+        = known.
+        """
         upload = inputs.picture()
         y_CHW = images.to_tensor(upload).to(device)
         mask_HW = None
@@ -123,7 +170,11 @@ class RestoreSpec(PictureTaskSpec):
         width, height = self.measurement_size((upload.width, upload.height))
         if (height, width) != y_CHW.shape[-2:]:
             y_CHW = images.resize(y_CHW, (height, width))
-            mask_HW = None if mask_HW is None else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
+            mask_HW = (
+                None
+                if mask_HW is None
+                else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
+            )
         return self.operator.measurement(y_CHW), mask_HW
 
 

@@ -1,4 +1,6 @@
-"""How a task is run: from the start or a checkpoint, and again more frugally where the device runs out of memory."""
+"""How a task is run: from the start or a checkpoint, and again more frugally where the device runs
+out of memory.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +8,62 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aps_core import installed
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.tasks.base import Inputs, Progress, ProgressHook, TaskSpec
 from aps_core.tasks.results import Result
 from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
-    from aps_core.engine import Engine
+    from aps_core.runtime.engine import Engine
 
 
-def run(spec: TaskSpec, inputs: Inputs, engine: Engine, on_step: ProgressHook | None = None, resume: bytes | None = None) -> Result:
+def run(
+    spec: TaskSpec,
+    inputs: Inputs,
+    engine: Engine,
+    on_step: ProgressHook | None = None,
+    resume: bytes | None = None,
+) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
-    A checkpoint of another job, prior or library version is not used; the result says so in ``notes``.
+    A checkpoint of another job, prior or library version is not used; the result says so in
+    ``notes``.
 
     Raises:
         APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` returned False.
     """
     if spec.prior != engine.spec.type:
-        raise InvalidSpec(f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'.")
+        raise InvalidSpec(
+            f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'."
+        )
     spec = spec.resolved()
     spec.check_inputs(inputs)
-    installed.require(spec.checkpoints)
+    checkpoint_cache.require(spec.checkpoints)
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
     result.origin.update(engine.origin(inputs))
     if resume is not None and state is None:
-        result.notes.append("The checkpoint belonged to another job, prior or library version; the job started again.")
+        result.notes.append(
+            "The checkpoint belonged to another job, prior or library version; the job started"
+            " again."
+        )
     return result
 
 
-def _run_frugally(spec: TaskSpec, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> Result:
-    """Goes on from the last finished step, more frugally, whenever the device runs out of memory."""
-    from aps_core.frugality import free_memory, is_out_of_memory, ladder
+def _run_frugally(
+    spec: TaskSpec,
+    inputs: Inputs,
+    engine: Engine,
+    fingerprint: str,
+    on_step: ProgressHook | None,
+    resume: SamplerState | None,
+) -> Result:
+    """Goes on from the last finished step, more frugally, whenever the device runs out of
+    memory.
+    """
+    from aps_core.runtime.oom_fallback import free_memory, is_out_of_memory, ladder
 
     state, rungs, taken, notes = resume, ladder(spec, engine), list[str](), list[str]()
 
@@ -61,11 +84,20 @@ def _run_frugally(spec: TaskSpec, inputs: Inputs, engine: Engine, fingerprint: s
         rung, engine = next(rungs, (None, engine))
         if rung is None:
             raise InsufficientMemory(
-                "The job needs more memory than the device has free; send a smaller picture, set 'working_size', or ask for fewer samples or tokens."
+                "The job needs more memory than the device has free; send a smaller picture, set"
+                " 'working_size', or ask for fewer samples or tokens."
             )
         taken.append(rung)
-        notes.append(f"The device ran out of memory after step {state.step if state else 0}; what was done: {rung}.")
-    return replace(result, resumed_from_step=resume.step if resume else None, memory_rungs=taken, notes=[*notes, *result.notes])
+        notes.append(
+            f"The device ran out of memory after step {state.step if state else 0}; what was done:"
+            f" {rung}."
+        )
+    return replace(
+        result,
+        resumed_from_step=resume.step if resume else None,
+        memory_rungs=taken,
+        notes=[*notes, *result.notes],
+    )
 
 
 def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:

@@ -1,7 +1,8 @@
-"""Stylization: a picture after a prompt in the style of a reference picture, without training (paper, appendix "Reference-based Stylization").
+"""Stylization: a picture after a prompt in the style of a reference picture, without training
+(paper, appendix "Reference-based Stylization").
 
-The style of the decoded picture is the measurement: Algorithm 1 pulls the tokens' logits towards the reference's style
-vector instead of towards a degraded picture.
+The style of the decoded picture is the measurement: Algorithm 1 pulls the tokens' logits towards
+the reference's style vector instead of towards a degraded picture.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from aps_core import images
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.provenance import TRAINED
+from aps_core.imaging import images
+from aps_core.imaging.provenance import TRAINED
 from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engine import Engine, ImageEngine
+    from aps_core.runtime.engine import Engine, ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -39,16 +40,54 @@ SMALLEST = 16
 
 
 class StylizeSpec(PictureTaskSpec):
-    """Make a picture after a prompt in the style of a reference picture; a content picture may give the layout."""
+    """Make a picture after a prompt in the style of a reference picture; a content picture may give
+    the layout.
+    """
 
     type: Literal["stylize"] = "stylize"
     prompt: Prompt = Field(description="Text describing what the picture shows.")
-    gram_weight: float = Field(1.0, ge=0, le=10, description="Weight of the style as Gram statistics of the prior's own image encoder.")
-    csd_weight: float = Field(0.0, ge=0, le=10, description="Weight of the style as CSD vector (the paper's), whose weights must be installed.")
-    content_strength: float = Field(0.5, ge=0, lt=1, description="How much the content picture's layout counts against the style; 0 leaves it out.")
-    width: int | None = Field(None, ge=16, le=4096, description="Pixels across; left out, the content picture's, else the prior's native size.")
-    height: int | None = Field(None, ge=16, le=4096, description="Pixels down; left out, the content picture's, else the prior's native size.")
-    working_size: int | None = Field(None, ge=32, le=4096, description="Reduce the content picture so that its longer side is at most this many pixels.")
+    gram_weight: float = Field(
+        1.0,
+        ge=0,
+        le=10,
+        description="Weight of the style as Gram statistics of the prior's own image encoder.",
+    )
+    csd_weight: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description=(
+            "Weight of the style as CSD vector (the paper's), whose weights must be installed."
+        ),
+    )
+    content_strength: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description=(
+            "How much the content picture's layout counts against the style; 0 leaves it out."
+        ),
+    )
+    width: int | None = Field(
+        None,
+        ge=16,
+        le=4096,
+        description="Pixels across; left out, the content picture's, else the prior's native size.",
+    )
+    height: int | None = Field(
+        None,
+        ge=16,
+        le=4096,
+        description="Pixels down; left out, the content picture's, else the prior's native size.",
+    )
+    working_size: int | None = Field(
+        None,
+        ge=32,
+        le=4096,
+        description=(
+            "Reduce the content picture so that its longer side is at most this many pixels."
+        ),
+    )
     pictures: ClassVar[Mapping[str, bool]] = {"style": True, "image": False}
 
     @property
@@ -57,7 +96,9 @@ class StylizeSpec(PictureTaskSpec):
         return ("csd-vit-l",) if self.csd_weight else ()
 
     def output_size(self, image: Size | None) -> Size:
-        """Size of the picture: what was asked for, else the content picture's, else the native one."""
+        """Size of the picture: what was asked for, else the content picture's, else the native
+        one.
+        """
         height, width = self.prior_spec().native_size
         if image is not None:
             width, height = image
@@ -67,7 +108,11 @@ class StylizeSpec(PictureTaskSpec):
 
     def recommended(self) -> dict[str, Any]:
         """The prior's settings, and those of the style measure."""
-        return {**super().recommended(), **SETTINGS["csd" if self.csd_weight else "gram"], "perceptual_weight": 0.0}
+        return {
+            **super().recommended(),
+            **SETTINGS["csd" if self.csd_weight else "gram"],
+            "perceptual_weight": 0.0,
+        }
 
     def work(self, image: Size | None) -> tuple[int, int]:
         """See :meth:`TaskSpec.work`: an encoder's pass comes on top of every decoder's."""
@@ -80,18 +125,33 @@ class StylizeSpec(PictureTaskSpec):
         if mask is not None:
             raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.")
         if self.gram_weight == self.csd_weight == 0:
-            raise InvalidSpec("Without a style measure there is nothing to do: set 'gram_weight' or 'csd_weight' above 0.")
+            raise InvalidSpec(
+                "Without a style measure there is nothing to do: set 'gram_weight' or 'csd_weight'"
+                " above 0."
+            )
 
     def check_inputs(self, inputs: Inputs) -> None:
         """See :meth:`TaskSpec.check_inputs`."""
         super().check_inputs(inputs)
         style = _style(inputs)
         if min(style.width, style.height) < SMALLEST:
-            raise InvalidSpec(f"The style picture is {style.width}x{style.height} pixels; it needs {SMALLEST} on each side.")
+            raise InvalidSpec(
+                f"The style picture is {style.width}x{style.height} pixels; it needs {SMALLEST} on"
+                " each side."
+            )
 
-    def run(self, inputs: Inputs, engine: Engine, fingerprint: str, on_step: ProgressHook | None, resume: SamplerState | None) -> PictureResult:
-        """The reference's style, then Algorithm 1. The result's misfit, and each step's, is the style distance."""
-        from aps_core.engine import ImageEngine
+    def run(
+        self,
+        inputs: Inputs,
+        engine: Engine,
+        fingerprint: str,
+        on_step: ProgressHook | None,
+        resume: SamplerState | None,
+    ) -> PictureResult:
+        """The reference's style, then Algorithm 1. The result's misfit, and each step's, is the
+        style distance.
+        """
+        from aps_core.runtime.engine import ImageEngine
 
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         job = Run(engine, fingerprint, on_step, resume)
@@ -101,7 +161,8 @@ class StylizeSpec(PictureTaskSpec):
         return replace(result, source_type=TRAINED)  # no pixel is the content picture's own
 
     def objective(self, inputs: Inputs, engine: ImageEngine, height: int, width: int) -> Objective:
-        """Style distance to the reference, and the content distance where there is a content picture.
+        """Style distance to the reference, and the content distance where there is a content
+        picture.
 
         Raises:
             WeightsMissing, WeightsInvalid: the CSD's weights are needed, and absent or damaged.
@@ -118,17 +179,25 @@ class StylizeSpec(PictureTaskSpec):
         if inputs.image is not None and self.content_strength:
             total = sum(weight for weight, _ in parts)
             parts = [((1 - self.content_strength) * weight / total, part) for weight, part in parts]
-            content_CHW = images.resize(images.to_tensor(inputs.image).to(engine.device), (height, width))
-            parts.append((self.content_strength, Content(engine.prior.tokenizer, engine.padded(content_CHW))))
+            content_CHW = images.resize(
+                images.to_tensor(inputs.image).to(engine.device), (height, width)
+            )
+            parts.append(
+                (self.content_strength, Content(engine.prior.tokenizer, engine.padded(content_CHW)))
+            )
         return parts[0][1] if len(parts) == 1 else WeightedSum(parts, measured)
 
 
 def reference(style_CHW: Tensor, height: int, width: int) -> Tensor:
-    """The style picture reduced, if larger, until it just covers the picture to be made: strokes keep their size against the picture's."""
+    """The style picture reduced, if larger, until it just covers the picture to be made: strokes
+    keep their size against the picture's.
+    """
     scale = max(height / style_CHW.shape[1], width / style_CHW.shape[2])
     if scale >= 1:
         return style_CHW
-    return images.resize(style_CHW, (round(style_CHW.shape[1] * scale), round(style_CHW.shape[2] * scale))).clamp(-1, 1)
+    return images.resize(
+        style_CHW, (round(style_CHW.shape[1] * scale), round(style_CHW.shape[2] * scale))
+    ).clamp(-1, 1)
 
 
 def _style(inputs: Inputs) -> images.Picture:

@@ -1,4 +1,6 @@
-"""How a frozen network is executed. A plan changes speed and memory, and results by floating-point rounding only."""
+"""How a frozen network is executed. A plan changes speed and memory, and results by floating-point
+rounding only.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,19 @@ class ExecutionPlan:
     channels_last: bool = False
     """Layout (B, H, W, C) in memory, which bfloat16 convolutions prefer."""
     compile: Literal["none", "norms", "decoder"] = "none"
-    """What ``torch.compile`` fuses: nothing, the normalisations (once for all sizes), or the whole decoder (anew for every size)."""
+    """What ``torch.compile`` fuses: nothing, the normalisations (once for all sizes), or the whole
+    decoder (anew for every size).
+    """
     recompute: bool = False
-    """Keeps one tensor a residual block and computes the rest again in the backward pass: for cards that are too small."""
+    """Keeps one tensor a residual block and computes the rest again in the backward pass: for cards
+    that are too small.
+    """
 
     @classmethod
     def default(cls, device: torch.device, dtype: torch.dtype) -> ExecutionPlan:
         """The fastest plan known for a device; compiling needs a C compiler on the machine."""
         compiler = device.type == "cuda" and any(map(shutil.which, ("cc", "gcc", "clang")))
-        return cls(channels_last=device.type == "cuda" or dtype == torch.bfloat16, compile="norms" if compiler else "none")
+        return cls(
+            channels_last=device.type == "cuda" or dtype == torch.bfloat16,
+            compile="norms" if compiler else "none",
+        )

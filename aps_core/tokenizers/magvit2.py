@@ -10,19 +10,21 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import Grid
-from aps_core.weights import read_json, read_tensors
 
 
 class MagvitTokenizer:
-    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the embeddings.
+    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the
+    embeddings.
 
-    The network computes in its weights' dtype; codes, pictures and gradients outside it are float32.
+    The network computes in its weights' dtype; codes, pictures and gradients outside it are
+    float32.
     """
 
     def __init__(self, net: Magvit2, plan: ExecutionPlan | None = None) -> None:
@@ -37,7 +39,11 @@ class MagvitTokenizer:
             elif isinstance(layer, GroupNorm):
                 layer.freeze(fused=self.plan.compile == "norms")
         net.decoder.recompute = self.plan.recompute
-        self.decoder = torch.compile(net.decoder, dynamic=False) if self.plan.compile == "decoder" else net.decoder
+        self.decoder = (
+            torch.compile(net.decoder, dynamic=False)
+            if self.plan.compile == "decoder"
+            else net.decoder
+        )
         self.quantizer = LookupFreeQuantizer(net.config.codebook_dim, device)
         self.codebook_KD = self.quantizer.codebook_KD
         self.stride = net.config.stride
@@ -48,7 +54,10 @@ class MagvitTokenizer:
 
     def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
         """The encoder's activations (B, C, h, w), finest first, differentiable."""
-        return [h.float() for h in self.net.encoder.stages(x_BCHW.to(self.dtype, memory_format=self.layout))]
+        return [
+            h.float()
+            for h in self.net.encoder.stages(x_BCHW.to(self.dtype, memory_format=self.layout))
+        ]
 
     @torch.no_grad()
     def encode(self, x_BCHW: Tensor) -> Tensor:
@@ -61,12 +70,19 @@ class MagvitTokenizer:
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
-        z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).unflatten(2, grid).contiguous(memory_format=self.layout)
+        z_BDhw = (
+            e_BLD.to(self.dtype)
+            .transpose(1, 2)
+            .unflatten(2, grid)
+            .contiguous(memory_format=self.layout)
+        )
         return self.decoder(z_BDhw).float()  # type: ignore[no-any-return]
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Within it, the decoder keeps one tensor a residual block and computes the rest again in the backward pass."""
+        """Within it, the decoder keeps one tensor a residual block and computes the rest again in
+        the backward pass.
+        """
         before, self.net.decoder.recompute = self.net.decoder.recompute, True
         try:
             yield
@@ -74,7 +90,9 @@ class MagvitTokenizer:
             self.net.decoder.recompute = before
 
 
-def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None) -> MagvitTokenizer:
+def load_magvit(
+    folder: Path, device: torch.device | str, dtype: torch.dtype, plan: ExecutionPlan | None = None
+) -> MagvitTokenizer:
     """Loads a tokenizer folder, as published or embedded: ``config.json`` and one safetensors file.
 
     Raises:
@@ -82,13 +100,21 @@ def load_magvit(folder: Path, device: torch.device | str, dtype: torch.dtype, pl
         WeightsInvalid: a key is missing, unknown, or of another shape.
     """
     try:
-        stored = read_json(folder / "config.json")  # the published one holds diffusers' bookkeeping ("_class_name") and no shape
-        config = MagvitConfig.model_validate({key: value for key, value in stored.items() if not key.startswith("_")})
+        # the published one holds diffusers' bookkeeping ("_class_name") and no shape
+        stored = read_json(folder / "config.json")
+        config = MagvitConfig.model_validate(
+            {key: value for key, value in stored.items() if not key.startswith("_")}
+        )
     except ValidationError as error:
-        raise WeightsInvalid(f"{folder / 'config.json'} does not describe a MAGVIT-v2 network: {error.errors()[0]['msg']}") from error
+        raise WeightsInvalid(
+            f"{folder / 'config.json'} does not describe a MAGVIT-v2 network:"
+            f" {error.errors()[0]['msg']}"
+        ) from error
     with torch.device("meta"):
         net = Magvit2(config)
     # The published file also stores the quantizer's constant tables, which we derive instead.
     shapes = {k: v.shape for k, v in net.state_dict().items()}
-    net.load_state_dict(read_tensors(folder, shapes, ignore=("quantize.",), device=device, dtype=dtype), assign=True)
+    net.load_state_dict(
+        read_tensors(folder, shapes, ignore=("quantize.",), device=device, dtype=dtype), assign=True
+    )
     return MagvitTokenizer(net, plan)

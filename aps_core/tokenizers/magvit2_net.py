@@ -90,12 +90,16 @@ class AttnBlock(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         h = self.norm(x_BCHW)
         # Contiguous, or the CPU falls back to an attention three times slower.
-        q, k, v = (conv(h).flatten(2).transpose(1, 2).contiguous() for conv in (self.q, self.k, self.v))
+        q, k, v = (
+            conv(h).flatten(2).transpose(1, 2).contiguous() for conv in (self.q, self.k, self.v)
+        )
         return x_BCHW + self.proj_out(_attention(q, k, v).transpose(1, 2).reshape_as(x_BCHW))  # type: ignore[no-any-return]
 
 
 def _attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
-    """Softmax attention. On a CPU the flash kernel's backward pass costs more than keeping a small table of scores."""
+    """Softmax attention. On a CPU the flash kernel's backward pass costs more than keeping a small
+    table of scores.
+    """
     if q_BLC.device.type == "cpu" and q_BLC.shape[1] <= SMALL_ATTENTION:
         scores_BLL = q_BLC * q_BLC.shape[-1] ** -0.5 @ k_BLC.transpose(1, 2)
         out_BLC: Tensor = scores_BLL.softmax(-1) @ v_BLC
@@ -127,7 +131,9 @@ class Upsample(nn.Module):
 
 def _level(c_in: int, c_out: int, num_blocks: int) -> nn.Module:
     level = nn.Module()
-    level.block = nn.ModuleList([ResBlock(c_in if j == 0 else c_out, c_out) for j in range(num_blocks)])
+    level.block = nn.ModuleList(
+        [ResBlock(c_in if j == 0 else c_out, c_out) for j in range(num_blocks)]
+    )
     return level
 
 
@@ -208,7 +214,11 @@ class Decoder(nn.Module):
         h = self.mid.block_2(self.mid.attn_1(self.mid.block_1(h)))  # type: ignore[operator]
         for level in reversed(self.up):
             for block in level.block:  # type: ignore[union-attr]
-                h = checkpoint(block, h, use_reentrant=False) if self.recompute and h.requires_grad else block(h)
+                h = (
+                    checkpoint(block, h, use_reentrant=False)
+                    if self.recompute and h.requires_grad
+                    else block(h)
+                )
             if hasattr(level, "upsample"):
                 h = level.upsample(h)  # type: ignore[operator]
         return F.pixel_shuffle(self.conv_out(self.norm_out(h)), self.patch)

@@ -1,4 +1,6 @@
-"""Quantizers: lookup-free (sign of every dimension, Eq. lfq) and vector (nearest code, Eq. vec-quant)."""
+"""Quantizers: lookup-free (sign of every dimension, Eq. lfq) and vector (nearest code, Eq.
+vec-quant).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from torch import Tensor
 
 
 class LookupFreeQuantizer:
-    """Codes are the signs of ``bits`` dimensions, read as a binary number, first dimension most significant.
+    """Codes are the signs of ``bits`` dimensions, read as a binary number, first dimension most
+    significant.
 
     ``codebook_KD`` (2**bits, bits) holds every sign pattern; row k spells k in {-1, +1}.
     """

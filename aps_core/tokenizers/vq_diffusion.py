@@ -1,4 +1,6 @@
-"""The VQ-VAE of VQ-Diffusion: diffusers' network, a learned codebook searched for the nearest row."""
+"""The VQ-VAE of VQ-Diffusion: diffusers' network, a learned codebook searched for the nearest
+row.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,17 @@ import torch
 from diffusers import VQModel
 from torch import Tensor
 
-from aps_core.diffusers_parts import load_part
+from aps_core.checkpoints.diffusers_parts import load_part
 from aps_core.tokenizers.quantizers import VectorQuantizer
 from aps_core.types import Grid
 
 
 class VQDiffusionTokenizer:
-    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the embeddings.
+    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the
+    embeddings.
 
-    The network computes in its weights' dtype; codebook, pictures and gradients outside it are float32.
+    The network computes in its weights' dtype; codebook, pictures and gradients outside it are
+    float32.
     """
 
     def __init__(self, net: VQModel) -> None:
@@ -45,17 +49,21 @@ class VQDiffusionTokenizer:
         return self.quantizer(e_BLD)
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
-        """Embeddings (B, L, D), on the codebook or between its rows, to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""
+        """Embeddings (B, L, D), on the codebook or between its rows, to pictures (B, 3, gh *
+        stride, gw * stride), float32, unclamped.
+        """
         batch, _, dims = e_BLD.shape
         z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
         picture: Tensor = self.net.decode(z_BDhw, force_not_quantize=True).sample
         return picture.float()
 
 
-def load_vq_tokenizer(folder: Path, device: torch.device | str, dtype: torch.dtype) -> VQDiffusionTokenizer:
+def load_vq_tokenizer(
+    folder: Path, device: torch.device | str, dtype: torch.dtype
+) -> VQDiffusionTokenizer:
     """Loads the ``vqvae`` folder of a VQ-Diffusion checkpoint.
 
     Raises:
-        WeightsMissing, WeightsInvalid: see :func:`aps_core.diffusers_parts.load_part`.
+        WeightsMissing, WeightsInvalid: see :func:`aps_core.checkpoints.diffusers_parts.load_part`.
     """
     return VQDiffusionTokenizer(load_part(VQModel, folder, device, dtype))

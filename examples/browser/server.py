@@ -1,4 +1,5 @@
-"""Serves the page and passes ``/v1`` on to the service, so that page and API have one origin and the API key stays here.
+"""Serves the page and passes ``/v1`` on to the service, so that page and API have one origin and
+the API key stays here.
 
 aps serve --embedded
 APS_SERVER=http://127.0.0.1:8000 APS_API_KEY=... python examples/browser/server.py 9000
@@ -31,15 +32,21 @@ async def page(_: Request) -> Response:
 
 
 async def api(request: Request) -> Response:
-    """One request, streamed both ways; a real application also checks here who asks, and for what."""
+    """One request, streamed both ways; a real application also checks here who asks, and for
+    what.
+    """
     headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
     if KEY:
         headers["Authorization"] = f"Bearer {KEY}"
     client: httpx.AsyncClient = request.app.state.client
-    sent = client.build_request(request.method, request.url.path, content=await request.body(), headers=headers)
+    sent = client.build_request(
+        request.method, request.url.path, content=await request.body(), headers=headers
+    )
     answer = await client.send(sent, stream=True)
     back = {name: answer.headers[name] for name in RETURNED if name in answer.headers}
-    return StreamingResponse(answer.aiter_bytes(), answer.status_code, back, background=BackgroundTask(answer.aclose))
+    return StreamingResponse(
+        answer.aiter_bytes(), answer.status_code, back, background=BackgroundTask(answer.aclose)
+    )
 
 
 @asynccontextmanager
@@ -49,7 +56,10 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
 
 
-app = Starlette(routes=[Route("/", page), Route("/v1/{path:path}", api, methods=["GET", "POST", "DELETE"])], lifespan=lifespan)
+app = Starlette(
+    routes=[Route("/", page), Route("/v1/{path:path}", api, methods=["GET", "POST", "DELETE"])],
+    lifespan=lifespan,
+)
 
 if __name__ == "__main__":
     uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]) if len(sys.argv) > 1 else 9000)

@@ -1,13 +1,34 @@
-"""How a job travels: its record, the transitions that change it, its files, and the workers that take it."""
+"""How a job travels: its record, the transitions that change it, its files, and the workers that
+take it.
+"""
 
 from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
 from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
 from service.jobs.known import KnownPictures
 from service.jobs.load import Load
-from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Priority, Progress, Webhook, new_job_id
+from service.jobs.model import (
+    Artifact,
+    Event,
+    Job,
+    JobError,
+    JobState,
+    Phase,
+    Priority,
+    Progress,
+    Webhook,
+    new_job_id,
+)
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-from service.jobs.store import DEADLINE_EXCEEDED, Claim, Control, JobStore, Page, Refusal, event_from
+from service.jobs.store import (
+    DEADLINE_EXCEEDED,
+    Claim,
+    Control,
+    JobStore,
+    Page,
+    Refusal,
+    event_from,
+)
 from service.jobs.workers import WorkerInfo, WorkerRegistry
 
 __all__ = [

@@ -17,11 +17,16 @@ class IdempotencyConflict(APSError):
     title = "The Idempotency-Key belongs to another request"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"This Idempotency-Key was used for another request, which became job '{job_id}'; use a new key.")
+        super().__init__(
+            f"This Idempotency-Key was used for another request, which became job '{job_id}'; use a"
+            " new key."
+        )
 
 
 class NotNow(APSError):
-    """The job is fine, but there are too many; ``retry_after`` says in how many seconds to ask again."""
+    """The job is fine, but there are too many; ``retry_after`` says in how many seconds to ask
+    again.
+    """
 
     retryable: ClassVar[bool] = True
 
@@ -59,12 +64,18 @@ class Terms:
 
     def entry(self, prefix: str, tenant: str) -> str:
         """Where the key's use is remembered: a client's keys are its own, and of bounded length."""
-        return f"{prefix}idempotency:{tenant}:{hashlib.sha256(self.idempotency_key.encode()).hexdigest()}" if self.idempotency_key else ""
+        return (
+            f"{prefix}idempotency:{tenant}:{hashlib.sha256(self.idempotency_key.encode()).hexdigest()}"
+            if self.idempotency_key
+            else ""
+        )
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What stands after a submission: the new job and its place in the queue, or the id of the one it repeats."""
+    """What stands after a submission: the new job and its place in the queue, or the id of the one
+    it repeats.
+    """
 
     id: str
     job: Job | None = None

@@ -40,7 +40,9 @@ class ArtifactStore:
 
     def __init__(self, root: str | Path) -> None:
         # no listing is cached: others write here too
-        self.fs, self.root = fsspec.url_to_fs(str(root), use_listings_cache=False, skip_instance_cache=True)
+        self.fs, self.root = fsspec.url_to_fs(
+            str(root), use_listings_cache=False, skip_instance_cache=True
+        )
         self._local = isinstance(self.fs, LocalFileSystem)
         self._errors: tuple[type[Exception], ...] = (OSError, *_errors_of(self.fs))
 
@@ -117,7 +119,9 @@ class ArtifactStore:
                 return []
         jobs = (entry.rstrip("/").rpartition("/")[2] for entry in entries)
         limit = time.time() - seconds
-        return [job_id for job_id in jobs if _JOB.fullmatch(job_id) and _submitted_at(job_id) < limit]
+        return [
+            job_id for job_id in jobs if _JOB.fullmatch(job_id) and _submitted_at(job_id) < limit
+        ]
 
     def _folder(self, job_id: str) -> str:
         if not _JOB.fullmatch(job_id):
@@ -126,7 +130,9 @@ class ArtifactStore:
 
     @staticmethod
     def _put_locally(target: Path, data: bytes) -> None:
-        """A file in a folder gets its name when it is whole, as an object in a store does anyway."""
+        """A file in a folder gets its name when it is whole, as an object in a store does
+        anyway.
+        """
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         try:

@@ -12,28 +12,41 @@ from service.jobs.admission import QuotaExceeded
 
 
 class KnownPictures:
-    """Every tenant knows the pictures of its own jobs, inputs and results, and of its uploads; nobody else's."""
+    """Every tenant knows the pictures of its own jobs, inputs and results, and of its uploads;
+    nobody else's.
+    """
 
     def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
         self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
-        self._keep = redis.register_script(transitions.SCRIPTS["KEEP"])
+        self._keep = redis.register_script(transitions.SCRIPTS["keep"])
 
     def keep(self, upload_id: str, tenant: str, file: str, most: int) -> None:
-        """Makes an uploaded picture known, for as long as the files of a finished job are kept. (Those of jobs are
-        made known by the transitions.)
+        """Makes an uploaded picture known, for as long as the files of a finished job are kept.
+        (Those of jobs are made known by the transitions.)
 
         Raises:
             QuotaExceeded: the tenant has ``most`` of them already.
         """
-        seconds = self._keep(keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds, most])
+        seconds = self._keep(
+            keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds, most]
+        )
         if seconds:
-            raise QuotaExceeded(f"{most} of your pictures are stored already, as many as you may have; the oldest goes in {seconds} s.", seconds)
+            raise QuotaExceeded(
+                f"{most} of your pictures are stored already, as many as you may have; the oldest"
+                f" goes in {seconds} s.",
+                seconds,
+            )
 
     def keeps(self, upload_id: str) -> bool:
         """Whether an upload's time is not over."""
         return bool(self.redis.exists(f"{self.prefix}upload:{upload_id}"))
 
     def holders(self, tenant: str, sha256: str) -> list[str]:
-        """Jobs and uploads of the tenant that hold this picture, the one that is kept longest first."""
+        """Jobs and uploads of the tenant that hold this picture, the one that is kept longest
+        first.
+        """
         known = f"{self.prefix}known:{tenant}:{sha256}"
-        return [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebyscore(known, "+inf", time.time()))]
+        return [
+            raw.decode()
+            for raw in cast("list[bytes]", self.redis.zrevrangebyscore(known, "+inf", time.time()))
+        ]

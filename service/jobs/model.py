@@ -16,7 +16,9 @@ from aps_core.errors import APSError
 
 
 class JobState(StrEnum):
-    """``queued -> running -> succeeded | failed | canceled``; a lost job goes back to ``queued``."""
+    """``queued -> running -> succeeded | failed | canceled``; a lost job goes back to
+    ``queued``.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -31,7 +33,9 @@ class JobState(StrEnum):
 
 
 class Priority(StrEnum):
-    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits for ever."""
+    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits
+    for ever.
+    """
 
     HIGH = "high"
     NORMAL = "normal"
@@ -148,7 +152,9 @@ class Job(_Frozen):
 
     def artifact(self, name: str) -> Artifact | None:
         """The file called ``name``, be it input or result, if the job has one."""
-        return next((file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None)
+        return next(
+            (file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None
+        )
 
     @property
     def trace_id(self) -> str:
@@ -164,10 +170,24 @@ class Job(_Frozen):
     def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:
         """Reads the record as it lies in Redis."""
         text = {name.decode(): value.decode() for name, value in fields.items()}
-        return cls.model_validate({name: json.loads(value) if name in _JSON else value for name, value in text.items()})
+        return cls.model_validate(
+            {name: json.loads(value) if name in _JSON else value for name, value in text.items()}
+        )
 
 
-_JSON = frozenset({"spec", "inputs", "image_size", "output_size", "progress", "error", "artifacts", "metrics", "webhook"})
+_JSON = frozenset(
+    {
+        "spec",
+        "inputs",
+        "image_size",
+        "output_size",
+        "progress",
+        "error",
+        "artifacts",
+        "metrics",
+        "webhook",
+    }
+)
 """Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
 
 
@@ -181,6 +201,11 @@ class Event(_Frozen):
 
 def new_job_id() -> str:
     """A UUIDv7: unguessable, and sorted by creation time."""
-    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | secrets.randbits(76) & ~(0b11 << 62) | 0b10 << 62
+    value = (
+        (time.time_ns() // 1_000_000) << 80
+        | 0x7 << 76
+        | secrets.randbits(76) & ~(0b11 << 62)
+        | 0b10 << 62
+    )
     text = f"{value:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -1,9 +1,9 @@
 """The outbox of webhooks: what must be told to whom, written by the transition that made it true.
 
-Keys: ``webhook:ID`` a delivery (hash), ``webhooks:due`` deliveries by the time of their next attempt (sorted
-set), ``job:ID:webhooks`` a job's deliveries (list), ``webhooks:gone:HASH`` receivers that asked not to be
-called again. A sender takes deliveries under a lease: one that dies leaves them to the next, so a message
-may come twice, with the same id.
+Keys: ``webhook:ID`` a delivery (hash), ``webhooks:due`` deliveries by the time of their next
+attempt (sorted set), ``job:ID:webhooks`` a job's deliveries (list), ``webhooks:gone:HASH``
+receivers that asked not to be called again. A sender takes deliveries under a lease: one that dies
+leaves them to the next, so a message may come twice, with the same id.
 """
 
 from __future__ import annotations
@@ -21,34 +21,6 @@ from redis import Redis
 
 GONE_SECONDS = 86_400
 """How long a receiver that answered 410 is left alone."""
-
-NOTIFY = """
--- part of every transition: puts a message about the job into the outbox, if its client wants to be told
-local function notify(kind)
-  local wish = get('webhook')
-  if not wish then return end
-  wish = cjson.decode(wish)
-  for _, event in ipairs(wish.events) do
-    if event == kind then
-      local delivery = id .. '-' .. get('version')
-      local key = prefix .. 'webhook:' .. delivery
-      redis.call('HSET', key, 'job', id, 'tenant', tenant(), 'url', wish.url, 'type', kind, 'created_at', text(now), 'state', 'pending')
-      redis.call('EXPIRE', key, 604800)
-      redis.call('ZADD', prefix .. 'webhooks:due', text(now), delivery)
-      redis.call('RPUSH', webhooks, delivery)
-    end
-  end
-end
-"""
-
-TAKE = """
--- KEYS: due ; ARGV: most, lease seconds
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
-local taken = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.6f', now), 'LIMIT', 0, ARGV[1])
-for _, delivery in ipairs(taken) do redis.call('ZADD', KEYS[1], string.format('%.6f', now + tonumber(ARGV[2])), delivery) end
-return taken
-"""
 
 
 class DeliveryState(StrEnum):
@@ -94,18 +66,23 @@ class Delivery(BaseModel):
     def from_hash(cls, delivery_id: str, fields: Mapping[bytes, bytes]) -> Delivery:
         """Reads the delivery as it lies in Redis."""
         text: dict[str, Any] = {name.decode(): value.decode() for name, value in fields.items()}
-        return cls.model_validate({**text, "id": delivery_id, "attempts": json.loads(text.get("attempts", "[]"))})
+        return cls.model_validate(
+            {**text, "id": delivery_id, "attempts": json.loads(text.get("attempts", "[]"))}
+        )
 
 
 class Outbox:
-    """The API's view of it; :mod:`service.webhooks` empties it."""
+    """The API's view of it; :mod:`service.webhooks.sender` empties it."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis, self.keys = redis, OutboxKeys(prefix)
 
     def deliveries(self, job_id: str) -> list[Delivery]:
         """What was and will be told about a job, oldest first."""
-        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.lrange(self.keys.of_job(job_id), 0, -1))]
+        ids = [
+            raw.decode()
+            for raw in cast("list[bytes]", self.redis.lrange(self.keys.of_job(job_id), 0, -1))
+        ]
         found = [self.get(delivery_id) for delivery_id in ids]
         return [delivery for delivery in found if delivery is not None]
 
@@ -115,10 +92,15 @@ class Outbox:
         return Delivery.from_hash(delivery_id, fields) if fields else None
 
     def redeliver(self, delivery: Delivery) -> None:
-        """Sends a message again, now, under its old id; also to a receiver that had asked not to be called."""
+        """Sends a message again, now, under its old id; also to a receiver that had asked not to be
+        called.
+        """
         seconds, micros = self.redis.time()
         with self.redis.pipeline() as pipe:
-            pipe.hset(self.keys.delivery(delivery.id), mapping={"state": DeliveryState.PENDING, "retries": 0})
+            pipe.hset(
+                self.keys.delivery(delivery.id),
+                mapping={"state": DeliveryState.PENDING, "retries": 0},
+            )
             pipe.zadd(self.keys.due, {delivery.id: seconds + micros / 1e6})
             pipe.delete(self.keys.gone(delivery.tenant, delivery.url))
             pipe.execute()
@@ -128,7 +110,9 @@ class Outbox:
         return self.redis.zcard(self.keys.due)
 
     def kept_secret(self) -> str:
-        """A master secret for services that were not given one; made once, and kept with the jobs."""
+        """A master secret for services that were not given one; made once, and kept with the
+        jobs.
+        """
         self.redis.set(self.keys.secret, new_master(), nx=True)
         return cast(bytes, self.redis.get(self.keys.secret)).decode()
 
@@ -142,7 +126,11 @@ class OutboxKeys:
     """Names of the outbox's keys."""
 
     def __init__(self, prefix: str) -> None:
-        self.prefix, self.due, self.secret = prefix, f"{prefix}webhooks:due", f"{prefix}webhooks:secret"
+        self.prefix, self.due, self.secret = (
+            prefix,
+            f"{prefix}webhooks:due",
+            f"{prefix}webhooks:secret",
+        )
 
     def delivery(self, delivery_id: str) -> str:
         """One message."""
@@ -154,4 +142,6 @@ class OutboxKeys:
 
     def gone(self, tenant: str, url: str) -> str:
         """Whether this receiver wants no more of this client's messages."""
-        return f"{self.prefix}webhooks:gone:{hashlib.sha256(f'{tenant} {url}'.encode()).hexdigest()}"
+        return (
+            f"{self.prefix}webhooks:gone:{hashlib.sha256(f'{tenant} {url}'.encode()).hexdigest()}"
+        )

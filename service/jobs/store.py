@@ -23,20 +23,28 @@ from service.jobs.load import Load, read_load
 from service.jobs.model import Artifact, Event, Job, JobError, JobState, Phase, Progress
 
 Control = Literal["run", "cancel", "deadline", "lost"]
-"""What a worker shall do: go on, stop because the user asked or its deadline passed, or stop because it is no longer its job."""
+"""What a worker shall do: go on, stop because the user asked or its deadline passed, or stop
+because it is no longer its job.
+"""
 
 Refusal = Literal["missing", "finished", "leased", "quota", "canceled", "overdue", "poisoned"]
 
 WORKER_LOST = JobError(
     code="worker_lost",
     title="The worker was lost",
-    detail="Workers stopped repeatedly while computing this job and none finished a step; it is not tried again.",
+    detail=(
+        "Workers stopped repeatedly while computing this job and none finished a step; it is not"
+        " tried again."
+    ),
 )
 
 DEADLINE_EXCEEDED = JobError(
     code="deadline_exceeded",
     title="The deadline has passed",
-    detail="The job was not finished within the time after which its result is of no use (Cancel-After).",
+    detail=(
+        "The job was not finished within the time after which its result is of no use"
+        " (Cancel-After)."
+    ),
 )
 
 ANY = Terms()
@@ -49,7 +57,9 @@ _DESCRIPTION = {
 """Fields of a job that are written when it is submitted, and never again."""
 
 _LOOK_AHEAD = 100
-"""How far behind the head of the queue a worker looks for a job that may run: the first ones may be held back by quotas."""
+"""How far behind the head of the queue a worker looks for a job that may run: the first ones may be
+held back by quotas.
+"""
 
 _RINGS = 100
 """Most messages that are repeated at a time."""
@@ -77,32 +87,64 @@ class Page:
 class JobStore:
     """The only place where job keys are read or written."""
 
-    def __init__(self, redis: Redis, *, prefix: str = "aps:", lease_seconds: float = 30, ttl_seconds: int = 86_400, max_attempts: int = 3) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str = "aps:",
+        lease_seconds: float = 30,
+        ttl_seconds: int = 86_400,
+        max_attempts: int = 3,
+    ) -> None:
         self.redis, self.prefix = redis, prefix
-        self.lease_seconds, self.ttl_seconds, self.max_attempts = lease_seconds, ttl_seconds, max_attempts
-        self._scripts = {name: redis.register_script(source) for name, source in transitions.SCRIPTS.items()}
+        self.lease_seconds, self.ttl_seconds, self.max_attempts = (
+            lease_seconds,
+            ttl_seconds,
+            max_attempts,
+        )
+        self._scripts = {
+            name: redis.register_script(source) for name, source in transitions.SCRIPTS.items()
+        }
 
     # -- the API's side ---------------------------------------------------------------------------
 
     def submit(self, job: Job, terms: Terms = ANY) -> Standing:
-        """Writes a new job; it is durable when this returns. When its id or the idempotency key is known already,
-        the earlier one stands.
+        """Writes a new job; it is durable when this returns. When its id or the idempotency key is
+        known already, the earlier one stands.
 
         Raises:
-            IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is written.
+            IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is
+                written.
         """
         described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
         entry = terms.entry(self.prefix, job.tenant)
         limits = (terms.idempotency_seconds, terms.max_queued, terms.max_backlog_seconds)
-        answer = self._run("SUBMIT", job.id, entry, terms.fingerprint, *limits, job.prior, job.tenant, *_pairs(described))
+        answer = self._run(
+            "submit",
+            job.id,
+            entry,
+            terms.fingerprint,
+            *limits,
+            job.prior,
+            job.tenant,
+            *_pairs(described),
+        )
         word, value = answer[0].decode(), answer[1].decode()
         if word == "conflict":
             raise IdempotencyConflict(value)
         if word == "quota":
-            raise QuotaExceeded(f"{value} of your jobs are waiting already, as many as you may have; wait for one to start.", job.estimated_seconds or 1)
+            raise QuotaExceeded(
+                f"{value} of your jobs are waiting already, as many as you may have; wait for one"
+                " to start.",
+                job.estimated_seconds or 1,
+            )
         if word == "full":
             behind = float(value) - terms.max_backlog_seconds
-            raise QueueFull(f"About {float(value):.0f} s of work are waiting, more than is promised here; try again later.", behind)
+            raise QueueFull(
+                f"About {float(value):.0f} s of work are waiting, more than is promised here; try"
+                " again later.",
+                behind,
+            )
         if word == "known":
             return Standing(value)
         record = iter(answer[2])
@@ -115,7 +157,11 @@ class JobStore:
             IdempotencyConflict: the key was used for another request.
         """
         entry = terms.entry(self.prefix, tenant)
-        known = cast("list[bytes | None]", self.redis.hmget(entry, ["fingerprint", "job"])) if entry else [None, None]
+        known = (
+            cast("list[bytes | None]", self.redis.hmget(entry, ["fingerprint", "job"]))
+            if entry
+            else [None, None]
+        )
         if known[0] is None or known[1] is None:
             return None
         if known[0].decode() != terms.fingerprint:
@@ -130,12 +176,21 @@ class JobStore:
     def page(self, limit: int = 20, cursor: str | None = None, tenant: str = "") -> Page:
         """A tenant's jobs, newest first."""
         upper = f"({cursor}" if cursor else "+"
-        ids = [raw.decode() for raw in cast("list[bytes]", self.redis.zrevrangebylex(f"{self.prefix}jobs:{tenant}", upper, "-", 0, limit + 1))]
+        ids = [
+            raw.decode()
+            for raw in cast(
+                "list[bytes]",
+                self.redis.zrevrangebylex(f"{self.prefix}jobs:{tenant}", upper, "-", 0, limit + 1),
+            )
+        ]
         with self.redis.pipeline(transaction=False) as pipe:
             for job_id in ids[:limit]:
                 pipe.hgetall(self._key(job_id))
             found = pipe.execute()
-        return Page([Job.from_hash(fields) for fields in found if fields], ids[limit - 1] if len(ids) > limit else None)
+        return Page(
+            [Job.from_hash(fields) for fields in found if fields],
+            ids[limit - 1] if len(ids) > limit else None,
+        )
 
     def queue_position(self, job: Job) -> int | None:
         """How many jobs of the same prior come first; None when the job does not wait."""
@@ -150,16 +205,23 @@ class JobStore:
         return read_load(self.redis, self.prefix, priors)
 
     def cancel(self, job_id: str) -> str:
-        """Cancels a waiting job at once and asks a running one to stop; returns the state before, or 'missing'."""
-        return self._word("CANCEL", job_id, self.ttl_seconds)
+        """Cancels a waiting job at once and asks a running one to stop; returns the state before,
+        or 'missing'.
+        """
+        return self._word("cancel", job_id, self.ttl_seconds)
 
     def delete(self, job_id: str) -> Literal["deleted", "running", "missing"]:
         """Removes the record of a job that does not run."""
-        return cast(Literal["deleted", "running", "missing"], self._word("DELETE", job_id))
+        return cast(Literal["deleted", "running", "missing"], self._word("delete", job_id))
 
     def events(self, job_id: str, after: str = "0-0", count: int = 500) -> list[Event]:
         """The job's history after an event id."""
-        return [event_from(raw_id, fields) for raw_id, fields in cast("Any", self.redis.xrange(f"{self._key(job_id)}:events", f"({after}", "+", count))]
+        return [
+            event_from(raw_id, fields)
+            for raw_id, fields in cast(
+                "Any", self.redis.xrange(f"{self._key(job_id)}:events", f"({after}", "+", count)
+            )
+        ]
 
     def preview_file(self, job_id: str, step: int) -> str | None:
         """Name of a step's preview in the artifact store."""
@@ -169,31 +231,56 @@ class JobStore:
     # -- the worker's side ------------------------------------------------------------------------
 
     def take(self, prior: str, owner: str) -> Claim | None:
-        """The job a worker does next: the one its predecessor in the same parent left, else the first in the queue that may run."""
+        """The job a worker does next: the one its predecessor in the same parent left, else the
+        first in the queue that may run.
+        """
         left = cast("bytes | None", self.redis.hget(f"{self.prefix}holders", owner))
-        waiting = cast("list[bytes]", self.redis.zrange(f"{self.prefix}queued:{prior}", 0, _LOOK_AHEAD))
+        waiting = cast(
+            "list[bytes]", self.redis.zrange(f"{self.prefix}queued:{prior}", 0, _LOOK_AHEAD)
+        )
         answers = (self.claim(raw.decode(), owner) for raw in (left, *waiting) if raw is not None)
         return next((answer for answer in answers if isinstance(answer, Claim)), None)
 
     def claim(self, job_id: str, owner: str) -> Claim | Refusal:
-        """Takes a job under a new fence, or says why not. ``owner`` names the worker's parent process."""
+        """Takes a job under a new fence, or says why not. ``owner`` names the worker's parent
+        process.
+        """
         errors = (WORKER_LOST.model_dump_json(), DEADLINE_EXCEEDED.model_dump_json())
-        answer = self._run("CLAIM", job_id, owner, self.lease_seconds, self.max_attempts, self.ttl_seconds, *errors)
+        answer = self._run(
+            "claim", job_id, owner, self.lease_seconds, self.max_attempts, self.ttl_seconds, *errors
+        )
         return Claim(job_id, answer) if isinstance(answer, int) else cast(Refusal, answer.decode())
 
     def heartbeat(self, claim: Claim) -> Control:
         """Extends the lease."""
-        return cast(Control, self._word("HEARTBEAT", claim.job_id, claim.fence, self.lease_seconds))
+        return cast(Control, self._word("heartbeat", claim.job_id, claim.fence, self.lease_seconds))
 
     def enter(self, claim: Claim, phase: Phase) -> bool:
         """Tells what the job is doing; False when the claim is lost."""
-        return bool(self._run("ENTER", claim.job_id, claim.fence, phase))
+        return bool(self._run("enter", claim.job_id, claim.fence, phase))
 
-    def step(self, claim: Claim, progress: Progress, event: dict[str, Any], checkpoint: bytes, preview_file: str = "") -> Control:
-        """A finished reverse step in one round trip: lease, progress, event, checkpoint, preview."""
+    def step(
+        self,
+        claim: Claim,
+        progress: Progress,
+        event: dict[str, Any],
+        checkpoint: bytes,
+        preview_file: str = "",
+    ) -> Control:
+        """A finished reverse step in one round trip: lease, progress, event, checkpoint,
+        preview.
+        """
         saved = _CHECKPOINT.pack(progress.step, zlib.crc32(checkpoint)) + checkpoint
-        arguments = (claim.fence, self.lease_seconds, progress.step, progress.model_dump_json(), json.dumps(event), saved, preview_file)
-        return cast(Control, self._word("STEP", claim.job_id, *arguments))
+        arguments = (
+            claim.fence,
+            self.lease_seconds,
+            progress.step,
+            progress.model_dump_json(),
+            json.dumps(event),
+            saved,
+            preview_file,
+        )
+        return cast(Control, self._word("step", claim.job_id, *arguments))
 
     def load_checkpoint(self, job_id: str) -> tuple[int, bytes] | None:
         """The newest undamaged checkpoint and its step."""
@@ -205,9 +292,21 @@ class JobStore:
                 sound.append((step, slot[_CHECKPOINT.size :]))
         return max(sound, default=None)
 
-    def succeed(self, claim: Claim, artifacts: list[Artifact], metrics: dict[str, Any], resumed_from_step: int | None) -> bool:
-        """Ends the job with its artifacts, which must be stored already; False when the claim is lost."""
-        fields = {"artifacts": [artifact.model_dump() for artifact in artifacts], "metrics": metrics, "resumed_from_step": resumed_from_step}
+    def succeed(
+        self,
+        claim: Claim,
+        artifacts: list[Artifact],
+        metrics: dict[str, Any],
+        resumed_from_step: int | None,
+    ) -> bool:
+        """Ends the job with its artifacts, which must be stored already; False when the claim is
+        lost.
+        """
+        fields = {
+            "artifacts": [artifact.model_dump() for artifact in artifacts],
+            "metrics": metrics,
+            "resumed_from_step": resumed_from_step,
+        }
         return self._finish(claim, JobState.SUCCEEDED, fields)
 
     def fail(self, claim: Claim, error: JobError) -> bool:
@@ -216,40 +315,58 @@ class JobStore:
 
     def canceled(self, claim: Claim, artifacts: list[Artifact]) -> bool:
         """Ends the job as the user wished; ``artifacts`` may hold what was there by then."""
-        return self._finish(claim, JobState.CANCELED, {"artifacts": [artifact.model_dump() for artifact in artifacts]})
+        return self._finish(
+            claim,
+            JobState.CANCELED,
+            {"artifacts": [artifact.model_dump() for artifact in artifacts]},
+        )
 
     def release(self, claim: Claim) -> bool:
         """Hands the job back to the queue; False when the claim is lost."""
-        return bool(self._run("RELEASE", claim.job_id, claim.fence))
+        return bool(self._run("release", claim.job_id, claim.fence))
 
     # -- repair -----------------------------------------------------------------------------------
 
     def expired(self) -> list[Job]:
         """Puts jobs of silent workers back into the queue and returns them, to be rung for."""
-        silent = cast("list[bytes]", self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", self._now(), 0, 100))
-        return self._those(silent, "EXPIRE")
+        silent = cast(
+            "list[bytes]",
+            self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", self._now(), 0, 100),
+        )
+        return self._those(silent, "expire")
 
     def overdue(self) -> list[Job]:
         """Ends waiting jobs whose deadline has passed and returns them."""
-        late = cast("list[bytes]", self.redis.zrangebyscore(f"{self.prefix}deadlines", "-inf", self._now(), 0, 100))
-        return self._those(late, "OVERDUE", self.ttl_seconds, DEADLINE_EXCEEDED.model_dump_json())
+        late = cast(
+            "list[bytes]",
+            self.redis.zrangebyscore(f"{self.prefix}deadlines", "-inf", self._now(), 0, 100),
+        )
+        return self._those(late, "overdue", self.ttl_seconds, DEADLINE_EXCEEDED.model_dump_json())
 
     def dead(self) -> list[Job]:
         """Jobs that were given up because no worker survived them, oldest first."""
-        found = [self.get(raw.decode()) for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}dead", 0, -1))]
+        found = [
+            self.get(raw.decode())
+            for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}dead", 0, -1))
+        ]
         return [job for job in found if job is not None]
 
     def requeue(self, job_id: str) -> str:
-        """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing' where it stays as it is."""
-        return self._word("REQUEUE", job_id)
+        """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing'
+        where it stays as it is.
+        """
+        return self._word("requeue", job_id)
 
     def unclaimed(self, prior: str, after_seconds: float, messages: int) -> list[Job]:
-        """Jobs that have waited this long while fewer ``messages`` are under way than jobs wait: as many as lack one,
-        to be rung for once more. Which job a message names does not matter, see :meth:`take`.
+        """Jobs that have waited this long while fewer ``messages`` are under way than jobs wait: as
+        many as lack one, to be rung for once more. Which job a message names does not matter, see
+        :meth:`take`.
         """
         lacking = min(self.depth(prior) - messages, _RINGS)
-        first = self.redis.zrange(f"{self.prefix}queued:{prior}", 0, lacking - 1) if lacking > 0 else []
-        return self._those(cast("list[bytes]", first), "RING_AGAIN", after_seconds)
+        first = (
+            self.redis.zrange(f"{self.prefix}queued:{prior}", 0, lacking - 1) if lacking > 0 else []
+        )
+        return self._those(cast("list[bytes]", first), "ring_again", after_seconds)
 
     def forget_expired(self) -> None:
         """Takes ids whose record has expired off the lists, oldest first."""
@@ -264,7 +381,7 @@ class JobStore:
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""
-        return bool(self._run("LEAD", duty, int(seconds * 1000)))
+        return bool(self._run("lead", duty, int(seconds * 1000)))
 
     # ---------------------------------------------------------------------------------------------
 
@@ -273,7 +390,9 @@ class JobStore:
         return [job for job_id in changed if (job := self.get(job_id)) is not None]
 
     def _finish(self, claim: Claim, state: JobState, fields: dict[str, Any]) -> bool:
-        return bool(self._run("FINISH", claim.job_id, claim.fence, state, self.ttl_seconds, *_pairs(fields)))
+        return bool(
+            self._run("finish", claim.job_id, claim.fence, state, self.ttl_seconds, *_pairs(fields))
+        )
 
     def _run(self, script: str, job_id: str, *arguments: Any) -> Any:
         return self._scripts[script](keys=[self.prefix], args=[job_id, *arguments])
@@ -297,4 +416,9 @@ def event_from(raw_id: bytes, fields: dict[bytes, bytes]) -> Event:
 
 def _pairs(fields: dict[str, Any]) -> list[str]:
     """Field, value, field, value, as they lie in the record."""
-    return [text for name, value in fields.items() if value is not None for text in (name, value if isinstance(value, str) else json.dumps(value))]
+    return [
+        text
+        for name, value in fields.items()
+        if value is not None
+        for text in (name, value if isinstance(value, str) else json.dumps(value))
+    ]

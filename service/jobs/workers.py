@@ -36,7 +36,11 @@ class WorkerRegistry:
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis = redis
-        self._info, self._lapse, self._last = f"{prefix}workers", f"{prefix}workers:lapse", f"{prefix}workers:last"
+        self._info, self._lapse, self._last = (
+            f"{prefix}workers",
+            f"{prefix}workers:lapse",
+            f"{prefix}workers:last",
+        )
 
     def renew(self, worker: WorkerInfo) -> None:
         """Enters a worker, or keeps it alive."""
@@ -63,13 +67,20 @@ class WorkerRegistry:
         now = seconds + micros / 1e6
         for name in (name for name, lapse in lapses if lapse <= now):
             self.remove(name.decode())
-        return [WorkerInfo.model_validate_json(entries[name]) for name, lapse in lapses if lapse > now and name in entries]
+        return [
+            WorkerInfo.model_validate_json(entries[name])
+            for name, lapse in lapses
+            if lapse > now and name in entries
+        ]
 
     def known(self) -> list[WorkerInfo]:
         """Live workers, and for priors without one the last that lived."""
         live = self.live()
         held = {worker.prior for worker in live}
-        last = (WorkerInfo.model_validate_json(entry) for entry in cast("dict[bytes, bytes]", self.redis.hgetall(self._last)).values())
+        last = (
+            WorkerInfo.model_validate_json(entry)
+            for entry in cast("dict[bytes, bytes]", self.redis.hgetall(self._last)).values()
+        )
         return [*live, *(worker for worker in last if worker.prior not in held)]
 
     def _now(self) -> float:

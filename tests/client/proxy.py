@@ -1,4 +1,6 @@
-"""A network that fails: a TCP proxy in front of the real service that cuts or refuses connections when told to."""
+"""A network that fails: a TCP proxy in front of the real service that cuts or refuses connections
+when told to.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class Proxy:
         self.refuse = 0
         """How many of the next connections are closed at once."""
         self.cut_answers = 0
-        """How many of the next connections are cut after the service's first bytes, which are lost."""
+        """How many of the next connections are cut after the service's first bytes, which are lost.
+        """
         self.connections = 0
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -27,7 +30,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._listener.close()
         self.cut()
 
@@ -49,8 +57,12 @@ class Proxy:
                 server = socket.create_connection(("127.0.0.1", self.target))
                 self._open |= {client, server}
                 lose, self.cut_answers = self.cut_answers > 0, max(0, self.cut_answers - 1)
-                threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
-                threading.Thread(target=self._pump, args=(server, client, lose), daemon=True).start()
+                threading.Thread(
+                    target=self._pump, args=(client, server, False), daemon=True
+                ).start()
+                threading.Thread(
+                    target=self._pump, args=(server, client, lose), daemon=True
+                ).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, lose: bool) -> None:
         with suppress(OSError):

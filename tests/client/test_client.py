@@ -48,7 +48,9 @@ def proxy(stack: Stack):
 @pytest.fixture
 def through(proxy: Proxy):
     """A client behind the proxy, with short pauses."""
-    with Client(Connection(server=proxy.url, timeout=20, retry=Retry(pause_seconds=0.05))) as client:
+    with Client(
+        Connection(server=proxy.url, timeout=20, retry=Retry(pause_seconds=0.05))
+    ) as client:
         yield client
 
 
@@ -64,7 +66,11 @@ def test_one_line_restores_a_file(stack: Stack, photo: Path, tmp_path: Path, mon
 
 @pytest.mark.parametrize("source", ["path", "bytes", "file"])
 def test_a_picture_may_be_a_path_bytes_or_a_file(client: Client, photo: Path, source: str):
-    picture = {"path": str(photo), "bytes": photo.read_bytes(), "file": io.BytesIO(photo.read_bytes())}[source]
+    picture = {
+        "path": str(photo),
+        "bytes": photo.read_bytes(),
+        "file": io.BytesIO(photo.read_bytes()),
+    }[source]
     job = client.submit("restore", {"image": picture}, operator={"type": "denoise"}, **QUICK)
     assert job.image_size == (64, 64)
     assert client.wait(job.id, timeout=60).state is JobState.SUCCEEDED
@@ -74,14 +80,22 @@ def test_a_picture_that_is_kept_need_not_be_sent_again(client: Client, photo: Pa
     named = f"sha256:{client.keep(photo).sha256}"
     alone = client.submit("restore", {"image": named}, operator={"type": "denoise"}, **QUICK)
     assert alone.image_size == (64, 64)
-    beside_a_file = client.submit("restore", {"image": named, "mask": png(mode="L")}, operator={"type": "inpainting"}, **QUICK)
+    beside_a_file = client.submit(
+        "restore", {"image": named, "mask": png(mode="L")}, operator={"type": "inpainting"}, **QUICK
+    )
     assert beside_a_file.artifacts[0].sha256 == named.removeprefix("sha256:")
 
 
 def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path: Path):
     result = client.restore(photo, num_samples=2, **QUICK)
     names = {path.name for path in result.save(tmp_path / "out.png")}
-    assert {"out.png", "out-sample-1.png", "out-sample-2.png", "out-mean.png", "out-spread.png"} <= names
+    assert {
+        "out.png",
+        "out-sample-1.png",
+        "out-sample-2.png",
+        "out-mean.png",
+        "out-spread.png",
+    } <= names
     assert len(result.samples) == 2
     assert result.image in result.samples
 
@@ -94,7 +108,10 @@ def test_every_other_task_has_its_method(client: Client, photo: Path):
     quick = {"sampler": {"steps": 2, "inner_steps": 1}}
     assert size(client.edit(photo, "a flower", mask=mask.getvalue(), **quick).image) == (64, 64)
     assert size(client.stylize(photo, "a castle", width=48, height=32, **quick).image) == (48, 32)
-    assert size(client.generate("a flower", width=32, height=32, sampler={"steps": 2}).image) == (32, 32)
+    assert size(client.generate("a flower", width=32, height=32, sampler={"steps": 2}).image) == (
+        32,
+        32,
+    )
 
 
 def test_previews_come_step_by_step(client: Client, photo: Path):
@@ -108,9 +125,13 @@ def test_previews_come_step_by_step(client: Client, photo: Path):
 def test_the_asynchronous_client_does_the_same(stack: Stack, photo: Path):
     async def both() -> tuple[list[int], list[str]]:
         async with AsyncClient(stack.url) as client:
-            job = await client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
+            job = await client.submit(
+                "restore", {"image": photo}, operator={"type": "denoise"}, **QUICK
+            )
             steps = [preview.step async for preview in client.previews(job)]
-            results = await asyncio.gather(*(client.restore(photo, seed=seed, **QUICK) for seed in (1, 2)))
+            results = await asyncio.gather(
+                *(client.restore(photo, seed=seed, **QUICK) for seed in (1, 2))
+            )
             known = [job.id async for job in client.jobs(page_size=2)]
             assert {result.job.id for result in results} < set(known)
             with pytest.raises(aps_client.NotFound):
@@ -130,7 +151,10 @@ def test_both_clients_have_the_same_methods():
 
 
 def test_every_job_is_listed_once_over_pages(client: Client, photo: Path):
-    made = [client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK).id for _ in range(3)]
+    made = [
+        client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK).id
+        for _ in range(3)
+    ]
     listed = [job.id for job in client.jobs(page_size=2)]
     assert listed[:3] == made[::-1]
     assert len(listed) == len(set(listed))
@@ -169,7 +193,9 @@ def test_errors_carry_the_services_code_and_fields(client: Client, photo: Path):
 
 def test_nobody_there_is_said_after_the_last_try():
     with (
-        Client(Connection(server="http://127.0.0.1:9", retry=Retry(attempts=2, pause_seconds=0.01))) as client,
+        Client(
+            Connection(server="http://127.0.0.1:9", retry=Retry(attempts=2, pause_seconds=0.01))
+        ) as client,
         pytest.raises(aps_client.Unreachable, match="Is the service running"),
     ):
         client.capabilities()
@@ -180,7 +206,9 @@ def test_a_task_the_service_does_not_have(stack: Stack):
         client.submit("nonesuch")
 
 
-def test_an_answer_that_got_lost_makes_no_second_job(through: Client, client: Client, proxy: Proxy, photo: Path):
+def test_an_answer_that_got_lost_makes_no_second_job(
+    through: Client, client: Client, proxy: Proxy, photo: Path
+):
     before = {job.id for job in client.jobs()}
     proxy.refuse, proxy.cut_answers = 1, 1
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)

@@ -17,15 +17,40 @@ from aps_client import Client, WebhookEvent, WebhookRejected, verify_webhook
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 OTHER = "whsec_" + base64.b64encode(b"another secret of enough bytes..").decode()
 JOB = {
-    "id": "0197c1d0-0000-7000-8000-000000000000", "task": "restore", "prior": "embedded", "state": "succeeded", "phase": None, "version": 9,
-    "priority": "normal", "estimated_seconds": 1.0, "progress": None, "attempt": 1, "resumed_from_step": None, "cancel_requested": False,
-    "deadline": None, "created_at": None, "started_at": None, "finished_at": None, "expires_at": None, "image_size": [64, 64],
-    "output_size": [64, 64], "error": None, "artifacts": [], "request_id": "", "traceparent": "", "cancel_after_seconds": None, "urls": {},
-}  # fmt: skip
-BODY = json.dumps({"type": "job.completed", "timestamp": "2026-11-21T12:00:00+00:00", "data": JOB}).encode()
+    "id": "0197c1d0-0000-7000-8000-000000000000",
+    "task": "restore",
+    "prior": "embedded",
+    "state": "succeeded",
+    "phase": None,
+    "version": 9,
+    "priority": "normal",
+    "estimated_seconds": 1.0,
+    "progress": None,
+    "attempt": 1,
+    "resumed_from_step": None,
+    "cancel_requested": False,
+    "deadline": None,
+    "created_at": None,
+    "started_at": None,
+    "finished_at": None,
+    "expires_at": None,
+    "image_size": [64, 64],
+    "output_size": [64, 64],
+    "error": None,
+    "artifacts": [],
+    "request_id": "",
+    "traceparent": "",
+    "cancel_after_seconds": None,
+    "urls": {},
+}
+BODY = json.dumps(
+    {"type": "job.completed", "timestamp": "2026-11-21T12:00:00+00:00", "data": JOB}
+).encode()
 
 
-def signed(body: bytes = BODY, secret: str = SECRET, age: float = 0, **changed: str) -> dict[str, str]:
+def signed(
+    body: bytes = BODY, secret: str = SECRET, age: float = 0, **changed: str
+) -> dict[str, str]:
     """Headers as the standard's own library makes them."""
     at = datetime.fromtimestamp(time.time() - age, UTC)
     return {
@@ -39,7 +64,8 @@ def signed(body: bytes = BODY, secret: str = SECRET, age: float = 0, **changed: 
 def test_a_signed_message_is_a_typed_event():
     event = verify_webhook(BODY, signed(), SECRET)
     assert (event.id, event.type, event.data.state.value) == ("msg_1", "job.completed", "succeeded")
-    assert verify_webhook(BODY, signed(), [OTHER, SECRET]).data.id == JOB["id"]  # while secrets change
+    # while secrets change
+    assert verify_webhook(BODY, signed(), [OTHER, SECRET]).data.id == JOB["id"]
 
 
 @pytest.mark.parametrize(
@@ -83,10 +109,19 @@ def test_the_services_own_messages_are_believed(stack: Stack):
         secrets = client.webhook_secrets()
         threading.Thread(target=receiver.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{receiver.server_port}/"
-        spec = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
+        spec = {
+            "operator": {"type": "denoise"},
+            "sigma": 0.1,
+            "sampler": {"steps": 2, "inner_steps": 1},
+        }
         job = client.submit("restore", {"image": png()}, webhook=where, priority="high", **spec)
         event = heard.get(timeout=60)
         receiver.shutdown()
-        assert (event.type, event.data.id, event.data.state.value, event.data.priority.value) == ("job.completed", job.id, "succeeded", "high")
+        assert (event.type, event.data.id, event.data.state.value, event.data.priority.value) == (
+            "job.completed",
+            job.id,
+            "succeeded",
+            "high",
+        )
         picture = client.download(event.data, "result.png")  # the message's links are enough
         assert picture.startswith(b"\x89PNG")

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aps_core.anchors import token_score
 from aps_core.aps import anchored_remasking, sample_aps
-from aps_core.config import APSConfig
 from aps_core.errors import SamplingCancelled, SamplingDiverged
-from aps_core.schedule import mask_fraction, masked_counts
+from aps_core.sampling.anchors import token_score
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
 
@@ -18,7 +18,9 @@ L, K = 12, 2**BITS
 
 
 class ToyTokenizer:
-    """Lookup-free codes and a smooth, mixing decoder: neighbouring tokens influence each other's pixels."""
+    """Lookup-free codes and a smooth, mixing decoder: neighbouring tokens influence each other's
+    pixels.
+    """
 
     def __init__(self):
         self.quantizer = LookupFreeQuantizer(BITS)
@@ -39,10 +41,15 @@ class ToyPrior:
     def __init__(self):
         self.tokenizer = ToyTokenizer()
         generator = torch.Generator().manual_seed(2)
-        self.base, self.pull = torch.randn(L, K, generator=generator), torch.randn(K, K, generator=generator)
+        self.base, self.pull = (
+            torch.randn(L, K, generator=generator),
+            torch.randn(K, K, generator=generator),
+        )
 
     def logits(self, z_BL, *, grid, mask_fraction, condition, guidance_scale):
-        decided = torch.nn.functional.one_hot(z_BL.clamp(min=0), K).float() * (z_BL != MASK)[..., None]
+        decided = (
+            torch.nn.functional.one_hot(z_BL.clamp(min=0), K).float() * (z_BL != MASK)[..., None]
+        )
         return self.base + decided.mean(1, keepdim=True) @ self.pull
 
 
@@ -74,7 +81,15 @@ CONFIG = APSConfig(steps=5, inner_steps=12)
 
 
 def sample(prior, objective, config=CONFIG, batch=1, seed=0, **kwargs):
-    return sample_aps(prior, objective, config, grid=GRID, generator=torch.Generator().manual_seed(seed), batch=batch, **kwargs)
+    return sample_aps(
+        prior,
+        objective,
+        config,
+        grid=GRID,
+        generator=torch.Generator().manual_seed(seed),
+        batch=batch,
+        **kwargs,
+    )
 
 
 def algorithm_1(prior, objective, steps, inner_steps, rate):
@@ -82,19 +97,30 @@ def algorithm_1(prior, objective, steps, inner_steps, rate):
     tokenizer, book = prior.tokenizer, prior.tokenizer.codebook_KD
     z = [MASK] * L
     for left in masked_counts(L, steps):
-        phi = prior.logits(torch.tensor([z]), grid=GRID, mask_fraction=0, condition="", guidance_scale=0)[0].clone().requires_grad_()
+        phi = (
+            prior.logits(
+                torch.tensor([z]), grid=GRID, mask_fraction=0, condition="", guidance_scale=0
+            )[0]
+            .clone()
+            .requires_grad_()
+        )
         adam = torch.optim.Adam([phi], lr=rate, foreach=False, fused=False)
         for _ in range(inner_steps):
             x_bar = phi.softmax(-1) @ book
             x = torch.where(x_bar > 0, 1.0, -1.0)
             x_tilde = x_bar + (x - x_bar).detach()
-            clamped = torch.stack([x_tilde[i] if code == MASK else book[code] for i, code in enumerate(z)])
+            clamped = torch.stack(
+                [x_tilde[i] if code == MASK else book[code] for i, code in enumerate(z)]
+            )
             loss = (tokenizer.decode(clamped[None], GRID) - objective.y).abs().sum()
             adam.zero_grad()
             loss.backward()
             adam.step()
         p = phi.detach().double().softmax(-1)
-        codes = [(book == torch.where(row @ book.double() > 0, 1.0, -1.0)).all(1).nonzero().item() for row in p]
+        codes = [
+            (book == torch.where(row @ book.double() > 0, 1.0, -1.0)).all(1).nonzero().item()
+            for row in p
+        ]
         kappa = {i: p[i, codes[i]].item() for i in range(L) if z[i] == MASK}
         for i in sorted(kappa, key=lambda i: -kappa[i])[: len(kappa) - left]:
             z[i] = codes[i]
@@ -109,7 +135,9 @@ def test_equals_the_papers_pseudo_code(prior, objective):
 def test_schedule_and_decided_tokens(prior, objective):
     states = []
     final = sample(prior, objective, on_step=lambda info: states.append(info) or None, batch=2)
-    assert [(s.state.z_BL == MASK).sum(1).tolist() for s in states] == [[n, n] for n in masked_counts(L, CONFIG.steps)]
+    assert [(s.state.z_BL == MASK).sum(1).tolist() for s in states] == [
+        [n, n] for n in masked_counts(L, CONFIG.steps)
+    ]
     previous = torch.full((2, L), MASK)
     for info in states:
         decided = previous != MASK
@@ -129,7 +157,10 @@ def test_inner_loop_lowers_the_loss_and_the_result_fits(prior, objective):
 
 
 def test_without_inner_steps_the_prior_alone_decides(prior):
-    first, second = (sample(prior, ToyObjective(prior, seed), APSConfig(steps=3, inner_steps=0)) for seed in (3, 4))
+    first, second = (
+        sample(prior, ToyObjective(prior, seed), APSConfig(steps=3, inner_steps=0))
+        for seed in (3, 4)
+    )
     assert torch.equal(first.z_BL, second.z_BL)
 
 
@@ -137,34 +168,51 @@ def test_without_inner_steps_the_prior_alone_decides(prior):
 def test_resuming_after_any_step_gives_the_same_tokens(prior, objective, update):
     config = APSConfig(steps=5, inner_steps=5, state_update=update, temperature=1.0)
     states = []
-    whole = sample(prior, objective, config, batch=2, on_step=lambda info: states.append(info.state))
+    whole = sample(
+        prior, objective, config, batch=2, on_step=lambda info: states.append(info.state)
+    )
     for state in states[:-1]:
-        frozen = replace(state, z_BL=state.z_BL.clone(), generator_state=state.generator_state.clone())
-        assert torch.equal(sample(prior, objective, config, batch=2, seed=99, resume=frozen).z_BL, whole.z_BL)
+        frozen = replace(
+            state, z_BL=state.z_BL.clone(), generator_state=state.generator_state.clone()
+        )
+        assert torch.equal(
+            sample(prior, objective, config, batch=2, seed=99, resume=frozen).z_BL, whole.z_BL
+        )
 
 
 def test_seeds(prior, objective):
     config = APSConfig(steps=5, inner_steps=3, remasking="random")
-    assert torch.equal(sample(prior, objective, config, seed=1).x_BCHW, sample(prior, objective, config, seed=1).x_BCHW)
-    assert not torch.equal(sample(prior, objective, config, seed=1).z_BL, sample(prior, objective, config, seed=2).z_BL)
+    assert torch.equal(
+        sample(prior, objective, config, seed=1).x_BCHW,
+        sample(prior, objective, config, seed=1).x_BCHW,
+    )
+    assert not torch.equal(
+        sample(prior, objective, config, seed=1).z_BL, sample(prior, objective, config, seed=2).z_BL
+    )
 
 
 def test_several_samples_differ_and_one_draws_nothing(prior, objective):
     several = sample(prior, objective, APSConfig(steps=5, inner_steps=3), batch=4)
     assert len({tuple(row.tolist()) for row in several.z_BL}) > 1
     config = APSConfig(steps=5, inner_steps=3)
-    assert torch.equal(sample(prior, objective, config, seed=1).z_BL, sample(prior, objective, config, seed=2).z_BL)
+    assert torch.equal(
+        sample(prior, objective, config, seed=1).z_BL, sample(prior, objective, config, seed=2).z_BL
+    )
 
 
 def first_anchor(prior, phi, trusted, **switches):
     z = torch.full((1, L), MASK)
     config = APSConfig(**switches)
-    z_next, _ = anchored_remasking(phi, trusted, z, prior.tokenizer, config, L - 1, 0.1, torch.Generator().manual_seed(0))
+    z_next, _ = anchored_remasking(
+        phi, trusted, z, prior.tokenizer, config, L - 1, 0.1, torch.Generator().manual_seed(0)
+    )
     return (z_next[0] != MASK).nonzero().item()
 
 
 def test_remasking_trusts_whom_it_says(prior):
-    """The posterior is sure of token 2, the prior of token 7: APS-II keeps the one, APS-I the other."""
+    """The posterior is sure of token 2, the prior of token 7: APS-II keeps the one, APS-I the
+    other.
+    """
     phi, trusted = torch.zeros(L, K), torch.zeros(L, K)
     phi[:, 5], trusted[:, 5] = 3.0, 3.0
     phi[2, 5], trusted[7, 5] = 9.0, 9.0
@@ -174,7 +222,10 @@ def test_remasking_trusts_whom_it_says(prior):
 
 def test_confidence_orders_like_the_probability_without_saturating():
     generator = torch.Generator().manual_seed(0)
-    logits, x = torch.randn(50, K, generator=generator) * 3, torch.randint(K, (50,), generator=generator)
+    logits, x = (
+        torch.randn(50, K, generator=generator) * 3,
+        torch.randint(K, (50,), generator=generator),
+    )
     probability = logits.softmax(-1).gather(-1, x[:, None])[:, 0]
     assert torch.equal(token_score(logits, x, "confidence").argsort(), probability.argsort())
     sure = torch.zeros(2, K)
@@ -201,24 +252,45 @@ def test_anchor_noise_is_relative_to_the_scores_and_still_prefers_the_trusted():
 
     def first(scale, temperature):
         config = APSConfig(anchor_temperature=temperature)
-        z, kappa = anchored_remasking((phi * scale).repeat(runs, 1), None, tokens, prior.tokenizer, config, L - 1, 0.1, torch.Generator().manual_seed(0))
-        assert torch.equal(kappa, token_score((phi * scale).repeat(runs, 1), z.new_full((runs * L,), 5), "confidence").view(runs, L)), "told without the noise"
+        z, kappa = anchored_remasking(
+            (phi * scale).repeat(runs, 1),
+            None,
+            tokens,
+            prior.tokenizer,
+            config,
+            L - 1,
+            0.1,
+            torch.Generator().manual_seed(0),
+        )
+        assert torch.equal(
+            kappa,
+            token_score(
+                (phi * scale).repeat(runs, 1), z.new_full((runs * L,), 5), "confidence"
+            ).view(runs, L),
+        ), "told without the noise"
         return (z != MASK).int().argmax(1)
 
     assert (first(1, 0.0) == L - 1).all()
     share = torch.bincount(first(1, 1.0), minlength=L) / runs
     assert 1.5 / L < share[-1] < 0.9
     assert share[-1] > 3 * share[0]
-    assert torch.bincount(first(1, 10.0), minlength=L).float().std() < 0.3 * runs / L  # nearly a random order
+    # nearly a random order
+    assert torch.bincount(first(1, 10.0), minlength=L).float().std() < 0.3 * runs / L
     agreement = (first(1, 1.0) == first(20, 1.0)).float().mean()
-    assert agreement > 0.8  # what counts is the noise against the scores' spread, not the logits' scale
+    # what counts is the noise against the scores' spread, not the logits' scale
+    assert agreement > 0.8
 
 
 def test_bernoulli_keeps_a_share_of_the_anchors():
     prior = ToyPrior()
-    z, phi = torch.full((400, L), MASK), torch.randn(400 * L, K, generator=torch.Generator().manual_seed(0))
+    z, phi = (
+        torch.full((400, L), MASK),
+        torch.randn(400 * L, K, generator=torch.Generator().manual_seed(0)),
+    )
     config, keep = APSConfig(state_update="bernoulli"), 1 - mask_fraction(0.5)
-    z_next, _ = anchored_remasking(phi, phi, z, prior.tokenizer, config, L // 2, keep, torch.Generator().manual_seed(0))
+    z_next, _ = anchored_remasking(
+        phi, phi, z, prior.tokenizer, config, L // 2, keep, torch.Generator().manual_seed(0)
+    )
     share = (z_next != MASK).float().mean().item() / 0.5
     assert abs(share - keep) < 0.03
 
@@ -226,16 +298,30 @@ def test_bernoulli_keeps_a_share_of_the_anchors():
 def test_adaptive_stops_at_the_noise_floor_and_on_a_plateau(prior, objective):
     lengths = []
     objective.noise_floor = 10.0
-    sample(prior, objective, APSConfig(steps=2, inner_steps=50, inner="adaptive"), on_step=lambda info: lengths.append(len(info.loss_curve)))
+    sample(
+        prior,
+        objective,
+        APSConfig(steps=2, inner_steps=50, inner="adaptive"),
+        on_step=lambda info: lengths.append(len(info.loss_curve)),
+    )
     assert lengths == [10, 10]
     objective.noise_floor, lengths[:] = 0.0, []
-    sample(prior, objective, APSConfig(steps=1, inner_steps=400, inner="adaptive"), on_step=lambda info: lengths.append(len(info.loss_curve)))
+    sample(
+        prior,
+        objective,
+        APSConfig(steps=1, inner_steps=400, inner="adaptive"),
+        on_step=lambda info: lengths.append(len(info.loss_curve)),
+    )
     assert 10 <= lengths[0] < 400
 
 
 def test_prior_term_pulls_towards_the_prior(prior, objective):
     def likelihood(weight):
-        z = sample(prior, objective, APSConfig(steps=1, inner_steps=60, learning_rate=0.3, prior_weight=weight)).z_BL
+        z = sample(
+            prior,
+            objective,
+            APSConfig(steps=1, inner_steps=60, learning_rate=0.3, prior_weight=weight),
+        ).z_BL
         return prior.base.log_softmax(-1).gather(-1, z[0][:, None]).mean()
 
     assert likelihood(5.0) > likelihood(0.0) + 0.1
@@ -244,8 +330,19 @@ def test_prior_term_pulls_towards_the_prior(prior, objective):
 def test_entropy_term_sharpens(prior, objective):
     scores = {}
     for weight in (0.0, 1.0):
-        config = APSConfig(steps=1, inner_steps=30, learning_rate=0.1, entropy_weight=weight, anchor_score="entropy")
-        sample(prior, objective, config, on_step=lambda info, w=weight: scores.update({w: info.confidence_BL.mean().item()}))
+        config = APSConfig(
+            steps=1,
+            inner_steps=30,
+            learning_rate=0.1,
+            entropy_weight=weight,
+            anchor_score="entropy",
+        )
+        sample(
+            prior,
+            objective,
+            config,
+            on_step=lambda info, w=weight: scores.update({w: info.confidence_BL.mean().item()}),
+        )
     assert scores[1.0] > scores[0.0]  # negative entropy is larger
 
 

@@ -3,8 +3,17 @@
 import pytest
 import torch
 
-from aps_core.bounds import aps_bound, ddps_bound, denoiser, expected_log_likelihood, nelbo, reveal_probability, surrogate, tilted_kernel
-from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
+from aps_core.theory.bounds import (
+    aps_bound,
+    ddps_bound,
+    denoiser,
+    expected_log_likelihood,
+    nelbo,
+    reveal_probability,
+    surrogate,
+    tilted_kernel,
+)
+from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
 STEPS = 3
@@ -36,7 +45,9 @@ def generator(seed=0):
 
 
 def enumerated_chain(world, predict, log_likelihood=None, steps=STEPS):
-    """The exact law (S,) of the tilted chain's result, by multiplying its transition matrices over all partial pictures."""
+    """The exact law (S,) of the tilted chain's result, by multiplying its transition matrices over
+    all partial pictures.
+    """
     partial_PL = torch.cartesian_prod(*[torch.arange(MASK, CODES)] * LENGTH)
     one_hot_SLK = world.prior.one_hot_SLK
     state_P = torch.zeros(len(partial_PL))
@@ -44,18 +55,25 @@ def enumerated_chain(world, predict, log_likelihood=None, steps=STEPS):
     for step in range(steps):
         reveal, log_p_PLK = reveal_probability(step, steps), predict(partial_PL, 0.0)
         masked_PL = partial_PL == MASK
-        p_PLK = torch.where(masked_PL[..., None], log_p_PLK.exp(), torch.nn.functional.one_hot(partial_PL.clamp(min=0), CODES).float())
+        p_PLK = torch.where(
+            masked_PL[..., None],
+            log_p_PLK.exp(),
+            torch.nn.functional.one_hot(partial_PL.clamp(min=0), CODES).float(),
+        )
         outcome_PLV = torch.zeros(len(partial_PL), LENGTH, CODES + 1)
         if log_likelihood is not None:
             value_S = log_likelihood(world.prior.states_SL)
             chosen_PSL = torch.einsum("plk,slk->psl", p_PLK, one_hot_SLK)
             for token in range(LENGTH):
-                others_PS = chosen_PSL[:, :, [other for other in range(LENGTH) if other != token]].prod(-1)
+                others_PS = chosen_PSL[
+                    :, :, [other for other in range(LENGTH) if other != token]
+                ].prod(-1)
                 outcome_PLV[:, token, :-1] = others_PS @ (value_S[:, None] * one_hot_SLK[:, token])
                 outcome_PLV[:, token, -1] = chosen_PSL.prod(-1) @ value_S
         kernel_PLV = tilted_kernel(log_p_PLK, outcome_PLV, reveal)[0].exp()
         stays_PLV = torch.nn.functional.one_hot(partial_PL.clamp(min=0), CODES + 1).float()
-        kernel_PLV = torch.where(masked_PL[..., None], kernel_PLV, stays_PLV).roll(1, -1)  # "masked" is -1, the first of partial_PL's digits
+        # "masked" is -1, the first of partial_PL's digits
+        kernel_PLV = torch.where(masked_PL[..., None], kernel_PLV, stays_PLV).roll(1, -1)
         transition_PP = torch.ones(len(partial_PL), len(partial_PL))
         for token in range(LENGTH):
             transition_PP *= kernel_PLV[:, token][:, partial_PL[:, token] + 1]
@@ -88,7 +106,8 @@ def test_the_nelbo_of_an_exact_prior_is_tight_when_tokens_are_decided_one_at_a_t
     assert gaps[2] == pytest.approx(0, abs=0.15)
     every = [nelbo(theta, x, 1, 1, generator()).total for x in world.prior.states_SL[::17]]
     one_step_S = enumerated_chain(world, theta, steps=1)
-    assert torch.tensor(every).allclose(-one_step_S[::17].log(), atol=1e-4)  # one step leaves nothing to bound
+    # one step leaves nothing to bound
+    assert torch.tensor(every).allclose(-one_step_S[::17].log(), atol=1e-4)
 
 
 @pytest.mark.parametrize("which", ["theta", "phi"])
@@ -97,16 +116,22 @@ def test_theorem_1_bounds_the_tilted_chain(world, which, request):
     law_S = enumerated_chain(world, predict, world.log_likelihood)
     assert law_S.sum().item() == pytest.approx(1.0, abs=1e-4)
     for index in sequences(law_S):
-        bound = ddps_bound(predict, world.log_likelihood, world.prior.states_SL[index], STEPS, 600, 8, generator())
+        bound = ddps_bound(
+            predict, world.log_likelihood, world.prior.states_SL[index], STEPS, 600, 8, generator()
+        )
         assert bound.total > -law_S[index].log().item() - 3 * bound.standard_error
-        assert bound.total == pytest.approx(bound.cross_entropy + bound.tilt + bound.partition, rel=1e-4)
+        assert bound.total == pytest.approx(
+            bound.cross_entropy + bound.tilt + bound.partition, rel=1e-4
+        )
 
 
 def test_the_bound_is_tight_in_one_step(world, phi):
     """With one reverse step nothing is left out but the error of the expected likelihoods."""
     law_S = enumerated_chain(world, phi, world.log_likelihood, steps=1)
     for index in sequences(law_S, 4):
-        bound = ddps_bound(phi, world.log_likelihood, world.prior.states_SL[index], 1, 40, 400, generator())
+        bound = ddps_bound(
+            phi, world.log_likelihood, world.prior.states_SL[index], 1, 40, 400, generator()
+        )
         assert bound.total == pytest.approx(-law_S[index].log().item(), abs=0.1)
 
 
@@ -116,16 +141,25 @@ def test_theorem_2_is_theorem_1_rewritten_around_the_prior(world, theta, phi):
         first = ddps_bound(phi, world.log_likelihood, x_L, STEPS, 100, 4, generator())
         second = aps_bound(theta, phi, world.log_likelihood, x_L, STEPS, 100, 4, generator())
         assert second.total == pytest.approx(first.total, rel=1e-4)
-        assert second.cross_entropy == pytest.approx(nelbo(theta, x_L, STEPS, 4000, generator(1)).total, abs=0.6)
+        assert second.cross_entropy == pytest.approx(
+            nelbo(theta, x_L, STEPS, 4000, generator(1)).total, abs=0.6
+        )
         assert second.adaptation != 0
 
 
 def test_theorem_2_bounds_the_posteriors_surprise_on_average(world, theta, phi):
-    """E[L_APS] over the exact posterior is at least the posterior's entropy: no chain of kernels can do better."""
+    """E[L_APS] over the exact posterior is at least the posterior's entropy: no chain of kernels
+    can do better.
+    """
     entropy = -(world.posterior_S * world.posterior_S.log()).sum().item()
-    x_BL = world.prior.states_SL[torch.multinomial(world.posterior_S, 60, replacement=True, generator=generator())]
+    x_BL = world.prior.states_SL[
+        torch.multinomial(world.posterior_S, 60, replacement=True, generator=generator())
+    ]
     for predict in (theta, phi):
-        totals = [aps_bound(theta, predict, world.log_likelihood, x_L, STEPS, 30, 8, generator()).total for x_L in x_BL]
+        totals = [
+            aps_bound(theta, predict, world.log_likelihood, x_L, STEPS, 30, 8, generator()).total
+            for x_L in x_BL
+        ]
         assert sum(totals) / len(totals) > entropy
 
 
@@ -141,7 +175,9 @@ def test_without_a_measurement_both_bounds_are_the_nelbo(world, theta):
         assert bound.tilt + bound.partition == pytest.approx(0, abs=1e-3)
         assert bound.adaptation == 0
         assert bound.total == pytest.approx(bound.cross_entropy, abs=1e-3)
-        assert bound.cross_entropy == pytest.approx(nelbo(theta, x_L, STEPS, 3000, generator(1)).total, abs=0.4)
+        assert bound.cross_entropy == pytest.approx(
+            nelbo(theta, x_L, STEPS, 3000, generator(1)).total, abs=0.4
+        )
 
 
 def test_expected_likelihoods_are_unbiased(world, theta):
@@ -169,7 +205,9 @@ def exact_gradient(world, phi_LK, z_L):
 
 
 def test_the_surrogates_gradient_points_the_right_way():
-    """Against the exact gradient of the intractable measurement term, at many logits, states and worlds: biased, but downhill."""
+    """Against the exact gradient of the intractable measurement term, at many logits, states and
+    worlds: biased, but downhill.
+    """
     cosines, fell = [], []
     for seed in range(8):
         world = ToyWorld(seed)
@@ -179,10 +217,20 @@ def test_the_surrogates_gradient_points_the_right_way():
             if not (z_BL == MASK).any():
                 continue
             phi_BLK = torch.randn(1, LENGTH, CODES, generator=random).requires_grad_()
-            loss_B = surrogate(phi_BLK, torch.zeros_like(phi_BLK), z_BL, world.prior.tokenizer, world.objective, GRID, 0.0)
+            loss_B = surrogate(
+                phi_BLK,
+                torch.zeros_like(phi_BLK),
+                z_BL,
+                world.prior.tokenizer,
+                world.objective,
+                GRID,
+                0.0,
+            )
             ours = torch.autograd.grad(loss_B.sum(), phi_BLK)[0][0]
             exact, before = exact_gradient(world, phi_BLK.detach()[0], z_BL[0])
-            cosines.append(torch.nn.functional.cosine_similarity(ours.flatten(), exact.flatten(), dim=0).item())
+            cosines.append(
+                torch.nn.functional.cosine_similarity(ours.flatten(), exact.flatten(), dim=0).item()
+            )
             step = 0.05 * ours / ours.norm()
             fell.append(exact_gradient(world, phi_BLK.detach()[0] - step, z_BL[0])[1] < before)
     assert sum(cosines) / len(cosines) > 0.5
@@ -195,7 +243,9 @@ def test_the_surrogate_agrees_with_the_prior_where_nothing_is_measured(world):
     z_BL = torch.full((1, LENGTH), MASK)
     loss_B = surrogate(phi_BLK, theta_BLK, z_BL, world.prior.tokenizer, Silent(), GRID, 0.4)
     gradient = torch.autograd.grad(loss_B.sum(), phi_BLK)[0]
-    assert (gradient.argmin(-1) == theta_BLK.argmax(-1)).all()  # descent raises the prior's likeliest code most
+    assert (
+        gradient.argmin(-1) == theta_BLK.argmax(-1)
+    ).all()  # descent raises the prior's likeliest code most
 
 
 class Silent:

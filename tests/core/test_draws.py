@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aps_core.draws import categorical, gumbel_perturbed
+from aps_core.sampling.random_ops import categorical, gumbel_perturbed
 
 P = torch.tensor([0.0, 0.3, 0.0, 0.45, 0.2, 0.05, 0.0])
 MANY = 100_000
@@ -29,7 +29,9 @@ def test_no_uniform_number_draws_an_impossible_code(monkeypatch, extreme, code, 
 
 def test_the_same_generator_gives_the_same_codes_and_rows_are_drawn_apart():
     p_NK = torch.full((64, 4096), 1 / 4096)
-    first, again, other = (categorical(p_NK, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    first, again, other = (
+        categorical(p_NK, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert len(first.unique()) > 32

@@ -1,4 +1,6 @@
-"""Editing: what is known stays byte by byte, what is new follows prompt and surroundings, and bad input says why."""
+"""Editing: what is known stays byte by byte, what is new follows prompt and surroundings, and bad
+input says why.
+"""
 
 import numpy as np
 import pytest
@@ -6,11 +8,11 @@ import torch
 from PIL import Image
 from pydantic import ValidationError
 
-from aps_core.engine import ImageEngine
 from aps_core.errors import ImageTooLarge, InvalidSpec
-from aps_core.estimate import check_size
-from aps_core.images import Picture, mask_to_tensor, to_pil, to_tensor
-from aps_core.seam import filled, joined
+from aps_core.imaging.blending import filled, joined
+from aps_core.imaging.images import Picture, mask_to_tensor, to_pil, to_tensor
+from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.estimate import check_size
 from aps_core.tasks import EditSpec, Inputs, run
 from aps_core.tasks.edit import known_tokens
 from aps_core.types import MASK
@@ -26,7 +28,13 @@ def engine():
 def photo(width=50, height=38, mode="RGB"):
     rows, columns = np.mgrid[:height, :width]
     noise = np.random.default_rng(0).integers(0, 30, (height, width))
-    return Picture(Image.fromarray(np.stack([rows * 5 % 200 + noise, columns * 4 % 200 + noise, 90 + noise], -1).astype(np.uint8)).convert(mode))
+    return Picture(
+        Image.fromarray(
+            np.stack([rows * 5 % 200 + noise, columns * 4 % 200 + noise, 90 + noise], -1).astype(
+                np.uint8
+            )
+        ).convert(mode)
+    )
 
 
 def mask(picture, box):
@@ -46,7 +54,10 @@ def pixels(result, sample=0):
 def test_known_pixels_are_the_uploads_and_the_prompt_changes_the_others(engine):
     picture = photo()
     inputs = Inputs(picture, mask(picture, (13, 9, 38, 30)))
-    flower, night = edited(engine, inputs, num_samples=2), edited(engine, inputs, num_samples=2, prompt="a dark night sky")
+    flower, night = (
+        edited(engine, inputs, num_samples=2),
+        edited(engine, inputs, num_samples=2, prompt="a dark night sky"),
+    )
     known = np.asarray(inputs.mask.image) > 0
     for sample in (0, 1):
         assert np.array_equal(pixels(flower, sample)[known], np.asarray(picture.image)[known])
@@ -59,7 +70,10 @@ def test_what_lay_under_the_mask_plays_no_part(engine):
     hole = mask(picture, (13, 9, 38, 30))
     other = picture.image.copy()
     other.paste((255, 0, 255), (13, 9, 38, 30))
-    assert np.array_equal(pixels(edited(engine, Inputs(picture, hole))), pixels(edited(engine, Inputs(Picture(other), hole))))
+    assert np.array_equal(
+        pixels(edited(engine, Inputs(picture, hole))),
+        pixels(edited(engine, Inputs(Picture(other), hole))),
+    )
 
 
 def test_known_tokens_are_the_encoders_and_stay(engine):
@@ -70,9 +84,16 @@ def test_known_tokens_are_the_encoders_and_stay(engine):
     inside = torch.nn.functional.max_pool2d(1 - known_HW[None], 4)[0].flatten() > 0
     assert torch.equal(z_L == MASK, inside)
     events = []
-    result = run(EditSpec(prompt="a red flower", sampler=QUICK), Inputs(picture, hole), engine, lambda progress: events.append(progress.event()))
+    result = run(
+        EditSpec(prompt="a red flower", sampler=QUICK),
+        Inputs(picture, hole),
+        engine,
+        lambda progress: events.append(progress.event()),
+    )
     assert torch.equal(result.codes_BL[0][~inside], z_L[~inside])
-    assert events[0]["known"] == (~inside).nonzero().flatten().tolist(), "told with the first step, and not again"
+    assert events[0]["known"] == (~inside).nonzero().flatten().tolist(), (
+        "told with the first step, and not again"
+    )
     assert not any("known" in event for event in events[1:])
 
 
@@ -106,7 +127,10 @@ def test_transparency_is_a_mask_and_grey_and_tiny_holes_work(engine):
     same = (pixels(result) == np.asarray(picture)[..., :3]).all(-1)
     assert np.argwhere(~same).tolist() == [[20, 20]]
     grey = photo(mode="L")
-    assert edited(engine, Inputs(grey, mask(grey, (0, 0, 20, 38)))).pictures_BCHW.shape[-2:] == (38, 50)
+    assert edited(engine, Inputs(grey, mask(grey, (0, 0, 20, 38)))).pictures_BCHW.shape[-2:] == (
+        38,
+        50,
+    )
 
 
 def test_a_stopped_edit_continues_with_the_same_pixels(engine):
@@ -114,7 +138,9 @@ def test_a_stopped_edit_continues_with_the_same_pixels(engine):
     inputs, saved = Inputs(picture, mask(picture, (13, 9, 38, 30))), []
     spec = EditSpec(prompt="a red flower", sampler=QUICK)
     whole = run(spec, inputs, engine, lambda progress: saved.append(progress.checkpoint()))
-    assert torch.equal(run(spec, inputs, engine, resume=saved[0]).pictures_BCHW, whole.pictures_BCHW)
+    assert torch.equal(
+        run(spec, inputs, engine, resume=saved[0]).pictures_BCHW, whole.pictures_BCHW
+    )
 
 
 def test_the_seam_is_smooth_within_the_mask_only():
@@ -149,7 +175,16 @@ def test_bad_input_says_why(inputs, fields, words):
         EditSpec(**{"prompt": "a flower", **fields}).check_inputs(inputs)
 
 
-@pytest.mark.parametrize("fields", [{}, {"prompt": ""}, {"prompt": "  "}, {"prompt": "x", "num_samples": 17}, {"prompt": "x", "left": -1}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"prompt": ""},
+        {"prompt": "  "},
+        {"prompt": "x", "num_samples": 17},
+        {"prompt": "x", "left": -1},
+    ],
+)
 def test_bad_fields_are_refused(fields):
     with pytest.raises(ValidationError):
         EditSpec(**fields)

@@ -1,19 +1,22 @@
-"""The shipped weights: what the model card promises, and that APS does what the paper claims with them."""
+"""The shipped weights: what the model card promises, and that APS does what the paper claims with
+them.
+"""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-from aps_core import evaluation, images
-from aps_core.config import APSConfig
-from aps_core.engine import Engine
+from aps_core import evaluation
+from aps_core.checkpoints.files import EMBEDDED
 from aps_core.errors import InvalidSpec
-from aps_core.estimate import check_size, estimate
-from aps_core.metrics import psnr
-from aps_core.priors.embedded import EmbeddedPrior
+from aps_core.evaluation.metrics import psnr
+from aps_core.imaging import images
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.runtime.engine import Engine
+from aps_core.runtime.estimate import check_size, estimate
+from aps_core.sampling.config import APSConfig
 from aps_core.tasks import Inputs, RestoreSpec, run
-from aps_core.weights import EMBEDDED
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
@@ -50,7 +53,9 @@ def restored(engine, photos, task, method, name="coffee", **settings):
     config = APSConfig(**settings).with_recommended(engine.spec.recommended)
     case = evaluation.make_case(engine, config, "native", task, name, photos[name], 0.05, 0)
     x = evaluation.run_method(engine, config, case, evaluation.Variant(method), 0)[0]
-    return float(psnr(x, photos[name][None])), float(psnr(evaluation.input_baseline(case), photos[name][None]))
+    return float(psnr(x, photos[name][None])), float(
+        psnr(evaluation.input_baseline(case), photos[name][None])
+    )
 
 
 @pytest.mark.slow
@@ -67,12 +72,24 @@ def test_hdr_beats_its_input(engine, photos):
 
 
 def spec(**changes):
-    return RestoreSpec(operator={"type": "denoise"}, **{"sampler": {"steps": 3, "inner_steps": 4}, "sigma": 0.05, **changes})
+    return RestoreSpec(
+        operator={"type": "denoise"},
+        **{"sampler": {"steps": 3, "inner_steps": 4}, "sigma": 0.05, **changes},
+    )
 
 
 @pytest.fixture(scope="module")
 def inputs():
-    return Inputs(images.open_image(images.encode_png(images.resize(images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())), (40, 52)))))
+    return Inputs(
+        images.open_image(
+            images.encode_png(
+                images.resize(
+                    images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())),
+                    (40, 52),
+                )
+            )
+        )
+    )
 
 
 def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, inputs):
@@ -94,7 +111,11 @@ def test_result_tells_everything(engine, inputs):
     result = run(spec(sigma="auto"), inputs, engine)
     sidecar = result.sidecar()
     assert 0 < sidecar["spec"]["sigma"] < 0.2
-    assert sidecar["spec"]["sampler"]["anchor_score"] == EmbeddedPrior.recommended["anchor_score"] != APSConfig().anchor_score
+    assert (
+        sidecar["spec"]["sampler"]["anchor_score"]
+        == EmbeddedPrior.recommended["anchor_score"]
+        != APSConfig().anchor_score
+    )
     assert sidecar["size"] == {"width": 52, "height": 40}
     assert "not evidence" in sidecar["notice"]
     assert RestoreSpec.model_validate(sidecar["spec"]) == result.spec
@@ -102,8 +123,15 @@ def test_result_tells_everything(engine, inputs):
 
 def test_recommendations_fill_only_what_was_left_out():
     assert spec().settings().inner_steps == 4
-    assert RestoreSpec(operator={"type": "hdr"}).settings().inner_steps == EmbeddedPrior.recommended["inner_steps"] != APSConfig().inner_steps
-    assert RestoreSpec(operator={"type": "hdr"}, sampler={"inner_steps": 100}).settings().inner_steps == 100
+    assert (
+        RestoreSpec(operator={"type": "hdr"}).settings().inner_steps
+        == EmbeddedPrior.recommended["inner_steps"]
+        != APSConfig().inner_steps
+    )
+    assert (
+        RestoreSpec(operator={"type": "hdr"}, sampler={"inner_steps": 100}).settings().inner_steps
+        == 100
+    )
 
 
 def test_estimate_grows_with_the_work():

@@ -1,4 +1,6 @@
-"""The benchmark: cases, variants, resuming, tables beside the paper's, and the paper's selections of photographs."""
+"""The benchmark: cases, variants, resuming, tables beside the paper's, and the paper's selections
+of photographs.
+"""
 
 import csv
 import json
@@ -9,18 +11,29 @@ from statistics import mean
 import pytest
 import torch
 
-from aps_core import images
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec
-from aps_core.evaluation import Plan, Row, Variant, evaluate, make_case, photographs, printed, read_rows, run_method, strengths
+from aps_core.evaluation import (
+    Plan,
+    Row,
+    Variant,
+    evaluate,
+    make_case,
+    photographs,
+    printed,
+    read_rows,
+    run_method,
+    strengths,
+)
 from aps_core.evaluation.paper import experiments
 from aps_core.evaluation.photographs import ffhq, imagenet
 from aps_core.evaluation.sheets import decided_only
 from aps_core.evaluation.suite import run_suite
 from aps_core.evaluation.tables import ablations, against, paired_interval, summary
-from aps_core.priors.embedded import EmbeddedPrior
+from aps_core.imaging import images
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.methods import METHODS
+from aps_core.sampling.config import APSConfig
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
 
@@ -68,7 +81,13 @@ def engine():
 def photos():
     generator = torch.Generator().manual_seed(0)
     return [
-        (name, torch.nn.functional.interpolate(torch.rand(1, 3, 8, 8, generator=generator) * 2 - 1, (64, 64), mode="bicubic")[0].clamp(-1, 1)) for name in "ab"
+        (
+            name,
+            torch.nn.functional.interpolate(
+                torch.rand(1, 3, 8, 8, generator=generator) * 2 - 1, (64, 64), mode="bicubic"
+            )[0].clamp(-1, 1),
+        )
+        for name in "ab"
     ]
 
 
@@ -84,16 +103,27 @@ def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, 
     evaluate(engine, CONFIG, photos, tmp_path, some, report=lambda row: lines.append(row.key))
     assert len(lines) == some.size(2) == 8
     table = (tmp_path / "per_image.csv").read_text()
-    more = Plan(("sr4",), (Variant("aps", {"inner_steps": 2}), Variant("aps", {"inner_steps": 3}), Variant("svdd")))
-    rows = evaluate(engine, CONFIG, photos, tmp_path, more, report=lambda row: lines.append(row.key))
-    assert [key[-1] for key in lines[8:]] == ["aps inner_steps=3"] * 2  # M = 2 is what "aps" was run with
+    more = Plan(
+        ("sr4",),
+        (Variant("aps", {"inner_steps": 2}), Variant("aps", {"inner_steps": 3}), Variant("svdd")),
+    )
+    rows = evaluate(
+        engine, CONFIG, photos, tmp_path, more, report=lambda row: lines.append(row.key)
+    )
+    assert [key[-1] for key in lines[8:]] == [
+        "aps inner_steps=3"
+    ] * 2  # M = 2 is what "aps" was run with
     assert (tmp_path / "per_image.csv").read_text().startswith(table)
     assert len(rows) == more.size(2)
     stored = read_rows(tmp_path / "per_image.csv", Row)
     assert [row.key for row in stored] == lines
     assert all(math.isnan(row.lpips) and math.isnan(row.gpu_gib) for row in stored)
     with (tmp_path / "trajectories.csv").open() as file:
-        decodes = [int(line["decodes"]) for line in csv.DictReader(file) if (line["image"], line["method"]) == ("a", "aps inner_steps=3")]
+        decodes = [
+            int(line["decodes"])
+            for line in csv.DictReader(file)
+            if (line["image"], line["method"]) == ("a", "aps inner_steps=3")
+        ]
     assert decodes == [3, 6]
     (tmp_path / "per_image.csv").write_text("protocol,task\n")
     with pytest.raises(InvalidSpec, match="another version"):
@@ -135,10 +165,23 @@ def test_strengths_follow_the_size():
 
 def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp_path):
     told = []
-    chosen = [experiment for experiment in experiments(CONFIG, ("native",)) if experiment.name not in ("general", "ablations")]
-    text = run_suite(engine, CONFIG, {"photos": photos}, chosen, tmp_path, progress=lambda dataset, name, row: told.append(name))
+    chosen = [
+        experiment
+        for experiment in experiments(CONFIG, ("native",))
+        if experiment.name not in ("general", "ablations")
+    ]
+    text = run_suite(
+        engine,
+        CONFIG,
+        {"photos": photos},
+        chosen,
+        tmp_path,
+        progress=lambda dataset, name, row: told.append(name),
+    )
     assert {"linear", "steps", "perceptual", "same_prior", "noise"} == set(told)
-    assert "| APS-L | 0.186 / 28.83 | 0.241 / 29.50 | 0.224 / 25.74 | 0.282 / 26.35 | - | - |" in text
+    assert (
+        "| APS-L | 0.186 / 28.83 | 0.241 / 29.50 | 0.224 / 25.74 | 0.282 / 26.35 | - | - |" in text
+    )
     assert "ffhq: not reproduced here: needs the weights mmada-8b-base, magvitv2" in text
     assert "LPIPS not computed here: needs the weights vgg16 and lpips-vgg" in text
     assert "| 100 (1 of the recommended) | 25.71 / 0.742 / 0.247 |" in text
@@ -149,28 +192,51 @@ def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp
     assert record["settings"]["inner_steps"] == 2
     assert record["rows"]["photos"]["linear"][0]["lpips"] is None
     told.clear()
-    again = run_suite(engine, CONFIG, {"photos": photos}, chosen, tmp_path, progress=lambda dataset, name, row: told.append(name))
+    again = run_suite(
+        engine,
+        CONFIG,
+        {"photos": photos},
+        chosen,
+        tmp_path,
+        progress=lambda dataset, name, row: told.append(name),
+    )
     assert (told, again) == ([], text)
 
 
 def test_every_printed_row_belongs_to_a_sweep():
     names = {experiment.name: experiment.plan for experiment in experiments(CONFIG)}
-    weights = {f"{variant.changes['perceptual_weight']:g}" for variant in names["perceptual"].variants}
+    weights = {
+        f"{variant.changes['perceptual_weight']:g}" for variant in names["perceptual"].variants
+    }
     assert weights == {weight for by_weight in printed.PERCEPTUAL.values() for weight in by_weight}
     assert [f"{sigma:g}" for sigma in names["noise"].sigmas] == list(printed.NOISE["APS"])
-    assert [variant.changes["inner_steps"] for variant in experiments(APSConfig())[2].plan.variants] == [int(m) for m in printed.STEPS]
+    assert [
+        variant.changes["inner_steps"] for variant in experiments(APSConfig())[2].plan.variants
+    ] == [int(m) for m in printed.STEPS]
 
 
 def test_ablations_are_paired_with_the_recommended_settings(engine, photos, tmp_path):
-    """Every variant of the list is a setting that exists and differs; a line of the table is a mean over photographs and tasks."""
-    plan = {experiment.name: experiment.plan for experiment in experiments(APSConfig())}["ablations"]
+    """Every variant of the list is a setting that exists and differs; a line of the table is a mean
+    over photographs and tasks.
+    """
+    plan = {experiment.name: experiment.plan for experiment in experiments(APSConfig())}[
+        "ablations"
+    ]
     recommended = APSConfig(**EmbeddedPrior.recommended)
-    assert len({APSConfig(**{**recommended.model_dump(), **variant.changes}) for variant in plan.variants}) == len(plan.variants)
-    few = replace(plan, tasks=("hdr", "sr4"), variants=(Variant("aps"), Variant("aps", {"norm": "l2"})))
+    assert len(
+        {APSConfig(**{**recommended.model_dump(), **variant.changes}) for variant in plan.variants}
+    ) == len(plan.variants)
+    few = replace(
+        plan, tasks=("hdr", "sr4"), variants=(Variant("aps"), Variant("aps", {"norm": "l2"}))
+    )
     rows = evaluate(engine, CONFIG, photos, tmp_path, few)
     table = ablations([row for row in rows if row.method.startswith("aps")])
     value = {(row.task, row.image, row.method): row.psnr for row in rows}
-    difference = mean(value[task, image, "aps norm=l2"] - value[task, image, "aps"] for task in few.tasks for image in "ab")
+    difference = mean(
+        value[task, image, "aps norm=l2"] - value[task, image, "aps"]
+        for task in few.tasks
+        for image in "ab"
+    )
     assert f"{difference:+.2f} [" in table.splitlines()[-1]
     assert "[" not in table.splitlines()[-2], "the reference differs from nothing"
 
@@ -184,7 +250,9 @@ def test_paired_intervals():
 
 
 def test_summaries_count_what_is_missing_and_compare_pairs(engine, photos, tmp_path):
-    rows = evaluate(engine, CONFIG, photos, tmp_path, Plan(("hdr",), (Variant("aps"), Variant("prior_only"))))
+    rows = evaluate(
+        engine, CONFIG, photos, tmp_path, Plan(("hdr",), (Variant("aps"), Variant("prior_only")))
+    )
     text = summary([row for row in rows if (row.image, row.method) != ("b", "prior_only")])
     assert "(n=1)" in text
     difference = {row.method: row.psnr for row in rows if row.image == "a"}
@@ -209,7 +277,9 @@ def test_selections_of_the_papers_data_sets(tmp_path):
     index.write_text("".join(f"val_{label:08}.PNG {label}\n" for label in range(40)))
     for label in (0, 10, 20, 30, 31):
         write(tmp_path / "imagenet" / f"n{label}", f"val_{label:08}.PNG", value=label / 40)
-    assert [name for name, _ in imagenet(tmp_path / "imagenet", index, 32)] == [f"val_{label:08}" for label in (0, 10, 20, 30)]
+    assert [name for name, _ in imagenet(tmp_path / "imagenet", index, 32)] == [
+        f"val_{label:08}" for label in (0, 10, 20, 30)
+    ]
     assert len(imagenet(tmp_path / "imagenet", index, 32, limit=2)) == 2
     (tmp_path / "imagenet" / "n20" / "val_00000020.PNG").unlink()
     with pytest.raises(InvalidSpec, match=r"lacks 1 of the 4 pictures .* val_00000020"):

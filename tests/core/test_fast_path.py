@@ -1,6 +1,8 @@
-"""The fast path: every optimisation equals the plain version, in output and gradient, and saves what it promises.
+"""The fast path: every optimisation equals the plain version, in output and gradient, and saves
+what it promises.
 
-Counts of bytes, arithmetic and operator calls do not depend on the machine, so they gate regressions.
+Counts of bytes, arithmetic and operator calls do not depend on the machine, so they gate
+regressions.
 """
 
 from dataclasses import replace
@@ -14,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig
-from aps_core.expectation import expected_code
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.expectation import expected_code
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm, norm_backward, norm_forward
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
@@ -48,7 +50,11 @@ LAYOUTS = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.chan
 @pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_frozen_convolution(layout, size, stride):
     torch.manual_seed(0)
-    layer = Conv2d(8, 12, size, stride, padding=size // 2).requires_grad_(False).to(memory_format=layout)
+    layer = (
+        Conv2d(8, 12, size, stride, padding=size // 2)
+        .requires_grad_(False)
+        .to(memory_format=layout)
+    )
     x = torch.randn(2, 8, 6, 6).contiguous(memory_format=layout)
     probe = torch.randn(2, 12, 6 // stride, 6 // stride)
     plain = value_and_gradient(layer, x, probe)
@@ -62,13 +68,18 @@ def test_frozen_convolution(layout, size, stride):
 @pytest.mark.parametrize("silu", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_frozen_normalisation(layout, silu, dtype):
-    """As close to float64 as the stock layers are; the gradient arrives in the other layout, as it may from upsampling."""
+    """As close to float64 as the stock layers are; the gradient arrives in the other layout, as it
+    may from upsampling.
+    """
     torch.manual_seed(0)
     layer = GroupNorm(4, 16, 1e-6, silu=silu).requires_grad_(False)
     layer.weight.normal_()
     layer.bias.normal_()
     other = torch.channels_last if layout == torch.contiguous_format else torch.contiguous_format
-    x, probe = (torch.randn(2, 16, 6, 5) + 1).contiguous(memory_format=layout), torch.randn(2, 16, 6, 5).contiguous(memory_format=other)
+    x, probe = (
+        (torch.randn(2, 16, 6, 5) + 1).contiguous(memory_format=layout),
+        torch.randn(2, 16, 6, 5).contiguous(memory_format=other),
+    )
     exact = value_and_gradient(layer.double(), x.double(), probe.double())
     layer.to(dtype)
     plain = value_and_gradient(layer, x.to(dtype), probe.to(dtype))
@@ -81,7 +92,12 @@ def test_frozen_normalisation(layout, silu, dtype):
 @pytest.mark.parametrize("silu", [True, False])
 def test_formulas_compiled_on_cuda(silu):
     torch.manual_seed(0)
-    x, probe, weight, bias = torch.randn(2, 16, 6, 5), torch.randn(2, 16, 6, 5), torch.randn(16), torch.randn(16)
+    x, probe, weight, bias = (
+        torch.randn(2, 16, 6, 5),
+        torch.randn(2, 16, 6, 5),
+        torch.randn(16),
+        torch.randn(16),
+    )
     settings = (weight, bias, 4, 1e-6)
 
     def plain(x):
@@ -93,7 +109,10 @@ def test_formulas_compiled_on_cuda(silu):
     torch.testing.assert_close(norm_backward(probe, x, *settings, silu), gradient)
 
 
-@pytest.mark.parametrize("plan", [ExecutionPlan(), LEAN, replace(LEAN, recompute=True), replace(PLAIN, channels_last=True)])
+@pytest.mark.parametrize(
+    "plan",
+    [ExecutionPlan(), LEAN, replace(LEAN, recompute=True), replace(PLAIN, channels_last=True)],
+)
 def test_decoder_plans_agree(plan):
     stored = torch.randn(2, 8, 13, generator=torch.Generator().manual_seed(0))
     plain, planned = (load_magvit(FIXTURE, CPU, torch.float32, p) for p in (PLAIN, plan))
@@ -116,7 +135,11 @@ def test_bfloat16_gradient_points_the_same_way():
 
 def test_expected_code_and_its_gradient():
     torch.manual_seed(0)
-    phi, book, probe = torch.randn(6, 32).double() * 4, torch.randn(32, 5).double(), torch.randn(6, 5).double()
+    phi, book, probe = (
+        torch.randn(6, 32).double() * 4,
+        torch.randn(32, 5).double(),
+        torch.randn(6, 5).double(),
+    )
     expected = value_and_gradient(lambda phi: phi.softmax(-1) @ book, phi, probe)
     got = value_and_gradient(lambda phi: expected_code(phi, book), phi, probe)
     for ours, plain in zip(got, expected, strict=True):
@@ -128,7 +151,12 @@ def saved_bytes(plan, dtype):
     with torch.device("meta"):
         parts = MagvitTokenizer(Magvit2(MagvitConfig()).to(dtype), plan)
         e = torch.zeros(1, 1024, 13, requires_grad=True)
-    weights = {t.untyped_storage()._cdata for layer in parts.net.modules() for t in vars(layer).values() if isinstance(t, torch.Tensor)}
+    weights = {
+        t.untyped_storage()._cdata
+        for layer in parts.net.modules()
+        for t in vars(layer).values()
+        if isinstance(t, torch.Tensor)
+    }
     weights |= {p.untyped_storage()._cdata for p in parts.net.parameters()}
     kept = {}
 
@@ -144,7 +172,14 @@ def saved_bytes(plan, dtype):
 
 
 def test_saved_bytes():
-    stock, lean, recompute = (saved_bytes(p, d) for p, d in ((PLAIN, torch.float32), (LEAN, torch.bfloat16), (replace(LEAN, recompute=True), torch.bfloat16)))
+    stock, lean, recompute = (
+        saved_bytes(p, d)
+        for p, d in (
+            (PLAIN, torch.float32),
+            (LEAN, torch.bfloat16),
+            (replace(LEAN, recompute=True), torch.bfloat16),
+        )
+    )
     assert lean < 0.85 * 2**30
     assert lean < stock / 6
     assert recompute < 0.6 * lean
@@ -194,7 +229,9 @@ def test_operator_calls_of_one_iteration():
 
 @pytest.mark.parametrize("settings", [{}, {"prior_weight": 0.5, "entropy_weight": 0.1}])
 def test_fixed_shapes_change_nothing(settings):
-    """What a CUDA graph replays, all rows with the decided ones without effect, moves the masked logits alike."""
+    """What a CUDA graph replays, all rows with the decided ones without effect, moves the masked
+    logits alike.
+    """
     compact, fixed = inner_step(PLAIN, **settings), inner_step(PLAIN, fixed=True, **settings)
     addresses = {name: t.data_ptr() for name, t in fixed.tensors.items()}
     case = Case("embedded", 32, 32, CPU)
@@ -203,9 +240,11 @@ def test_fixed_shapes_change_nothing(settings):
             step.begin(case.logits_LK[z_BL[0] == MASK], z_BL, 0.1)
             for _ in range(4):
                 step()
-        torch.testing.assert_close(fixed.phi_NK, compact.phi_NK, atol=1e-3, rtol=1e-3)  # Adam amplifies rounding
+        # Adam amplifies rounding
+        torch.testing.assert_close(fixed.phi_NK, compact.phi_NK, atol=1e-3, rtol=1e-3)
         torch.testing.assert_close(fixed.loss, compact.loss)
-        assert not fixed.tensors["phi"].detach()[z_BL[0] != MASK].any()  # rows of decided tokens stay where they were
+        # rows of decided tokens stay where they were
+        assert not fixed.tensors["phi"].detach()[z_BL[0] != MASK].any()
     assert {name: t.data_ptr() for name, t in fixed.tensors.items()} == addresses
 
 
@@ -213,7 +252,17 @@ def test_whole_run_with_fixed_shapes():
     case = Case("embedded", 32, 32, CPU)
     model = prior("embedded", case.grid, True, tokenizer("embedded", CPU, torch.float32), CPU)
     config = APSConfig(steps=3, inner_steps=4, perceptual_weight=0)
-    runs = [sample_aps(model, case.objective, config, grid=case.grid, generator=torch.Generator().manual_seed(0), graph=graph) for graph in (False, True)]
+    runs = [
+        sample_aps(
+            model,
+            case.objective,
+            config,
+            grid=case.grid,
+            generator=torch.Generator().manual_seed(0),
+            graph=graph,
+        )
+        for graph in (False, True)
+    ]
     assert torch.equal(runs[0].z_BL, runs[1].z_BL)
 
 
@@ -221,7 +270,9 @@ def test_prior_takes_the_flash_kernel_without_a_mask():
     case = Case("embedded", 32, 32, CPU)
     model = prior("embedded", case.grid, True, tokenizer("embedded", CPU, torch.bfloat16), CPU)
     with Counter() as counter:
-        model.logits(case.z_BL, grid=case.grid, mask_fraction=0.5, condition="word", guidance_scale=1.0)
+        model.logits(
+            case.z_BL, grid=case.grid, mask_fraction=0.5, condition="word", guidance_scale=1.0
+        )
     attention = [args for name, args in counter.calls if "attention" in name]
     assert len(attention) == counter.count("_scaled_dot_product_flash_attention") == 2 * 4
     assert not any(args[3:] for args in attention)  # query, key, value: neither mask nor causal
@@ -229,12 +280,18 @@ def test_prior_takes_the_flash_kernel_without_a_mask():
 
 
 def test_arithmetic_of_the_published_prior():
-    """At 512 pixels, with 128 text tokens for the conditional pass: no padding, no text rows of the head. As published it is 48.8 TFLOP."""
+    """At 512 pixels, with 128 text tokens for the conditional pass: no padding, no text rows of the
+    head. As published it is 48.8 TFLOP.
+    """
     meta = torch.device("meta")
     case = Case("published", 512, 512, meta)
     model = prior("published", case.grid, True, tokenizer("published", meta, torch.bfloat16), meta)
-    assert sum(p.numel() for p in model.model.parameters()) + model.head_KD.numel() == pytest.approx(7.598e9, rel=1e-3)
-    assert prior_tflop(case, model, APSConfig(), " ".join(["word"] * 125)) == pytest.approx(31.8, rel=0.01)
+    assert sum(
+        p.numel() for p in model.model.parameters()
+    ) + model.head_KD.numel() == pytest.approx(7.598e9, rel=1e-3)
+    assert prior_tflop(case, model, APSConfig(), " ".join(["word"] * 125)) == pytest.approx(
+        31.8, rel=0.01
+    )
 
 
 def test_guidance_is_combined_before_the_head():
@@ -244,6 +301,13 @@ def test_guidance_is_combined_before_the_head():
     model.head_KD = model.head_KD.float()
 
     def logits(condition, scale):
-        return model.logits(case.z_BL, grid=case.grid, mask_fraction=0.5, condition=condition, guidance_scale=scale)
+        return model.logits(
+            case.z_BL, grid=case.grid, mask_fraction=0.5, condition=condition, guidance_scale=scale
+        )
 
-    torch.testing.assert_close(logits("word word", 3.5), 4.5 * logits("word word", 0.0) - 3.5 * logits("", 0.0), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        logits("word word", 3.5),
+        4.5 * logits("word word", 0.0) - 3.5 * logits("", 0.0),
+        atol=1e-4,
+        rtol=1e-4,
+    )

@@ -1,4 +1,6 @@
-"""Running out of memory: the run goes on from its last finished step, says so, and fails only when nothing helps."""
+"""Running out of memory: the run goes on from its last finished step, says so, and fails only when
+nothing helps.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from aps_core import images
-from aps_core.engine import Engine, ImageEngine
 from aps_core.errors import InsufficientMemory
+from aps_core.imaging import images
+from aps_core.runtime.engine import Engine, ImageEngine
 from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
 from aps_core.tokenizers.magvit2_net import Decoder
 
@@ -24,7 +26,9 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def decoder(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Decoder, torch.Tensor], bool]], None]:
+def decoder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[[Decoder, torch.Tensor], bool]], None]:
     """Makes the decoder fail as CUDA's allocator would, whenever a condition on its input holds."""
     forward = Decoder.forward
 
@@ -39,18 +43,29 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Decoder, tor
     return install
 
 
-def restored(engine: Engine, tmp_path: Path, num_samples: int = 1) -> tuple[PictureResult, list[int]]:
+def restored(
+    engine: Engine, tmp_path: Path, num_samples: int = 1
+) -> tuple[PictureResult, list[int]]:
     """A small restoration, and the steps its hook saw."""
     path = tmp_path / "small.png"
     Image.radial_gradient("L").resize((32, 32)).convert("RGB").save(path)
     sampler = {"steps": STEPS, "inner_steps": 3}
-    fields = {"type": "restore", "operator": {"type": "denoise"}, "sigma": 0.1, "seed": 3, "num_samples": num_samples, "sampler": sampler}
+    fields = {
+        "type": "restore",
+        "operator": {"type": "denoise"},
+        "sigma": 0.1,
+        "seed": 3,
+        "num_samples": num_samples,
+        "sampler": sampler,
+    }
     seen: list[int] = []
 
     def on_step(progress: PictureProgress) -> None:
         seen.append(progress.step)
 
-    result = run(validate_spec(fields), Inputs(images.open_image(path.read_bytes())), engine, on_step)
+    result = run(
+        validate_spec(fields), Inputs(images.open_image(path.read_bytes())), engine, on_step
+    )
     assert isinstance(result, PictureResult)
     return result, seen
 
@@ -60,7 +75,9 @@ def nth_call(n: int) -> Callable[[Decoder, torch.Tensor], bool]:
     return lambda *_: next(calls) == n
 
 
-def test_a_cache_that_is_freed_leaves_the_result_as_it_was(engine: Engine, tmp_path: Path, decoder: Callable[..., None]) -> None:
+def test_a_cache_that_is_freed_leaves_the_result_as_it_was(
+    engine: Engine, tmp_path: Path, decoder: Callable[..., None]
+) -> None:
     undisturbed, _ = restored(engine, tmp_path)
     assert undisturbed.memory_rungs == []
     decoder(nth_call(8))  # three a step: the second of the third
@@ -73,7 +90,9 @@ def test_a_cache_that_is_freed_leaves_the_result_as_it_was(engine: Engine, tmp_p
     assert result.resumed_from_step is None
 
 
-def test_samples_that_do_not_fit_together_are_computed_one_by_one(engine: Engine, tmp_path: Path, decoder: Callable[..., None]) -> None:
+def test_samples_that_do_not_fit_together_are_computed_one_by_one(
+    engine: Engine, tmp_path: Path, decoder: Callable[..., None]
+) -> None:
     undisturbed, _ = restored(engine, tmp_path, num_samples=2)
     decoder(lambda _, z_BDhw: len(z_BDhw) > 1)
     result, seen = restored(engine, tmp_path, num_samples=2)
@@ -85,16 +104,24 @@ def test_samples_that_do_not_fit_together_are_computed_one_by_one(engine: Engine
     assert result.pictures_BCHW.shape == undisturbed.pictures_BCHW.shape
 
 
-@pytest.mark.parametrize(("num_samples", "before"), [(1, ["free_cache"]), (2, ["free_cache", "split_batch"])])
+@pytest.mark.parametrize(
+    ("num_samples", "before"), [(1, ["free_cache"]), (2, ["free_cache", "split_batch"])]
+)
 def test_a_picture_that_does_not_fit_is_decoded_with_less_kept(
-    engine: Engine, tmp_path: Path, decoder: Callable[..., None], num_samples: int, before: list[str]
+    engine: Engine,
+    tmp_path: Path,
+    decoder: Callable[..., None],
+    num_samples: int,
+    before: list[str],
 ) -> None:
     decoder(lambda self, z_BDhw: z_BDhw.requires_grad and not self.recompute)
     result, _ = restored(engine, tmp_path, num_samples)
     assert result.memory_rungs == [*before, "recompute"]
     assert torch.isfinite(result.pictures_BCHW).all()
     assert isinstance(engine, ImageEngine)
-    assert engine.prior.tokenizer.net.decoder.recompute is False, "the next job starts at full speed"  # type: ignore[attr-defined]
+    assert engine.prior.tokenizer.net.decoder.recompute is False, (
+        "the next job starts at full speed"
+    )  # type: ignore[attr-defined]
 
 
 def test_recomputing_gives_the_same_gradient_from_less_memory(engine: Engine) -> None:
@@ -125,14 +152,24 @@ def test_recomputing_gives_the_same_gradient_from_less_memory(engine: Engine) ->
     assert kept[1] < kept[0]
 
 
-def test_a_job_that_never_fits_fails_with_what_to_do(engine: Engine, tmp_path: Path, decoder: Callable[..., None]) -> None:
+def test_a_job_that_never_fits_fails_with_what_to_do(
+    engine: Engine, tmp_path: Path, decoder: Callable[..., None]
+) -> None:
     decoder(lambda *_: True)
     with pytest.raises(InsufficientMemory, match="working_size"):
         restored(engine, tmp_path)
 
 
-@pytest.mark.parametrize("words", ["CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"])
-def test_libraries_that_name_it_otherwise_are_understood(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    ],
+)
+def test_libraries_that_name_it_otherwise_are_understood(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     forward, failing = Decoder.forward, nth_call(2)
 
     def limited(self: Decoder, z_BDhw: torch.Tensor) -> torch.Tensor:
@@ -144,7 +181,9 @@ def test_libraries_that_name_it_otherwise_are_understood(engine: Engine, tmp_pat
     assert restored(engine, tmp_path)[0].memory_rungs == ["free_cache"]
 
 
-def test_other_errors_are_not_mistaken_for_it(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_not_mistaken_for_it(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: Decoder, z_BDhw: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 

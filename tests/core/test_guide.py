@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from aps_core.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import InvalidSpec, SamplingCancelled
-from aps_core.estimate import check_size
+from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
+from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
 from aps_core.tasks.guide import UNDECIDED
 
@@ -32,7 +32,15 @@ def test_settings_left_out_follow_the_prior():
     assert GuideSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-@pytest.mark.parametrize("wrong", [{"prompt": ""}, {}, {"prompt": "x", "reward": {"type": "praise"}}, {"prompt": "x", "sampler": {"steps": 0}}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"prompt": ""},
+        {},
+        {"prompt": "x", "reward": {"type": "praise"}},
+        {"prompt": "x", "sampler": {"steps": 0}},
+    ],
+)
 def test_specs_that_make_no_sense(wrong):
     with pytest.raises(ValidationError):
         GuideSpec.model_validate(wrong)
@@ -102,7 +110,11 @@ def test_a_job_resumes_in_either_run(engine, whole, step):
     fresh = []
     again = run(SPEC, Inputs(), engine, fresh.append, resume=seen[step - 1].checkpoint())
     assert [progress.step for progress in fresh] == list(range(step + 1, 17))
-    assert (again.answer, again.unguided, again.resumed_from_step) == (result.answer, result.unguided, step)
+    assert (again.answer, again.unguided, again.resumed_from_step) == (
+        result.answer,
+        result.unguided,
+        step,
+    )
 
 
 def test_the_hook_can_stop_a_job(engine):
@@ -111,14 +123,23 @@ def test_the_hook_can_stop_a_job(engine):
 
 
 def test_a_long_job_is_told_so(engine):
-    result = run(GuideSpec(prompt="word " * 100, sampler={"max_new_tokens": 40, "steps": 1}), Inputs(), engine)
+    result = run(
+        GuideSpec(prompt="word " * 100, sampler={"max_new_tokens": 40, "steps": 1}),
+        Inputs(),
+        engine,
+    )
     assert "128" in result.notes[0]
 
 
 def test_guidance_raises_the_embedded_reward(engine):
     gains = []
     for seed in range(6):
-        spec = GuideSpec(prompt="Write a sentence about money.", seed=seed, compare_unguided=True, sampler={"max_new_tokens": 16, "steps": 16})
+        spec = GuideSpec(
+            prompt="Write a sentence about money.",
+            seed=seed,
+            compare_unguided=True,
+            sampler={"max_new_tokens": 16, "steps": 16},
+        )
         result = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
     assert sum(gains) / len(gains) > 0.1, gains

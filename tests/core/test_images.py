@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from aps_core import images
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.imaging import images
 
 
 def encoded(image, kind="PNG", **options):
@@ -23,12 +23,16 @@ def encoded(image, kind="PNG", **options):
 
 def gradient(mode="RGB", size=(12, 8)):
     y, x = np.mgrid[: size[1], : size[0]]
-    return Image.fromarray(np.stack([x * 20, y * 30, 255 - x * 20], -1).astype(np.uint8)).convert(mode)
+    return Image.fromarray(np.stack([x * 20, y * 30, 255 - x * 20], -1).astype(np.uint8)).convert(
+        mode
+    )
 
 
 def png_header(width, height):
     def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 64))
@@ -43,11 +47,15 @@ def test_modes_become_rgb_in_range(mode):
 
 
 def test_levels_survive_the_round_trip():
-    levels = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(3).reshape(16, 16, 3))
+    levels = Image.fromarray(
+        np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(3).reshape(16, 16, 3)
+    )
     x = images.to_tensor(images.open_image(encoded(levels)))
     assert (x.min(), x.max()) == (-1, 1)
     assert np.array_equal(np.asarray(images.to_pil(x)), np.asarray(levels))
-    assert np.array_equal(np.asarray(images.to_pil(x * 3))[0, 0], [0, 0, 0])  # outside values are clipped
+    assert np.array_equal(
+        np.asarray(images.to_pil(x * 3))[0, 0], [0, 0, 0]
+    )  # outside values are clipped
 
 
 def test_sixteen_bit_grey_keeps_its_precision():
@@ -77,7 +85,9 @@ def test_every_orientation_is_undone(orientation):
 
 def test_the_first_picture_of_a_phones_jpeg_is_read():
     behind = Image.new("RGB", (12, 8))
-    x = images.to_tensor(images.open_image(encoded(gradient(), "MPO", save_all=True, append_images=[behind])))
+    x = images.to_tensor(
+        images.open_image(encoded(gradient(), "MPO", save_all=True, append_images=[behind]))
+    )
     assert x.std() > 0.2
 
 
@@ -89,7 +99,9 @@ def test_alpha_is_a_mask():
     assert images.mask_to_tensor(picture).sum().item() == 48
     for mode in ("P", "L", "1", "RGB"):
         drawn = gradient(mode)
-        transparent_colour = encoded(drawn, transparency=0 if mode == "1" else drawn.getpixel((0, 0)))
+        transparent_colour = encoded(
+            drawn, transparency=0 if mode == "1" else drawn.getpixel((0, 0))
+        )
         assert images.open_image(transparent_colour).has_alpha, mode
 
 
@@ -100,7 +112,9 @@ def test_an_alpha_that_is_opaque_everywhere_says_nothing(mode, plain):
     assert (picture.image.mode, picture.has_alpha) == (plain, False)
     assert images.mask_to_tensor(picture).sum().item() == 48, "by its brightness"
     almost = drawn.convert(mode)
-    almost.putalpha(Image.fromarray(np.where(np.indices((8, 12)).sum(0) == 0, 254, 255).astype(np.uint8)))
+    almost.putalpha(
+        Image.fromarray(np.where(np.indices((8, 12)).sum(0) == 0, 254, 255).astype(np.uint8))
+    )
     assert images.open_image(encoded(almost)).has_alpha
 
 
@@ -118,22 +132,56 @@ def test_cmyk_becomes_rgb():
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 1), (17, 31)])
 def test_any_size(size):
-    assert images.to_tensor(images.open_image(encoded(gradient(size=size)))).shape == (3, size[1], size[0])
+    assert images.to_tensor(images.open_image(encoded(gradient(size=size)))).shape == (
+        3,
+        size[1],
+        size[0],
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
         (b"", "image_empty", "empty"),
-        (b"hello, I am no picture", "not_an_image", "not a picture in one of the formats PNG, JPEG, WEBP"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg' width='8' height='8'/>", "unsupported_image_format", "a SVG file, not a picture in one"),
+        (
+            b"hello, I am no picture",
+            "not_an_image",
+            "not a picture in one of the formats PNG, JPEG, WEBP",
+        ),
+        (
+            b"<svg xmlns='http://www.w3.org/2000/svg' width='8' height='8'/>",
+            "unsupported_image_format",
+            "a SVG file, not a picture in one",
+        ),
         (encoded(gradient("P"), "GIF"), "unsupported_image_format", "a GIF file"),
-        (encoded(gradient("P"), "GIF", save_all=True, append_images=[gradient("L")]), "unsupported_image_format", "a GIF file"),
+        (
+            encoded(gradient("P"), "GIF", save_all=True, append_images=[gradient("L")]),
+            "unsupported_image_format",
+            "a GIF file",
+        ),
         (b"\0\0\0\x18ftypheic\0\0\0\0", "unsupported_image_format", "a HEIC"),
         (encoded(gradient(size=(200, 200)))[:-300], "image_truncated", "damaged or incomplete"),
-        (encoded(gradient(size=(200, 200)), "JPEG")[:-400], "image_truncated", "damaged or incomplete"),
-        (encoded(gradient(), "WEBP", save_all=True, append_images=[gradient("L").convert("RGB")], duration=100), "image_animated", "animated"),
-        (encoded(gradient(), "PNG", save_all=True, append_images=[gradient("L").convert("RGB")]), "image_animated", "animated"),
+        (
+            encoded(gradient(size=(200, 200)), "JPEG")[:-400],
+            "image_truncated",
+            "damaged or incomplete",
+        ),
+        (
+            encoded(
+                gradient(),
+                "WEBP",
+                save_all=True,
+                append_images=[gradient("L").convert("RGB")],
+                duration=100,
+            ),
+            "image_animated",
+            "animated",
+        ),
+        (
+            encoded(gradient(), "PNG", save_all=True, append_images=[gradient("L").convert("RGB")]),
+            "image_animated",
+            "animated",
+        ),
     ],
 )
 def test_what_is_no_single_whole_picture_is_refused(data, code, words):
@@ -159,7 +207,13 @@ def test_damaged_files_are_read_or_refused_and_nothing_else():
 
 def test_metadata_that_cannot_be_written_again_does_no_harm():
     """An orientation beside a tag whose value does not fit its type."""
-    tiff = b"MM\0*\0\0\0\x08" + b"\0\x02" + struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0) + struct.pack(">HHI4s", 0x0100, 2, 4, b"abc\0") + b"\0" * 4
+    tiff = (
+        b"MM\0*\0\0\0\x08"
+        + b"\0\x02"
+        + struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
+        + struct.pack(">HHI4s", 0x0100, 2, 4, b"abc\0")
+        + b"\0" * 4
+    )
     picture = images.open_image(encoded(gradient(), "JPEG", exif=b"Exif\0\0" + tiff))
     assert (picture.width, picture.height) == (8, 12)
 

@@ -1,4 +1,6 @@
-"""Networks that judge pictures: read from installed weights, compared at their own size, refused with what to do."""
+"""Networks that judge pictures: read from installed weights, compared at their own size, refused
+with what to do.
+"""
 
 import json
 
@@ -7,7 +9,14 @@ import torch
 from transformers import CLIPConfig, CLIPModel, ViTConfig, ViTModel
 
 from aps_core.errors import WeightsMissing
-from aps_core.evaluation.judges import IMAGENET_MEAN, IMAGENET_STD, ClipText, Dino, image_reward, prepared
+from aps_core.evaluation.judges import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    ClipText,
+    Dino,
+    image_reward,
+    prepared,
+)
 
 CPU = torch.device("cpu")
 PICTURES = torch.rand(2, 3, 40, 56, generator=torch.Generator().manual_seed(0)) * 2 - 1
@@ -30,13 +39,38 @@ def test_missing_judges_say_what_to_fetch(root):
 
 def test_clip_t_follows_the_prompt(root):
     torch.manual_seed(0)
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    words = ["<|startoftext|>", "<|endoftext|>", "a</w>", "cat</w>", "dog</w>", "ca", "do", *"acatdog"]
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*words, *(letter + "</w>" for letter in "catdog")]))}
+    small = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    words = [
+        "<|startoftext|>",
+        "<|endoftext|>",
+        "a</w>",
+        "cat</w>",
+        "dog</w>",
+        "ca",
+        "do",
+        *"acatdog",
+    ]
+    vocabulary = {
+        word: number
+        for number, word in enumerate(
+            dict.fromkeys([*words, *(letter + "</w>" for letter in "catdog")])
+        )
+    }
     ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     text = {**small, **ends, "vocab_size": len(vocabulary), "max_position_embeddings": 16}
     folder = root / "clip-vit-l-14"
-    CLIPModel(CLIPConfig(text_config=text, vision_config={**small, "image_size": 32, "patch_size": 8}, projection_dim=16)).save_pretrained(folder)
+    CLIPModel(
+        CLIPConfig(
+            text_config=text,
+            vision_config={**small, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
+        )
+    ).save_pretrained(folder)
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     (folder / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\nd o\ndo g</w>\n")
     judge = ClipText(CPU)
@@ -48,7 +82,14 @@ def test_clip_t_follows_the_prompt(root):
 
 def test_dino_of_a_picture_with_itself_is_one(root):
     torch.manual_seed(0)
-    config = ViTConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8)
+    config = ViTConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=32,
+        patch_size=8,
+    )
     ViTModel(config, add_pooling_layer=False).save_pretrained(root / "dino-vitb8")
     judge = Dino(CPU)
     torch.testing.assert_close(judge(PICTURES, PICTURES), torch.ones(2))

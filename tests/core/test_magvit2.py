@@ -1,4 +1,6 @@
-"""The tokenizer: quantizers, the `patch` field, damaged checkpoints. Parity with the original: tests/parity."""
+"""The tokenizer: quantizers, the `patch` field, damaged checkpoints. Parity with the original:
+tests/parity.
+"""
 
 from pathlib import Path
 
@@ -30,7 +32,12 @@ def test_vector_quantizer_takes_the_nearest_row():
 def test_patch_unshuffles_pixels():
     net = Magvit2(
         MagvitConfig.model_validate(
-            {"ch": 32, "patch": 4, "encoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}, "decoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]}}
+            {
+                "ch": 32,
+                "patch": 4,
+                "encoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]},
+                "decoder": {"ch_mult": [1, 1], "num_res_blocks": [1, 1]},
+            }
         )
     )
     z = net.encoder(torch.zeros(1, 3, 32, 16))
@@ -42,11 +49,15 @@ def test_patch_unshuffles_pixels():
 def test_damaged_checkpoints_are_named(tmp_path):
     with pytest.raises(WeightsMissing, match=r"config\.json"):
         load_magvit(tmp_path, "cpu", torch.float32)
-    (tmp_path / "config.json").write_text((FIXTURE / "config.json").read_text().replace('"ch": 32', '"ch": 64'))
+    (tmp_path / "config.json").write_text(
+        (FIXTURE / "config.json").read_text().replace('"ch": 32', '"ch": 64')
+    )
     (tmp_path / "model.safetensors").write_bytes((FIXTURE / "model.safetensors").read_bytes())
     with pytest.raises(WeightsInvalid, match=r"has shape .* expected"):
         load_magvit(tmp_path, "cpu", torch.float32)
     (tmp_path / "config.json").write_text((FIXTURE / "config.json").read_text())
-    (tmp_path / "model.safetensors").write_bytes((FIXTURE / "model.safetensors").read_bytes()[:-1000])
+    (tmp_path / "model.safetensors").write_bytes(
+        (FIXTURE / "model.safetensors").read_bytes()[:-1000]
+    )
     with pytest.raises(WeightsInvalid, match="not a readable safetensors"):
         load_magvit(tmp_path, "cpu", torch.float32)

@@ -1,4 +1,6 @@
-"""The manifest against what the library loads, and what is said about checkpoints on this machine."""
+"""The manifest against what the library loads, and what is said about checkpoints on this
+machine.
+"""
 
 import os
 from pathlib import Path
@@ -7,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from aps_core import installed, manifest
-from aps_core.engine import ImageEngine
+from aps_core.checkpoints import checkpoint_cache, manifest
 from aps_core.errors import InsufficientMemory, InvalidSpec, WeightsInvalid, WeightsMissing
-from aps_core.estimate import Capacity, fit
-from aps_core.footprint import Transformer, image_token_bytes, magvit_decoder
 from aps_core.operators import OperatorSpec
 from aps_core.priors import PriorSpec
+from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.estimate import Capacity, fit
+from aps_core.runtime.memory import Transformer, image_token_bytes, magvit_decoder
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
@@ -27,7 +29,9 @@ def root(tmp_path, monkeypatch):
 
 def put(folder: Path, **shapes: int):
     folder.mkdir(parents=True)
-    save_file({key: torch.zeros(size) for key, size in shapes.items()}, folder / "model.safetensors")
+    save_file(
+        {key: torch.zeros(size) for key, size in shapes.items()}, folder / "model.safetensors"
+    )
     (folder / "config.json").write_text("{}")
 
 
@@ -49,30 +53,39 @@ def test_every_checkpoint_can_be_had():
 
 
 def test_states(root):
-    assert installed.check("magvitv2").state == "missing"
-    with pytest.raises(WeightsMissing, match=r"'magvitv2' are missing.*Run: aps weights fetch magvitv2\. Target: .*magvitv2, below APS_WEIGHTS_DIR"):
-        installed.path("magvitv2")
+    assert checkpoint_cache.check("magvitv2").state == "missing"
+    with pytest.raises(
+        WeightsMissing,
+        match=(
+            r"'magvitv2' are missing.*Run: aps weights fetch magvitv2\. Target: .*magvitv2, below"
+            r" APS_WEIGHTS_DIR"
+        ),
+    ):
+        checkpoint_cache.path("magvitv2")
     put(root / "magvitv2", a=100)
-    assert installed.check("magvitv2").state == "present"
-    assert installed.path("magvitv2") == root / "magvitv2"
+    assert checkpoint_cache.check("magvitv2").state == "present"
+    assert checkpoint_cache.path("magvitv2") == root / "magvitv2"
     (root / "magvitv2" / "config.json").unlink()
-    assert installed.check("magvitv2") == installed.Check(
-        "magvitv2", root / "magvitv2", "incomplete", (f"{root / 'magvitv2' / 'config.json'} does not exist.",)
+    assert checkpoint_cache.check("magvitv2") == checkpoint_cache.Check(
+        "magvitv2",
+        root / "magvitv2",
+        "incomplete",
+        (f"{root / 'magvitv2' / 'config.json'} does not exist.",),
     )
     os.truncate(root / "magvitv2" / "model.safetensors", 300)
     with pytest.raises(WeightsInvalid, match="has 300 bytes, but its header tells of"):
-        installed.path("magvitv2")
+        checkpoint_cache.path("magvitv2")
     (root / "magvitv2" / "model.safetensors").write_bytes(b"\x80\x04 a pickle or anything else")
-    assert installed.check("magvitv2").state == "damaged"
+    assert checkpoint_cache.check("magvitv2").state == "damaged"
     with pytest.raises(InvalidSpec, match="There is no checkpoint 'magvit'"):
-        installed.check("magvit")
+        checkpoint_cache.check("magvit")
 
 
 def test_published_hashes_are_compared_when_asked(root):
     put(root / "qwen3-0.6b", a=10)
     (root / "qwen3-0.6b" / "tokenizer.json").write_text("{}")
-    assert installed.check("qwen3-0.6b").state == "present"
-    found = installed.check("qwen3-0.6b", hashes=True)
+    assert checkpoint_cache.check("qwen3-0.6b").state == "present"
+    found = checkpoint_cache.check("qwen3-0.6b", hashes=True)
     assert found.state == "damaged"
     assert "model.safetensors has another SHA-256 than published" in found.reasons[0]
 
@@ -80,7 +93,7 @@ def test_published_hashes_are_compared_when_asked(root):
 def test_without_the_variable_weights_live_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("APS_WEIGHTS_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert installed.root() == tmp_path / "aps" / "weights"
+    assert checkpoint_cache.root() == tmp_path / "aps" / "weights"
 
 
 def test_identity_follows_the_weights(root):
@@ -96,27 +109,45 @@ def test_identity_follows_the_weights(root):
 
 def saved_numbers(tokenizer, grid):
     """Numbers autograd keeps for the decoder's backward pass, per pixel."""
-    e_BLD = torch.zeros(1, grid[0] * grid[1], tokenizer.net.config.codebook_dim, device=tokenizer.codebook_KD.device, requires_grad=True)
+    e_BLD = torch.zeros(
+        1,
+        grid[0] * grid[1],
+        tokenizer.net.config.codebook_dim,
+        device=tokenizer.codebook_KD.device,
+        requires_grad=True,
+    )
     weights = {p.untyped_storage()._cdata for p in tokenizer.net.parameters()}
     kept = {}
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.setdefault(t.untyped_storage()._cdata, t), lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.setdefault(t.untyped_storage()._cdata, t), lambda t: t
+    ):
         tokenizer.decode(e_BLD, grid)
-    return sum(t.numel() for storage, t in kept.items() if storage not in weights) / (grid[0] * grid[1] * tokenizer.stride**2)
+    return sum(t.numel() for storage, t in kept.items() if storage not in weights) / (
+        grid[0] * grid[1] * tokenizer.stride**2
+    )
 
 
 def test_decoders_save_what_is_estimated(tmp_path):
     (tmp_path / "config.json").write_text("{}")  # as published: it tells nothing of the shape
     with torch.device("meta"):
         published = MagvitTokenizer(Magvit2(MagvitConfig()), ExecutionPlan(channels_last=True))
-    assert magvit_decoder(tmp_path).saved == pytest.approx(saved_numbers(published, (32, 32)), rel=0.02)
+    assert magvit_decoder(tmp_path).saved == pytest.approx(
+        saved_numbers(published, (32, 32)), rel=0.02
+    )
     embedded = ImageEngine.load("embedded", "cpu", threads=1).prior.tokenizer
-    assert magvit_decoder(PriorSpec.named("embedded")().folders()[1]).saved == pytest.approx(saved_numbers(embedded, (8, 8)), rel=0.03)
+    assert magvit_decoder(PriorSpec.named("embedded")().folders()[1]).saved == pytest.approx(
+        saved_numbers(embedded, (8, 8)), rel=0.03
+    )
 
 
 def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
-    """1024x1024: at most 23 GiB with 15.1 GiB of weights, and the decoder's share is what the fast path leaves."""
+    """1024x1024: at most 23 GiB with 15.1 GiB of weights, and the decoder's share is what the fast
+    path leaves.
+    """
     (tmp_path / "config.json").write_text("{}")
-    token = image_token_bytes(magvit_decoder(tmp_path), 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 2)
+    token = image_token_bytes(
+        magvit_decoder(tmp_path), 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 2
+    )
     assert 3.5 < token * 4096 / 2**30 < 23 - 15.1
 
 
@@ -124,8 +155,13 @@ def test_priors_fit_together_or_are_refused_with_both_sizes():
     specs = [PriorSpec.named(name)() for name in ("embedded", "embedded_text")]
     together = fit(specs, "cpu", 4_000_000_000)
     alone = fit(specs[:1], "cpu", 4_000_000_000)
-    assert together["embedded"].job_bytes == alone["embedded"].job_bytes - specs[1].weights_bytes("cpu")
-    with pytest.raises(InsufficientMemory, match=r"embedded .* a job, embedded_text .* a job.*but the device has 0\.6 GB"):
+    assert together["embedded"].job_bytes == alone["embedded"].job_bytes - specs[1].weights_bytes(
+        "cpu"
+    )
+    with pytest.raises(
+        InsufficientMemory,
+        match=r"embedded .* a job, embedded_text .* a job.*but the device has 0\.6 GB",
+    ):
         fit(specs, "cpu", 600_000_000)
 
 

@@ -1,4 +1,6 @@
-"""The MMaDA prior on grids of any size, and damaged checkpoints. Parity with the release: tests/parity."""
+"""The MMaDA prior on grids of any size, and damaged checkpoints. Parity with the release:
+tests/parity.
+"""
 
 import json
 from itertools import pairwise
@@ -9,12 +11,23 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from aps_core.errors import WeightsInvalid
-from aps_core.priors.mmada import MMaDAPrior, load_mmada
-from aps_core.priors.windows import window_starts
+from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
+from aps_core.sampling.windows import window_starts
 from aps_core.types import MASK
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-LAYOUT = {"image_offset": 90, "codebook_size": 64, "mask": 80, "t2i": 68, "bos": 70, "eos": 71, "soi": 64, "eoi": 65, "max_text_len": 12, "native_grid": [4, 4]}
+LAYOUT = {
+    "image_offset": 90,
+    "codebook_size": 64,
+    "mask": 80,
+    "t2i": 68,
+    "bos": 70,
+    "eos": 71,
+    "soi": 64,
+    "eoi": 65,
+    "max_text_len": 12,
+    "native_grid": [4, 4],
+}
 
 
 class Identity:
@@ -38,7 +51,9 @@ def checkpoint(folder: Path, name: str) -> MMaDAPrior:
     return load_mmada(folder, Identity(), torch.device("cpu"), torch.float32)
 
 
-@pytest.mark.parametrize(("length", "window"), [(4, 4), (5, 4), (61, 32), (93, 32), (128, 32), (3, 4)])
+@pytest.mark.parametrize(
+    ("length", "window"), [(4, 4), (5, 4), (61, 32), (93, 32), (128, 32), (3, 4)]
+)
 @pytest.mark.parametrize("shift", [0, 1, 7, 1000])
 def test_windows_cover_everything_and_overlap(length, window, shift):
     starts = window_starts(length, window, shift)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aps_core import images
-from aps_core.noise import add_noise, add_poisson, estimate_sigma, poisson_sigma
+from aps_core.imaging import images
+from aps_core.imaging.noise import add_noise, add_poisson, estimate_sigma, poisson_sigma
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 
@@ -42,7 +42,9 @@ def test_clean_photographs_have_little_noise(photos):
 
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1])
 def test_grey_photographs_are_estimated_from_their_one_channel(photos, sigma):
-    found = [estimate_sigma(noisy(x.mean(0, keepdim=True), sigma).expand(3, -1, -1)) for x in photos]
+    found = [
+        estimate_sigma(noisy(x.mean(0, keepdim=True), sigma).expand(3, -1, -1)) for x in photos
+    ]
     near = sum(f == pytest.approx(sigma, rel=0.2) for f in found)
     assert near >= 13  # without colours to compare, fur and grass look like noise
     assert min(found) > 0.8 * sigma
@@ -51,7 +53,9 @@ def test_grey_photographs_are_estimated_from_their_one_channel(photos, sigma):
 def test_flat_pictures_are_exact():
     for sigma in (0.0, 0.01, 0.2):
         for side in (64, 96, 256):
-            assert estimate_sigma(noisy(torch.zeros(3, side, side), sigma)) == pytest.approx(sigma, rel=0.06, abs=1e-4)
+            assert estimate_sigma(noisy(torch.zeros(3, side, side), sigma)) == pytest.approx(
+                sigma, rel=0.06, abs=1e-4
+            )
 
 
 def test_saturated_and_unobserved_pixels_are_left_out():
@@ -59,13 +63,21 @@ def test_saturated_and_unobserved_pixels_are_left_out():
     x[:, :, :48] = 1.0
     y = noisy(x, 0.05).clamp(-1, 1)  # half of the picture is clipped flat
     assert estimate_sigma(y) == pytest.approx(0.05, rel=0.1)
-    operator = OperatorSpec.named("inpainting").model_validate({"mask": "box", "top": 0, "left": 0, "width": 0.5, "height": 1}).bind((3, 96, 96))
+    operator = (
+        OperatorSpec.named("inpainting")
+        .model_validate({"mask": "box", "top": 0, "left": 0, "width": 0.5, "height": 1})
+        .bind((3, 96, 96))
+    )
     hidden = noisy(torch.zeros(3, 96, 96), 0.05) * operator.weight[0]
     assert estimate_sigma(hidden, operator.weight) == pytest.approx(0.05, rel=0.1)
 
 
 def test_scattered_pixels_still_give_an_answer(photos):
-    operator = OperatorSpec.named("inpainting").model_validate({"mask": "random", "fraction": 0.7}).bind((3, 256, 256))
+    operator = (
+        OperatorSpec.named("inpainting")
+        .model_validate({"mask": "random", "fraction": 0.7})
+        .bind((3, 256, 256))
+    )
     found = [estimate_sigma(noisy(x, 0.05) * operator.weight[0], operator.weight) for x in photos]
     assert all(0.04 < f < 0.09 for f in found), found
 
@@ -90,7 +102,9 @@ def test_photon_noise_grows_with_brightness(peak):
         assert y.mean().item() == pytest.approx(level, abs=0.02)
         assert y.std().item() == pytest.approx(2 / peak * photons**0.5, rel=0.03)
         assert poisson_sigma(y, peak).mean().item() == pytest.approx(y.std().item(), rel=0.2)
-    assert torch.equal(add_poisson(torch.full((3, 4, 4), -1.0), peak, generator), torch.full((3, 4, 4), -1.0))
+    assert torch.equal(
+        add_poisson(torch.full((3, 4, 4), -1.0), peak, generator), torch.full((3, 4, 4), -1.0)
+    )
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -108,7 +122,9 @@ def test_the_truth_lies_at_the_noise_floor_and_dark_values_are_trusted_more(norm
 def test_a_constant_spread_is_the_number(photos):
     x, y = photos[0][None], noisy(photos[0], 0.1)
     operator = OperatorSpec.named("inpainting").model_validate({"mask": "random"}).bind(x.shape[1:])
-    one, many = (MeasurementObjective(operator, y, sigma) for sigma in (0.1, torch.full_like(y, 0.1)))
+    one, many = (
+        MeasurementObjective(operator, y, sigma) for sigma in (0.1, torch.full_like(y, 0.1))
+    )
     assert many.noise_floor == pytest.approx(one.noise_floor, rel=1e-5)
     for a, b in zip(one(x), many(x), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 from pydantic import BaseModel, ValidationError
 
-from aps_core import images
 from aps_core.errors import InvalidSpec
-from aps_core.metrics import psnr
+from aps_core.evaluation.metrics import psnr
+from aps_core.imaging import images
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
 from aps_core.operators.blur import reflecting_filter
@@ -25,9 +25,16 @@ SMALL = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
     "inpainting": {"mask": "random", "fraction": 0.4},
-    "compose": {"stages": [{"type": "gaussian_blur", "sigma": 0.8}, {"type": "super_resolution", "factor": 2}]},
+    "compose": {
+        "stages": [
+            {"type": "gaussian_blur", "sigma": 0.8},
+            {"type": "super_resolution", "factor": 2},
+        ]
+    },
 }
-"""Settings for small pictures where the defaults are for large ones; a new operator with workable defaults needs no entry."""
+"""Settings for small pictures where the defaults are for large ones; a new operator with workable
+defaults needs no entry.
+"""
 ALL = sorted(OperatorSpec.family)
 
 
@@ -38,7 +45,9 @@ def spec_of(name: str) -> OperatorSpec:
 def picture(batch=1, shape=SHAPE, seed=0, dtype=torch.float32):
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(batch, shape[0], 5, 6, generator=generator, dtype=torch.float64)
-    return (torch.nn.functional.interpolate(coarse, shape[1:], mode="bicubic").clamp(0, 1) * 1.8 - 0.9).to(dtype)
+    return (
+        torch.nn.functional.interpolate(coarse, shape[1:], mode="bicubic").clamp(0, 1) * 1.8 - 0.9
+    ).to(dtype)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +68,9 @@ def test_shapes_invert(spec):
 
 def test_a_batch_is_a_loop(spec):
     operator, x = spec.bind(SHAPE), picture(3)
-    torch.testing.assert_close(operator(x), torch.cat([operator(one[None]) for one in x]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        operator(x), torch.cat([operator(one[None]) for one in x]), atol=1e-5, rtol=0
+    )
 
 
 def test_binding_twice_draws_the_same(spec):
@@ -70,7 +81,9 @@ def test_binding_twice_draws_the_same(spec):
 
 def test_seeds_draw_different_things():
     for name in ("motion_blur", "inpainting"):
-        one, two = (spec_of(name).model_copy(update={"seed": seed}).bind(SHAPE).state() for seed in (0, 1))
+        one, two = (
+            spec_of(name).model_copy(update={"seed": seed}).bind(SHAPE).state() for seed in (0, 1)
+        )
         assert all(not torch.equal(one[k], two[k]) for k in one)
 
 
@@ -80,7 +93,9 @@ def test_json_round_trip(spec):
 
     held = Holder(operator=spec)
     assert Holder.model_validate_json(held.model_dump_json()).operator == spec
-    assert Holder.model_validate(json.loads(json.dumps(held.model_dump(mode="json")))).operator == spec
+    assert (
+        Holder.model_validate(json.loads(json.dumps(held.model_dump(mode="json")))).operator == spec
+    )
 
 
 def test_gradients_reach_the_picture(spec):
@@ -107,11 +122,15 @@ def test_linear_operators_are_linear_and_have_an_adjoint(name):
     operator = spec_of(name).bind(SHAPE)
     x, other = picture(seed=1, dtype=torch.float64), picture(seed=2, dtype=torch.float64)
     y = operator(x)
-    torch.testing.assert_close(operator(2 * x - 3 * other), 2 * y - 3 * operator(other), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        operator(2 * x - 3 * other), 2 * y - 3 * operator(other), atol=1e-6, rtol=0
+    )
     probe = torch.randn(y.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     leaf = x.clone().requires_grad_()
     (operator(leaf) * probe).sum().backward()
-    torch.testing.assert_close((other * leaf.grad).sum(), (operator(other) * probe).sum(), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        (other * leaf.grad).sum(), (operator(other) * probe).sum(), atol=1e-6, rtol=1e-6
+    )
 
 
 def bound(name, shape, **fields):
@@ -141,7 +160,10 @@ def straightness(kernel):
 
 
 def test_intensity_bends_the_path():
-    straight, bent = (np.mean([straightness(motion_kernel(61, i, np.random.default_rng(s))) for s in range(20)]) for i in (0.0, 1.0))
+    straight, bent = (
+        np.mean([straightness(motion_kernel(61, i, np.random.default_rng(s))) for s in range(20)])
+        for i in (0.0, 1.0)
+    )
     assert straight > bent + 0.03
 
 
@@ -150,14 +172,18 @@ def test_jpeg_is_an_encoders(quality):
     x = picture(shape=(3, 37, 51))
     buffer = io.BytesIO()
     images.to_pil(x[0]).save(buffer, "JPEG", quality=quality, subsampling=0)
-    theirs = images.to_tensor(images.Picture(Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")))
+    theirs = images.to_tensor(
+        images.Picture(Image.open(io.BytesIO(buffer.getvalue())).convert("RGB"))
+    )
     ours = bound("jpeg", (3, 37, 51), quality=quality)(x)
     assert psnr(ours, theirs[None]).item() > 40
     assert psnr(ours, theirs[None]).item() > psnr(ours, x).item() + 3
 
 
 def test_saturating_blur_varies_and_clips():
-    """Sharp at the focus, a Gaussian blur at the farthest corner; highlights spread, and nothing else is nonlinear."""
+    """Sharp at the focus, a Gaussian blur at the farthest corner; highlights spread, and nothing
+    else is nonlinear.
+    """
     shape = (3, 48, 48)
     operator = bound("saturating_blur", shape, sigma=2, focus_x=0, focus_y=0, highlights=1)
     x = picture(shape=shape, seed=4)
@@ -169,7 +195,8 @@ def test_saturating_blur_varies_and_clips():
     plain, bright = (bound("saturating_blur", shape, sigma=2, highlights=h)(edge) for h in (1, 4))
     assert bright.max() <= 1
     assert (bright > 0.99).sum() > (plain > 0.99).sum()  # white has grown
-    torch.testing.assert_close(bright[..., :4], plain[..., :4], atol=0.1, rtol=0)  # dark, far from the edge: hardly changed
+    # dark, far from the edge: hardly changed
+    torch.testing.assert_close(bright[..., :4], plain[..., :4], atol=0.1, rtol=0)
 
 
 def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
@@ -192,7 +219,12 @@ def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
         ("gaussian_blur", {"sigma": 5}, (3, 16, 64), "reaches 20 pixels"),
         ("motion_blur", {"kernel_size": 61}, (3, 24, 64), "reaches 30 pixels"),
         ("inpainting", {}, (3, 8, 8), "needs a mask"),
-        ("compose", {"stages": [{"type": "inpainting", "mask": "box"}, {"type": "hdr"}]}, (3, 8, 8), "inpainting must come last"),
+        (
+            "compose",
+            {"stages": [{"type": "inpainting", "mask": "box"}, {"type": "hdr"}]},
+            (3, 8, 8),
+            "inpainting must come last",
+        ),
     ],
 )
 def test_impossible_shapes_say_why(name, fields, shape, words):
@@ -213,9 +245,15 @@ def test_masks():
 CLIPPING = {"type": "hdr", "scale": 2.0}
 
 
-@pytest.mark.parametrize("fields", [CLIPPING, {"type": "compose", "stages": [{"type": "gaussian_blur", "sigma": 1.0}, CLIPPING]}], ids=["hdr", "compose"])
+@pytest.mark.parametrize(
+    "fields",
+    [CLIPPING, {"type": "compose", "stages": [{"type": "gaussian_blur", "sigma": 1.0}, CLIPPING]}],
+    ids=["hdr", "compose"],
+)
 def test_an_estimate_that_clips_everywhere_can_leave(fields):
-    """Where y is inside the range the sensor did not clip, whatever the estimate does; where y is at its end, nothing more is known."""
+    """Where y is inside the range the sensor did not clip, whatever the estimate does; where y is
+    at its end, nothing more is known.
+    """
     y = torch.full((3, 16, 16), 0.2)
     y[:, :, 8:] = -1.0
     x = torch.full((1, 3, 16, 16), -0.9, requires_grad=True)
@@ -223,7 +261,9 @@ def test_an_estimate_that_clips_everywhere_can_leave(fields):
     loss, misfit = MeasurementObjective(operator, y, 0.05)(x)
     (gradient,) = torch.autograd.grad(loss.sum(), x)
     assert (gradient[..., :6] < 0).all(), "a brighter picture agrees better"
-    assert gradient[..., 10:].abs().max() < 0.01 * gradient.abs().max(), "but for what a blur's kernel carries over"
+    assert gradient[..., 10:].abs().max() < 0.01 * gradient.abs().max(), (
+        "but for what a blur's kernel carries over"
+    )
     assert misfit.item() == pytest.approx((operator(x) - y).abs().mean().item())
     assert operator(x).min() == -1
 
@@ -232,10 +272,19 @@ def test_compose_applies_in_order():
     blur, small = {"type": "gaussian_blur", "sigma": 0.8}, {"type": "super_resolution", "factor": 2}
     x = picture()
     composed = bound("compose", SHAPE, stages=[blur, small])(x)
-    assert torch.equal(composed, bound("super_resolution", SHAPE, factor=2)(bound("gaussian_blur", SHAPE, sigma=0.8)(x)))
-    masked = OperatorSpec.named("compose").model_validate({"stages": [small, {"type": "inpainting", "mask": "random"}]})
+    assert torch.equal(
+        composed,
+        bound("super_resolution", SHAPE, factor=2)(bound("gaussian_blur", SHAPE, sigma=0.8)(x)),
+    )
+    masked = OperatorSpec.named("compose").model_validate(
+        {"stages": [small, {"type": "inpainting", "mask": "random"}]}
+    )
     assert masked.bind(SHAPE).weight.shape[-2:] == (16, 20)
-    assert OperatorSpec.named("compose").model_validate({"stages": [{"type": "inpainting"}]}).needs_mask
+    assert (
+        OperatorSpec.named("compose")
+        .model_validate({"stages": [{"type": "inpainting"}]})
+        .needs_mask
+    )
     with pytest.raises(ValidationError, match="at least 1"):
         OperatorSpec.named("compose").model_validate({"stages": []})
 
@@ -263,4 +312,6 @@ def test_blur_is_a_direct_convolution(size):
     x = picture(2, (3, height, width), dtype=torch.float64)
     padded = torch.nn.functional.pad(x, (reach,) * 4, mode="reflect")
     direct = torch.nn.functional.conv2d(padded, kernel.expand(3, 1, size, size), groups=3)
-    torch.testing.assert_close(reflecting_filter(kernel, height, width)(x), direct, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        reflecting_filter(kernel, height, width)(x), direct, atol=1e-12, rtol=0
+    )

@@ -1,17 +1,19 @@
-"""VGG16 features and LPIPS: published keys and shapes, agreement with torchmetrics, use in the objective."""
+"""VGG16 features and LPIPS: published keys and shapes, agreement with torchmetrics, use in the
+objective.
+"""
 
 import pytest
 import torch
 import torchmetrics.functional.image.lpips as theirs
 from safetensors.torch import save_file
 
-from aps_core.config import APSConfig
-from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
-from aps_core.lpips import load_lpips
+from aps_core.evaluation.lpips import load_lpips
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.objectives.vgg16_net import VGG16, load_vgg16
 from aps_core.operators import Bound
+from aps_core.runtime.engine import ImageEngine
+from aps_core.sampling.config import APSConfig
 
 # index of every convolution in the published network, with its channels in and out
 CONVOLUTIONS = {
@@ -48,16 +50,23 @@ def published_vgg():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """(published feature stack, weights folder with its file and a classifier in it, torchmetrics' metric with its released heads)."""
+    """(published feature stack, weights folder with its file and a classifier in it, torchmetrics'
+    metric with its released heads).
+    """
     root = tmp_path_factory.mktemp("weights")
     stack = published_vgg()
     (root / "vgg16").mkdir()
     state = {f"features.{k}": v for k, v in stack.state_dict().items()}
-    save_file({**state, "classifier.0.weight": torch.zeros(2, 2)}, root / "vgg16" / "model.safetensors")
+    save_file(
+        {**state, "classifier.0.weight": torch.zeros(2, 2)}, root / "vgg16" / "model.safetensors"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(theirs, "_get_tv_model_features", lambda *_: stack)
         metric = theirs._NoTrainLpips(net="vgg", pretrained=True, pnet_rand=True)
-    save_file({k: v for k, v in metric.state_dict().items() if k.startswith("lin") and k[3].isdigit()}, root / "heads.safetensors")
+    save_file(
+        {k: v for k, v in metric.state_dict().items() if k.startswith("lin") and k[3].isdigit()},
+        root / "heads.safetensors",
+    )
     return stack, root, metric
 
 
@@ -67,8 +76,12 @@ def pictures(seed, size=(40, 56)):
 
 def test_published_keys_and_shapes():
     shapes = {key: tuple(value.shape) for key, value in VGG16().state_dict().items()}
-    expected = {f"features.{i}.weight": (c_out, c_in, 3, 3) for i, (c_in, c_out) in CONVOLUTIONS.items()}
-    assert shapes == expected | {f"features.{i}.bias": (c_out,) for i, (_, c_out) in CONVOLUTIONS.items()}
+    expected = {
+        f"features.{i}.weight": (c_out, c_in, 3, 3) for i, (c_in, c_out) in CONVOLUTIONS.items()
+    }
+    assert shapes == expected | {
+        f"features.{i}.bias": (c_out,) for i, (_, c_out) in CONVOLUTIONS.items()
+    }
 
 
 def test_lpips_is_torchmetrics(files):
@@ -84,14 +97,20 @@ def test_lpips_is_torchmetrics(files):
 def test_features_are_the_five_activations(files):
     stack, root, _ = files
     x = pictures(3)
-    normalised = ((x + 1) / 2 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
-    for features, last in zip(load_vgg16(root / "vgg16" / "model.safetensors")(x), (3, 8, 15, 22, 29), strict=True):
+    normalised = ((x + 1) / 2 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
+        [0.229, 0.224, 0.225]
+    ).view(3, 1, 1)
+    for features, last in zip(
+        load_vgg16(root / "vgg16" / "model.safetensors")(x), (3, 8, 15, 22, 29), strict=True
+    ):
         torch.testing.assert_close(features, stack[: last + 1](normalised))
 
 
 def test_gradients_reach_the_picture_alone(files):
     vgg = load_vgg16(files[1] / "vgg16" / "model.safetensors")
-    objective = MeasurementObjective(Bound(lambda x: x), pictures(4)[0], 0.0, perceptual=vgg, perceptual_weight=1e-3)
+    objective = MeasurementObjective(
+        Bound(lambda x: x), pictures(4)[0], 0.0, perceptual=vgg, perceptual_weight=1e-3
+    )
     x = pictures(5).requires_grad_()
     loss, _ = objective(x)
     loss.sum().backward()
@@ -106,16 +125,25 @@ def test_extractor_is_the_one_asked_for(files, monkeypatch):
     objectives = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
     for kind in ("tokenizer", "vgg16"):
-        objectives[kind] = engine.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual=kind, perceptual_weight=1e-3))
+        objectives[kind] = engine.measurement_objective(
+            Bound(lambda x: x), y, 0.0, APSConfig(perceptual=kind, perceptual_weight=1e-3)
+        )
     assert isinstance(objectives["vgg16"].perceptual, VGG16)
     assert not isinstance(objectives["tokenizer"].perceptual, VGG16)
-    again = engine.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))
+    again = engine.measurement_objective(
+        Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3)
+    )
     assert again.perceptual is objectives["vgg16"].perceptual
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1] / "nowhere"))
     fresh = ImageEngine(engine.spec, engine.prior, engine.device)
     with pytest.raises(WeightsMissing, match="vgg16"):
-        fresh.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3))
-    fresh.measurement_objective(Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=0))  # not needed, not read
+        fresh.measurement_objective(
+            Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3)
+        )
+    # not needed, not read
+    fresh.measurement_objective(
+        Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=0)
+    )
 
 
 def test_refusals(files, tmp_path):

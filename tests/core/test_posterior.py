@@ -1,12 +1,14 @@
-"""Several samples on the embedded prior: they agree where the data pin the picture, and differ where nothing was seen."""
+"""Several samples on the embedded prior: they agree where the data pin the picture, and differ
+where nothing was seen.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from aps_core import images
-from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.imaging import images
+from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 PHOTO = Path(__file__).parents[2] / "examples" / "photos" / "coffee.png"
@@ -24,8 +26,17 @@ def photo():
 
 
 def test_samples_differ_inside_a_masked_block_and_agree_outside(engine, photo):
-    box = {"type": "inpainting", "mask": "box", "top": 0.25, "left": 0.25, "height": 0.5, "width": 0.5}
-    result = run(RestoreSpec(operator=box, sigma=0.0, num_samples=4, sampler=QUICK), Inputs(photo), engine)
+    box = {
+        "type": "inpainting",
+        "mask": "box",
+        "top": 0.25,
+        "left": 0.25,
+        "height": 0.5,
+        "width": 0.5,
+    }
+    result = run(
+        RestoreSpec(operator=box, sigma=0.0, num_samples=4, sampler=QUICK), Inputs(photo), engine
+    )
     known = result.drawn["mask"].reshape(64, 64) > 0
     spread = result.spread_HW()
     inside, outside = float(spread[20:44, 20:44].mean()), float(spread[known].mean())
@@ -34,19 +45,28 @@ def test_samples_differ_inside_a_masked_block_and_agree_outside(engine, photo):
     assert len(result.misfit_curve) == QUICK["steps"]
 
 
-def test_a_job_names_the_weights_it_needs_and_stops_before_any_work_without_them(engine, photo, monkeypatch, tmp_path):
+def test_a_job_names_the_weights_it_needs_and_stops_before_any_work_without_them(
+    engine, photo, monkeypatch, tmp_path
+):
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     spec = RestoreSpec(
         operator={"type": "compose", "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}]},
         sampler={"perceptual": "vgg16", "perceptual_weight": 1e-3},
     )
     assert spec.checkpoints == ("kernelwizard", "vgg16")
-    assert RestoreSpec(operator={"type": "jpeg"}, sampler={"perceptual": "vgg16", "perceptual_weight": 0}).checkpoints == ()
+    assert (
+        RestoreSpec(
+            operator={"type": "jpeg"}, sampler={"perceptual": "vgg16", "perceptual_weight": 0}
+        ).checkpoints
+        == ()
+    )
     with pytest.raises(WeightsMissing, match="aps weights fetch kernelwizard"):
         run(spec, Inputs(photo), engine, lambda _: pytest.fail("a step was computed"))
 
 
-@pytest.mark.parametrize(("level", "words"), [(0, "covers the whole picture"), (255, "covers nothing")])
+@pytest.mark.parametrize(
+    ("level", "words"), [(0, "covers the whole picture"), (255, "covers nothing")]
+)
 def test_a_mask_must_leave_something_to_go_by_and_something_to_draw(photo, level, words):
     spec = RestoreSpec(operator={"type": "inpainting", "mask": "upload"})
     mask = images.Picture(photo.image.convert("L").point(lambda _: level))

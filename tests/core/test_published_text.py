@@ -8,12 +8,16 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from aps_core.engine import TextEngine
 from aps_core.errors import WeightsMissing
-from aps_core.priors.dream import DreamConfig
+from aps_core.priors.dream.network import DreamConfig
+from aps_core.runtime.engine import TextEngine
 from aps_core.tasks import GuideSpec, Inputs, run
 
-DREAM_ONLY, SHARED, QWEN3_ONLY = ["<|beginoftext|>", "<|mask|>"], ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>"]
+DREAM_ONLY, SHARED, QWEN3_ONLY = (
+    ["<|beginoftext|>", "<|mask|>"],
+    ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    ["<think>", "</think>"],
+)
 SHAPE = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -29,7 +33,12 @@ def byte_level(special: list[str]) -> Tokenizer:
     """Every byte a token, and "Yes" and "No"."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = [*alphabet, "Ye", "Yes", "No"]
-    made = Tokenizer(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[("Y", "e"), ("Ye", "s"), ("N", "o")]))
+    made = Tokenizer(
+        models.BPE(
+            vocab={word: i for i, word in enumerate(words)},
+            merges=[("Y", "e"), ("Ye", "s"), ("N", "o")],
+        )
+    )
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens(special)
@@ -39,19 +48,37 @@ def byte_level(special: list[str]) -> Tokenizer:
 @pytest.fixture
 def weights(tmp_path, monkeypatch):
     torch.manual_seed(0)
-    for name, special, network in (("dream-7b-instruct", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM), ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM)):
+    for name, special, network in (
+        ("dream-7b-instruct", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM),
+        ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         tokenizer = byte_level(special)
         ids = {text: tokenizer.token_to_id(text) for text in special}
         if name == "dream-7b-instruct":
-            config = DreamConfig(**SHAPE, vocab_size=272, rope_theta=1e6, mask_token_id=ids["<|mask|>"], eos_token_id=ids["<|endoftext|>"])
+            config = DreamConfig(
+                **SHAPE,
+                vocab_size=272,
+                rope_theta=1e6,
+                mask_token_id=ids["<|mask|>"],
+                eos_token_id=ids["<|endoftext|>"],
+            )
             model, text = network(config.qwen2()), config.model_dump(exclude={"prompt_format"})
         else:
-            qwen = Qwen3Config(**SHAPE, vocab_size=268, head_dim=16, eos_token_id=ids["<|im_end|>"], tie_word_embeddings=True)
+            qwen = Qwen3Config(
+                **SHAPE,
+                vocab_size=268,
+                head_dim=16,
+                eos_token_id=ids["<|im_end|>"],
+                tie_word_embeddings=True,
+            )
             model, text = network(qwen), qwen.to_dict()
         # Qwen3-0.6B stores its tied head as well
-        save_file({key: value.clone().contiguous() for key, value in model.state_dict().items()}, folder / "model.safetensors")
+        save_file(
+            {key: value.clone().contiguous() for key, value in model.state_dict().items()},
+            folder / "model.safetensors",
+        )
         (folder / "config.json").write_text(json.dumps(text))
         if name == "dream-7b-instruct":  # which is released without a tokenizer.json
             tokenizer.model.save(str(folder))
@@ -65,14 +92,20 @@ def weights(tmp_path, monkeypatch):
 def test_dream_guided_by_qwen3(weights):
     engine = TextEngine.load("dream_7b", threads=1)
     known = engine.reward.alignment.known_V
-    special = {text: bool(known[engine.prior.tokenizer.token_to_id(text)]) for text in [*SHARED, *DREAM_ONLY]}
+    special = {
+        text: bool(known[engine.prior.tokenizer.token_to_id(text)])
+        for text in [*SHARED, *DREAM_ONLY]
+    }
     assert special == {**dict.fromkeys(SHARED, True), **dict.fromkeys(DREAM_ONLY, False)}
     assert not known[-1]
     prompt = engine.prior.tokenizer.decode(engine.prior.encode("Hello"), skip_special_tokens=False)
     assert prompt.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
     rewards = []
     result = run(
-        GuideSpec(prior="dream_7b", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}), Inputs(), engine, lambda p: rewards.extend(p.reward_curve)
+        GuideSpec(prior="dream_7b", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}),
+        Inputs(),
+        engine,
+        lambda p: rewards.extend(p.reward_curve),
     )
     assert len(rewards) == 9
     assert result.spec.reward.type == "yes_no"

@@ -76,6 +76,18 @@ def test_specs_are_frozen():
 
 def test_capabilities_hold_every_operator_and_need_no_torch():
     names = [operator["type"] for operator in describe()["operators"]]
-    assert {"super_resolution", "gaussian_blur", "motion_blur", "inpainting", "hdr", "denoise", "jpeg", "compose"} <= set(names)
-    code = "import sys; from aps_core.capabilities import describe; describe(); assert 'torch' not in sys.modules"
+    assert {
+        "super_resolution",
+        "gaussian_blur",
+        "motion_blur",
+        "inpainting",
+        "hdr",
+        "denoise",
+        "jpeg",
+        "compose",
+    } <= set(names)
+    code = (
+        "import sys; from aps_core.capabilities import describe; describe(); assert 'torch' not in"
+        " sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aps_core.resampling import reflect_pad, resize
+from aps_core.imaging.resampling import reflect_pad, resize
 
 
 def picture(size):
@@ -17,10 +17,16 @@ def same(ours, theirs, x):
     torch.testing.assert_close(*gradients, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [((3, 0), (0, 5)), ((8, 8), (11, 2)), ((0, 0), (0, 0))])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [((3, 0), (0, 5)), ((8, 8), (11, 2)), ((0, 0), (0, 0))]
+)
 def test_reflection(rows, columns):
     x = picture((9, 12))
-    same(reflect_pad(x, rows, columns), torch.nn.functional.pad(x, (*columns, *rows), mode="reflect"), x)
+    same(
+        reflect_pad(x, rows, columns),
+        torch.nn.functional.pad(x, (*columns, *rows), mode="reflect"),
+        x,
+    )
 
 
 def test_reflection_repeats_on_small_pictures():
@@ -28,10 +34,27 @@ def test_reflection_repeats_on_small_pictures():
     padded = reflect_pad(line, (0, 2), (4, 4))[0, 0]
     assert padded[0].tolist() == [0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2]
     assert (padded == padded[0]).all()  # a single row is its own mirror
-    assert reflect_pad(line, (0, 0), (1, 10))[0, 0, 0].tolist() == [1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0]
+    assert reflect_pad(line, (0, 0), (1, 10))[0, 0, 0].tolist() == [
+        1,
+        0,
+        1,
+        2,
+        1,
+        0,
+        1,
+        2,
+        1,
+        0,
+        1,
+        2,
+        1,
+        0,
+    ]
 
 
-@pytest.mark.parametrize(("old", "new"), [((30, 45), (16, 16)), ((12, 10), (20, 31)), ((16, 40), (16, 20))])
+@pytest.mark.parametrize(
+    ("old", "new"), [((30, 45), (16, 16)), ((12, 10), (20, 31)), ((16, 40), (16, 20))]
+)
 def test_bicubic(old, new):
     x = picture(old)
     same(resize(x, new), torch.nn.functional.interpolate(x, new, mode="bicubic", antialias=True), x)

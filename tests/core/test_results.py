@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from aps_core.errors import InvalidSpec
-from aps_core.provenance import COMPOSITE, encode
+from aps_core.imaging.provenance import COMPOSITE, encode
 from aps_core.tasks import PictureResult, RestoreSpec
 
 SPEC = RestoreSpec(operator={"type": "hdr"}, prompt='<a> & "b"')
@@ -17,7 +17,13 @@ SPEC = RestoreSpec(operator={"type": "hdr"}, prompt='<a> & "b"')
 def result(**changes) -> PictureResult:
     pictures = torch.stack([torch.full((3, 8, 12), level) for level in (-0.5, 0.0, 0.7)])
     pictures[..., :4, :] = 0.25  # all samples agree above
-    given = {"spec": SPEC, "seconds": {}, "fingerprint": "f", "pictures_BCHW": pictures, "codes_BL": torch.zeros(3, 6, dtype=torch.int64)}
+    given = {
+        "spec": SPEC,
+        "seconds": {},
+        "fingerprint": "f",
+        "pictures_BCHW": pictures,
+        "codes_BL": torch.zeros(3, 6, dtype=torch.int64),
+    }
     return PictureResult(**given | {"misfit_B": [0.3, 0.1, 0.2]} | changes)
 
 
@@ -25,7 +31,9 @@ def result(**changes) -> PictureResult:
 def test_a_picture_says_that_a_model_made_it(suffix):
     x = torch.rand(3, 8, 12, generator=torch.Generator().manual_seed(0)) * 2 - 1
     image = Image.open(io.BytesIO(encode(x, result().sidecar(), suffix)))
-    assert np.array_equal(np.asarray(image), (x * 127.5 + 127.5).round().byte().permute(1, 2, 0).numpy())
+    assert np.array_equal(
+        np.asarray(image), (x * 127.5 + 127.5).round().byte().permute(1, 2, 0).numpy()
+    )
     packet = image.info["xmp"]
     tree = ET.fromstring(packet if isinstance(packet, str) else packet.decode())
     texts = {element.tag.split("}")[1]: element.text for element in tree.iter()}
@@ -42,7 +50,15 @@ def test_other_formats_are_refused():
 def test_files_of_several_samples():
     made = result()
     files = {file.name: file.data for file in made.files()}
-    assert list(files) == ["result.png", "sample-1.png", "sample-2.png", "sample-3.png", "mean.png", "spread.png", "spread.npy"]
+    assert list(files) == [
+        "result.png",
+        "sample-1.png",
+        "sample-2.png",
+        "sample-3.png",
+        "mean.png",
+        "spread.png",
+        "spread.npy",
+    ]
     assert files["result.png"] == files["sample-2.png"] != files["sample-1.png"]  # the least misfit
     spread = np.load(io.BytesIO(files["spread.npy"]))
     assert spread.shape == (8, 12)

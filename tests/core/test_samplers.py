@@ -1,4 +1,6 @@
-"""The samplers APS is compared with, each by the step that defines it, on a world that can be enumerated."""
+"""The samplers APS is compared with, each by the step that defines it, on a world that can be
+enumerated.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,13 +10,21 @@ import torch
 from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig, PriorConfig
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
-from aps_core.samplers import G2D2Config, SGDDConfig, SVDDConfig, sample_g2d2, sample_prior, sample_sgdd, sample_svdd
+from aps_core.samplers import (
+    G2D2Config,
+    SGDDConfig,
+    SVDDConfig,
+    sample_g2d2,
+    sample_prior,
+    sample_sgdd,
+    sample_svdd,
+)
 from aps_core.samplers.g2d2 import divergence_with_gradient, reconsidered, variational_fit
 from aps_core.samplers.methods import METHODS
 from aps_core.samplers.sgdd import denoise, hamming_log_odds, metropolis_hastings
-from aps_core.toy import CODES, GRID, LENGTH, ToyWorld
+from aps_core.sampling.config import APSConfig, PriorConfig
+from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
 SAMPLERS = {
@@ -37,7 +47,14 @@ def generator(seed=0):
 
 def draw(world, name, seed=0, **options):
     sampler, config = SAMPLERS[name]
-    return sampler(world.prior, world.objective, config, grid=GRID, generator=generator(seed), **{"batch": 3, **options})
+    return sampler(
+        world.prior,
+        world.objective,
+        config,
+        grid=GRID,
+        generator=generator(seed),
+        **{"batch": 3, **options},
+    )
 
 
 @pytest.fixture(params=SAMPLERS)
@@ -55,7 +72,9 @@ def test_resuming_after_any_step_gives_the_same_tokens(world, name):
     assert torch.equal(states[-1].z_BL, whole.z_BL)
     assert ((whole.z_BL >= 0) & (whole.z_BL < CODES)).all()
     for state in states:
-        frozen = replace(state, z_BL=state.z_BL.clone(), generator_state=state.generator_state.clone())
+        frozen = replace(
+            state, z_BL=state.z_BL.clone(), generator_state=state.generator_state.clone()
+        )
         assert torch.equal(draw(world, name, batch=50, seed=99, resume=frozen).z_BL, whole.z_BL)
 
 
@@ -87,7 +106,14 @@ def test_the_hook_can_cancel(world, name):
 def test_methods_compared_do_the_same_work(world, method):
     config, lengths = APSConfig(steps=6, inner_steps=4, perceptual_weight=0.0), []
     settings = METHODS[method].configured(config, {})
-    METHODS[method].sampler(world.prior, world.objective, settings, grid=GRID, generator=generator(), on_step=lambda info: lengths.append(len(info.loss_curve)))
+    METHODS[method].sampler(
+        world.prior,
+        world.objective,
+        settings,
+        grid=GRID,
+        generator=generator(),
+        on_step=lambda info: lengths.append(len(info.loss_curve)),
+    )
     assert lengths == {"prior_only": [0] * 6, "single_optimisation": [24]}.get(method, [4] * 6)
 
 
@@ -100,7 +126,9 @@ def test_settings_of_one_method_can_be_changed_alone():
 
 def test_other_steps_share_the_same_budget():
     config = APSConfig(steps=10, inner_steps=30)
-    assert METHODS["g2d2"].configured(config, {"steps": 15}) == G2D2Config(steps=15, inner_steps=20, guidance_scale=3.5)
+    assert METHODS["g2d2"].configured(config, {"steps": 15}) == G2D2Config(
+        steps=15, inner_steps=20, guidance_scale=3.5
+    )
     sgdd = METHODS["sgdd"].configured(config, {"steps": 5})
     assert (sgdd.steps, sgdd.mh_steps + 1) == (5, 60)
     svdd = METHODS["svdd"].configured(config, {"steps": 15, "candidates": 3})
@@ -116,7 +144,9 @@ def test_other_steps_share_the_same_budget():
 
 def test_unguided_generation_keeps_what_is_decided(world):
     z_BL = torch.tensor([[2, MASK, MASK, 1]])
-    sample = sample_prior(world.prior, None, PriorConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL)
+    sample = sample_prior(
+        world.prior, None, PriorConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL
+    )
     assert sample.z_BL[0, [0, 3]].tolist() == [2, 1]
     assert sample.misfit_B.tolist() == [0.0]
 
@@ -126,8 +156,17 @@ def test_unguided_generation_keeps_what_is_decided(world):
 
 def test_one_candidate_is_the_prior_sampler(world):
     config = SVDDConfig(steps=4, candidates=1)
-    alone = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200)
-    unguided = sample_prior(world.prior, world.objective, PriorConfig(steps=4, guidance_scale=0.0), grid=GRID, generator=generator(), batch=200)
+    alone = sample_svdd(
+        world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200
+    )
+    unguided = sample_prior(
+        world.prior,
+        world.objective,
+        PriorConfig(steps=4, guidance_scale=0.0),
+        grid=GRID,
+        generator=generator(),
+        batch=200,
+    )
     assert torch.equal(alone.z_BL, unguided.z_BL)
 
 
@@ -135,18 +174,37 @@ def test_more_candidates_fit_better_and_the_best_is_kept(world):
     misfit = {}
     for candidates in (1, 4, 32):
         config = SVDDConfig(steps=4, candidates=candidates)
-        misfit[candidates] = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=500).misfit_B.mean()
+        misfit[candidates] = sample_svdd(
+            world.prior, world.objective, config, grid=GRID, generator=generator(), batch=500
+        ).misfit_B.mean()
     assert misfit[32] < misfit[4] < misfit[1]
     best, config = [], SVDDConfig(steps=1, candidates=16)
-    chosen = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), on_step=lambda info: best.append(min(info.loss_curve)))
+    chosen = sample_svdd(
+        world.prior,
+        world.objective,
+        config,
+        grid=GRID,
+        generator=generator(),
+        on_step=lambda info: best.append(min(info.loss_curve)),
+    )
     assert world.objective(chosen.x_BCHW)[0].item() == pytest.approx(best[0])
 
 
 def test_drawing_by_likelihood_approaches_the_posterior_where_one_step_decides_all(world):
-    """With T = 1 SVDD is importance resampling from the product of the prior's marginals, exact as M grows."""
+    """With T = 1 SVDD is importance resampling from the product of the prior's marginals, exact as
+    M grows.
+    """
     config = SVDDConfig(steps=1, candidates=200, temperature=1.0)
-    z_BL = sample_svdd(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=2000).z_BL
-    marginals_LK = world.prior.logits(torch.full((1, LENGTH), MASK), grid=GRID, mask_fraction=1.0, condition="", guidance_scale=0.0)[0]
+    z_BL = sample_svdd(
+        world.prior, world.objective, config, grid=GRID, generator=generator(), batch=2000
+    ).z_BL
+    marginals_LK = world.prior.logits(
+        torch.full((1, LENGTH), MASK),
+        grid=GRID,
+        mask_fraction=1.0,
+        condition="",
+        guidance_scale=0.0,
+    )[0]
     product_S = torch.einsum("slk,lk->s", world.prior.one_hot_SLK, marginals_LK)
     world.posterior_S = (product_S + world.log_likelihood(world.prior.states_SL)).softmax(0)
     assert world.total_variation(z_BL) < 0.1
@@ -158,9 +216,19 @@ def test_drawing_by_likelihood_approaches_the_posterior_where_one_step_decides_a
 def test_metropolis_hastings_has_the_exact_stationary_distribution():
     world = ToyWorld(sigma=1.5)  # chains mix slowly where the measurement is sharp
     x_L, log_odds = world.prior.states_SL[37], -0.7
-    chain = metropolis_hastings(x_L.repeat(6000, 1), world.prior.tokenizer, world.objective, GRID, log_odds, 120, generator())
+    chain = metropolis_hastings(
+        x_L.repeat(6000, 1),
+        world.prior.tokenizer,
+        world.objective,
+        GRID,
+        log_odds,
+        120,
+        generator(),
+    )
     distance_S = (world.prior.states_SL != x_L).sum(1)
-    world.posterior_S = (world.log_likelihood(world.prior.states_SL) + log_odds * distance_S).softmax(0)
+    world.posterior_S = (
+        world.log_likelihood(world.prior.states_SL) + log_odds * distance_S
+    ).softmax(0)
     assert world.total_variation(chain.z_BL) < 0.07
     world.posterior_S = world.log_likelihood(world.prior.states_SL).softmax(0)
     assert world.total_variation(chain.z_BL) > 0.12  # the coupling matters
@@ -169,7 +237,9 @@ def test_metropolis_hastings_has_the_exact_stationary_distribution():
 def test_of_an_objective_without_temperature_only_improvements_are_accepted(world):
     world.objective.temperature = 0.0
     x_BL = world.prior.states_SL[::5]
-    chain = metropolis_hastings(x_BL, world.prior.tokenizer, world.objective, GRID, 0.0, 60, generator())
+    chain = metropolis_hastings(
+        x_BL, world.prior.tokenizer, world.objective, GRID, 0.0, 60, generator()
+    )
     before, after = (world.objective(world.decode(z))[0] for z in (x_BL, chain.z_BL))
     assert (after <= before).all()
     assert after.mean() < before.mean()
@@ -181,13 +251,16 @@ def test_denoising_one_token_at_a_time_draws_from_the_prior(world):
     world.posterior_S = world.prior.p_S
     assert world.total_variation(z_BL) < 0.08
     kept = torch.tensor([[0, MASK, 3, MASK]]).repeat(50, 1)
-    assert (denoise(world.prior, kept, config, GRID, "", generator())[:, [0, 2]] == torch.tensor([0, 3])).all()
+    assert (
+        denoise(world.prior, kept, config, GRID, "", generator())[:, [0, 2]] == torch.tensor([0, 3])
+    ).all()
 
 
 def test_the_coupling_tightens_with_the_noise_level():
     odds = [hamming_log_odds(level, 10.0, 256) for level in (1.0, 0.5, 0.1, 0.01)]
     assert odds == sorted(odds, reverse=True)
-    assert odds[0] == pytest.approx(torch.tensor(255.0).log().item(), rel=1e-4)  # uniform over codes
+    # uniform over codes
+    assert odds[0] == pytest.approx(torch.tensor(255.0).log().item(), rel=1e-4)
     assert odds[-1] < -2
 
 
@@ -206,14 +279,20 @@ class Indifferent:
 
 def test_without_a_likelihood_the_distribution_stays_at_the_prior(world):
     z_BL = torch.tensor([[MASK] * LENGTH, [1, MASK, 0, MASK]])
-    logits = world.prior.logits(z_BL, grid=GRID, mask_fraction=0.5, condition="", guidance_scale=0.0)
+    logits = world.prior.logits(
+        z_BL, grid=GRID, mask_fraction=0.5, condition="", guidance_scale=0.0
+    )
     log_p = reconsidered(logits, z_BL, 0.5)
     config = G2D2Config(inner_steps=20, learning_rate=0.1, kl_weight=1.0)
-    stayed = variational_fit(log_p, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator())
+    stayed = variational_fit(
+        log_p, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator()
+    )
     torch.testing.assert_close(stayed.log_q_BLK.exp(), log_p.exp(), atol=1e-3, rtol=0)
     away = torch.zeros_like(log_p).log_softmax(-1)
     config = G2D2Config(inner_steps=300, learning_rate=0.1, kl_weight=1.0)
-    drawn_back = variational_fit(away, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator())
+    drawn_back = variational_fit(
+        away, log_p, world.prior.tokenizer, Indifferent(), config, GRID, 0.0, generator()
+    )
     torch.testing.assert_close(drawn_back.log_q_BLK[0].exp(), log_p[0].exp(), atol=0.02, rtol=0)
 
 
@@ -235,10 +314,20 @@ def test_decided_tokens_are_a_mixture(world):
 
 
 def test_star_shaped_noising_can_undo_decisions(world):
-    """A token decided wrongly in an early step is another one later; the mask counts follow the schedule."""
+    """A token decided wrongly in an early step is another one later; the mask counts follow the
+    schedule.
+    """
     states = []
     config = G2D2Config(steps=6, inner_steps=20, learning_rate=1.0)
-    sample_g2d2(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200, on_step=lambda info: states.append(info.state.z_BL))
+    sample_g2d2(
+        world.prior,
+        world.objective,
+        config,
+        grid=GRID,
+        generator=generator(),
+        batch=200,
+        on_step=lambda info: states.append(info.state.z_BL),
+    )
     changed = [((a != MASK) & (b != MASK) & (a != b)).any() for a, b in pairwise(states)]
     remasked = [((a != MASK) & (b == MASK)).any() for a, b in pairwise(states)]
     assert any(changed)
@@ -248,8 +337,12 @@ def test_star_shaped_noising_can_undo_decisions(world):
 
 def test_guidance_lowers_the_misfit(world):
     config = G2D2Config(steps=6, inner_steps=30, learning_rate=1.0)
-    guided = sample_g2d2(world.prior, world.objective, config, grid=GRID, generator=generator(), batch=300)
-    unguided = sample_g2d2(world.prior, Indifferent(), config, grid=GRID, generator=generator(), batch=300)
+    guided = sample_g2d2(
+        world.prior, world.objective, config, grid=GRID, generator=generator(), batch=300
+    )
+    unguided = sample_g2d2(
+        world.prior, Indifferent(), config, grid=GRID, generator=generator(), batch=300
+    )
     assert guided.misfit_B.mean() < 0.5 * world.objective(unguided.x_BCHW)[1].mean()
 
 

@@ -1,4 +1,6 @@
-"""Stylization: the style distance falls, a content picture gives the layout, and bad input says why."""
+"""Stylization: the style distance falls, a content picture gives the layout, and bad input says
+why.
+"""
 
 from pathlib import Path
 
@@ -6,12 +8,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from aps_core import images
-from aps_core.config import PriorConfig
-from aps_core.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.imaging import images
 from aps_core.objectives.gram import Content, GramStyle, WeightedSum
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import sample_prior
+from aps_core.sampling.config import PriorConfig
 from aps_core.tasks import Inputs, StylizeSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
@@ -28,7 +30,19 @@ def photo(name, side=64):
 
 
 def stylized(engine, inputs, **fields):
-    return run(StylizeSpec(**{"prompt": "a castle", "width": 64, "height": 64, "sampler": {"steps": 3, "inner_steps": 6}, **fields}), inputs, engine)
+    return run(
+        StylizeSpec(
+            **{
+                "prompt": "a castle",
+                "width": 64,
+                "height": 64,
+                "sampler": {"steps": 3, "inner_steps": 6},
+                **fields,
+            }
+        ),
+        inputs,
+        engine,
+    )
 
 
 @pytest.mark.parametrize("style", ["honeybee", "coffee"])
@@ -36,10 +50,20 @@ def test_the_style_distance_falls_against_the_unguided_run(engine, style):
     inputs = Inputs(style=photo(style))
     seen = []
     result = run(
-        StylizeSpec(prompt="a castle", width=64, height=60, sampler={"steps": 3, "inner_steps": 6}), inputs, engine, lambda p: seen.append(p.info.misfit)
+        StylizeSpec(prompt="a castle", width=64, height=60, sampler={"steps": 3, "inner_steps": 6}),
+        inputs,
+        engine,
+        lambda p: seen.append(p.info.misfit),
     )
     objective = result.spec.objective(inputs, engine, 60, 64)
-    alone = sample_prior(engine.prior, objective, PriorConfig(steps=3), grid=(15, 16), generator=torch.Generator().manual_seed(0), condition="a castle")
+    alone = sample_prior(
+        engine.prior,
+        objective,
+        PriorConfig(steps=3),
+        grid=(15, 16),
+        generator=torch.Generator().manual_seed(0),
+        condition="a castle",
+    )
     assert result.misfit_B[0] < 0.5 * float(alone.misfit_B)
     assert result.misfit_B[0] == pytest.approx(float(objective(result.pictures_BCHW)[1]), abs=0.05)
     assert seen == result.misfit_curve
@@ -50,7 +74,17 @@ def test_a_content_picture_gives_the_layout_by_its_strength(engine):
     content = photo("castle")
     measure = Content(engine.prior.tokenizer, images.to_tensor(content))
     weak, strong = (
-        float(measure(stylized(engine, Inputs(image=content, style=photo("coffee")), content_strength=s, width=None, height=None).pictures_BCHW)[1])
+        float(
+            measure(
+                stylized(
+                    engine,
+                    Inputs(image=content, style=photo("coffee")),
+                    content_strength=s,
+                    width=None,
+                    height=None,
+                ).pictures_BCHW
+            )[1]
+        )
         for s in (0.0, 0.8)
     )
     assert strong < 0.7 * weak
@@ -67,21 +101,36 @@ def test_style_forgets_positions_and_content_forgets_colours(engine):
     darker, unrelated = (float(content(x[None])[1]) for x in (0.5 * x_CHW - 0.2, y_CHW))
     assert darker < 0.5 * unrelated
     batch = torch.stack([x_CHW, y_CHW])
-    torch.testing.assert_close(style(batch)[1], torch.tensor([distances[0], distances[2]]), atol=0.02, rtol=0)
+    torch.testing.assert_close(
+        style(batch)[1], torch.tensor([distances[0], distances[2]]), atol=0.02, rtol=0
+    )
 
 
 def test_weights_combine_losses_and_the_misfit_is_the_styles(engine):
     tokenizer, x = engine.prior.tokenizer, images.to_tensor(photo("rocket"))[None]
-    one, two = (GramStyle(tokenizer, images.to_tensor(photo(name))) for name in ("castle", "coffee"))
+    one, two = (
+        GramStyle(tokenizer, images.to_tensor(photo(name))) for name in ("castle", "coffee")
+    )
     loss, misfit = WeightedSum([(1.0, one), (3.0, two), (5.0, one)], measured=2)(x)
     assert loss.item() == pytest.approx(6 * one(x)[0].item() + 3 * two(x)[0].item(), rel=1e-5)
     assert misfit.item() == pytest.approx((one(x)[1].item() + 3 * two(x)[1].item()) / 4, rel=1e-5)
 
 
-def test_csd_has_the_papers_settings_and_names_its_missing_checkpoint(engine, monkeypatch, tmp_path):
+def test_csd_has_the_papers_settings_and_names_its_missing_checkpoint(
+    engine, monkeypatch, tmp_path
+):
     spec = StylizeSpec(prompt="a castle", csd_weight=1.0)
-    assert (spec.settings().learning_rate, spec.settings().inner_steps, spec.settings().steps) == (0.1, 100, 15)
-    assert StylizeSpec(prompt="a castle", csd_weight=1.0, sampler={"inner_steps": 3}).settings().inner_steps == 3
+    assert (spec.settings().learning_rate, spec.settings().inner_steps, spec.settings().steps) == (
+        0.1,
+        100,
+        15,
+    )
+    assert (
+        StylizeSpec(prompt="a castle", csd_weight=1.0, sampler={"inner_steps": 3})
+        .settings()
+        .inner_steps
+        == 3
+    )
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     with pytest.raises(WeightsMissing, match="csd-vit-l"):
         run(spec, Inputs(style=photo("coffee")), engine)
@@ -103,7 +152,15 @@ def test_bad_input_says_why(inputs, fields, words):
         StylizeSpec(**{"prompt": "a castle", **fields}).check_inputs(inputs)
 
 
-@pytest.mark.parametrize("fields", [{}, {"prompt": " "}, {"prompt": "x", "num_samples": 17}, {"prompt": "x", "content_strength": 1.5}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"prompt": " "},
+        {"prompt": "x", "num_samples": 17},
+        {"prompt": "x", "content_strength": 1.5},
+    ],
+)
 def test_bad_fields_are_refused(fields):
     with pytest.raises(ValidationError):
         StylizeSpec(**fields)

@@ -12,18 +12,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from aps_core.errors import InvalidSpec, SamplingCancelled, WeightsInvalid
-from aps_core.priors.dream import DreamConfig, load_dream
-from aps_core.rewards import LogLikelihoodReward, YesNoReward
-from aps_core.rewards.language_model import Alignment, load_reward
-from aps_core.text_aps import RewardAscent, TextReward, sample_text_aps
-from aps_core.text_config import TextConfig
-from aps_core.text_sampling import diffusion_generate
+from aps_core.priors.dream.network import DreamConfig, load_dream
+from aps_core.text.aps import RewardAscent, TextReward, sample_text_aps
+from aps_core.text.config import TextConfig
+from aps_core.text.rewards import LogLikelihoodReward, YesNoReward
+from aps_core.text.rewards.language_model import Alignment, load_reward
+from aps_core.text.sampling import diffusion_generate
 
 CPU = torch.device("cpu")
 WORDS = [f"w{i}" for i in range(40)]
 PRIOR_VOCABULARY = [*WORDS, "<mask>", "<end>", "Yes", "No"]
 REWARD_VOCABULARY = ["No", "Yes", *reversed(WORDS), "<stop>", "<thought>"]
-"""The same words under other ids, an end by another name, no mask, and a token the prior does not know."""
+"""The same words under other ids, an end by another name, no mask, and a token the prior does not
+know.
+"""
 CONFIG = TextConfig(max_new_tokens=12, steps=6, top_k=None)
 KINDS = [YesNoReward(rubric="{prompt} {answer} w3"), LogLikelihoodReward(layout="{prompt} w5")]
 SHAPE = {
@@ -40,14 +42,20 @@ SHAPE = {
 def tokenizer(vocabulary: list[str]) -> Tokenizer:
     from tokenizers import pre_tokenizers
 
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=vocabulary[0]))
+    made = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=vocabulary[0])
+    )
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made
 
 
 def save(folder: Path, model, config: dict, vocabulary: list[str]) -> Path:
     folder.mkdir()
-    tensors = {k: v.contiguous() for k, v in model.state_dict().items() if not (config["tie_word_embeddings"] and k == "lm_head.weight")}
+    tensors = {
+        k: v.contiguous()
+        for k, v in model.state_dict().items()
+        if not (config["tie_word_embeddings"] and k == "lm_head.weight")
+    }
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer(vocabulary).save(str(folder / "tokenizer.json"))
@@ -58,23 +66,45 @@ def save(folder: Path, model, config: dict, vocabulary: list[str]) -> Path:
 def prior(tmp_path_factory):
     torch.manual_seed(0)
     # wider than its tokenizer, as published models are
-    config = DreamConfig(**SHAPE, vocab_size=48, rope_theta=1e4, mask_token_id=40, eos_token_id=41, prompt_format="w1 {prompt} w2")
+    config = DreamConfig(
+        **SHAPE,
+        vocab_size=48,
+        rope_theta=1e4,
+        mask_token_id=40,
+        eos_token_id=41,
+        prompt_format="w1 {prompt} w2",
+    )
     model = Qwen2ForCausalLM(config.qwen2())
     for weight in model.parameters():
         weight.data.mul_(3)  # far from uniform
-    return load_dream(save(tmp_path_factory.mktemp("prior") / "dream", model, config.model_dump(), PRIOR_VOCABULARY), CPU, torch.float32)
+    return load_dream(
+        save(
+            tmp_path_factory.mktemp("prior") / "dream", model, config.model_dump(), PRIOR_VOCABULARY
+        ),
+        CPU,
+        torch.float32,
+    )
 
 
 @pytest.fixture(scope="module")
 def reward_folder(tmp_path_factory):
     torch.manual_seed(1)
-    config = Qwen3Config(**SHAPE, vocab_size=44, head_dim=16, eos_token_id=42, tie_word_embeddings=True)
-    return save(tmp_path_factory.mktemp("reward") / "qwen3", Qwen3ForCausalLM(config), config.to_dict(), REWARD_VOCABULARY)
+    config = Qwen3Config(
+        **SHAPE, vocab_size=44, head_dim=16, eos_token_id=42, tie_word_embeddings=True
+    )
+    return save(
+        tmp_path_factory.mktemp("reward") / "qwen3",
+        Qwen3ForCausalLM(config),
+        config.to_dict(),
+        REWARD_VOCABULARY,
+    )
 
 
 @pytest.fixture(scope="module")
 def reward_model(prior, reward_folder):
-    return load_reward(reward_folder, prior.tokenizer, prior.vocab_size, prior.eos_id, CPU, torch.float32)
+    return load_reward(
+        reward_folder, prior.tokenizer, prior.vocab_size, prior.eos_id, CPU, torch.float32
+    )
 
 
 def prompt_of(prior, rows: int = 1) -> torch.Tensor:
@@ -82,15 +112,27 @@ def prompt_of(prior, rows: int = 1) -> torch.Tensor:
 
 
 def draw(prior, config=CONFIG, rows=1, seed=0, **arguments):
-    return sample_text_aps(prior, prompt_of(prior, rows), config, generator=torch.Generator().manual_seed(seed), **arguments)
+    return sample_text_aps(
+        prior,
+        prompt_of(prior, rows),
+        config,
+        generator=torch.Generator().manual_seed(seed),
+        **arguments,
+    )
 
 
 def test_without_a_reward_or_steps_it_is_dreams_own_sampling(prior, reward_model):
-    plain = diffusion_generate(prior, prompt_of(prior), CONFIG, generator=torch.Generator().manual_seed(0))
+    plain = diffusion_generate(
+        prior, prompt_of(prior), CONFIG, generator=torch.Generator().manual_seed(0)
+    )
     reward = TextReward(reward_model, KINDS[0], "w7 w8")
     assert torch.equal(draw(prior), plain)
-    assert torch.equal(draw(prior, CONFIG.model_copy(update={"inner_steps": 0}), reward=reward), plain)
-    assert not torch.equal(draw(prior, CONFIG.model_copy(update={"inner_steps": 20}), reward=reward), plain)
+    assert torch.equal(
+        draw(prior, CONFIG.model_copy(update={"inner_steps": 0}), reward=reward), plain
+    )
+    assert not torch.equal(
+        draw(prior, CONFIG.model_copy(update={"inner_steps": 20}), reward=reward), plain
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
@@ -99,7 +141,15 @@ def test_guidance_raises_the_reward(prior, reward_model, kind):
     config = CONFIG.model_copy(update={"inner_steps": 8, "learning_rate": 0.5, "temperature": 1.0})
     start, curves = len(prior.encode("w7 w8")), []
     unguided_B = reward.of(draw(prior, config, rows=32)[:, start:])
-    guided_B = reward.of(draw(prior, config, rows=32, reward=reward, on_step=lambda info: curves.append(info.reward_curve))[:, start:])
+    guided_B = reward.of(
+        draw(
+            prior,
+            config,
+            rows=32,
+            reward=reward,
+            on_step=lambda info: curves.append(info.reward_curve),
+        )[:, start:]
+    )
     assert guided_B.mean() > unguided_B.mean() + unguided_B.std() / 2
     assert all(len(curve) == 8 for curve in curves)
     assert curves[0][-1] > curves[0][0]
@@ -113,27 +163,40 @@ def test_gradients_reach_the_logits_and_nothing_else(prior, reward_model, kind):
     reward(ids_BL, ids_BL == 40, phi_BLV).sum().backward()
     undecided_NV = phi_BLV.grad[0, 1:3]
     assert (undecided_NV[:, :40].abs() > 0).all()
-    assert (undecided_NV[:, [40, *range(44, 48)]] == 0).all(), "the mask and the unused rows mean nothing to the reward model"
+    assert (undecided_NV[:, [40, *range(44, 48)]] == 0).all(), (
+        "the mask and the unused rows mean nothing to the reward model"
+    )
     assert not phi_BLV.grad[0, [0, 3]].any(), "nor do tokens that are decided"
     for model in (reward_model.model, prior.model):
-        assert all(not weight.requires_grad and weight.grad is None for weight in model.parameters())
+        assert all(
+            not weight.requires_grad and weight.grad is None for weight in model.parameters()
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
 def test_the_reward_is_that_of_the_discrete_answer(prior, reward_model, kind):
-    """Straight-through: the value is the likeliest tokens' own, whatever the probabilities behind them."""
+    """Straight-through: the value is the likeliest tokens' own, whatever the probabilities behind
+    them.
+    """
     reward = TextReward(reward_model, kind, "w7 w8")
     ids_BL = torch.tensor([[3, 40, 40, 5]])
     phi_BLV = torch.zeros(1, 4, 48)
     phi_BLV[0, 1, 9] = phi_BLV[0, 2, 17] = 1.0
-    torch.testing.assert_close(reward(ids_BL, ids_BL == 40, phi_BLV), reward.of(torch.tensor([[3, 9, 17, 5]])), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        reward(ids_BL, ids_BL == 40, phi_BLV),
+        reward.of(torch.tensor([[3, 9, 17, 5]])),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_log_likelihood_is_the_models_own(prior, reward_model):
     """Against a plain forward over ids: mean over the answer up to and with its end."""
     reward = TextReward(reward_model, KINDS[1], "w7 w8")
     answer = torch.tensor([[3, 9, 41, 5]])  # the prior's end, then something that does not count
-    ids = torch.tensor([[REWARD_VOCABULARY.index(word) for word in ("w7", "w8", "w5", "w3", "w9", "<stop>")]])
+    ids = torch.tensor(
+        [[REWARD_VOCABULARY.index(word) for word in ("w7", "w8", "w5", "w3", "w9", "<stop>")]]
+    )
     log_p = reward_model.model(ids).logits.log_softmax(-1)
     expected = sum(log_p[0, i, ids[0, i + 1]] for i in (2, 3, 4)) / 3
     torch.testing.assert_close(reward.of(answer)[0], expected, atol=1e-5, rtol=0)
@@ -150,7 +213,9 @@ def test_yes_no_reads_nothing_behind_the_answers_end(prior, reward_model):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
 def test_an_inner_step_can_be_a_graph(prior, reward_model, kind):
-    """It waits for nothing, allocates no new place for what it reads, and starts afresh in every reverse step."""
+    """It waits for nothing, allocates no new place for what it reads, and starts afresh in every
+    reverse step.
+    """
     inner = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG)
     first, second = (torch.tensor([[3, 40, other, 5]]) for other in (40, 6))
     prior_BLV = torch.randn(1, 4, 48, generator=torch.Generator().manual_seed(0))
@@ -158,13 +223,24 @@ def test_an_inner_step_can_be_a_graph(prior, reward_model, kind):
     addresses = {name: tensor.data_ptr() for name, tensor in inner.tensors.items()}
     with Calls() as calls:
         inner()
-    waits = ("_local_scalar_dense", "nonzero", "masked_select", "masked_scatter", "lift_fresh")  # the last: a tensor made of Python's numbers
+    # the last: a tensor made of Python's numbers
+    waits = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "masked_scatter",
+        "lift_fresh",
+    )
     assert not [name for name in calls.names if any(wait in name for wait in waits)]
     after, _ = inner.run(prior_BLV, second, second == 40)
     assert {name: tensor.data_ptr() for name, tensor in inner.tensors.items()} == addresses
-    alone, _ = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG).run(prior_BLV, second, second == 40)
+    alone, _ = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG).run(
+        prior_BLV, second, second == 40
+    )
     assert torch.equal(after, alone)
-    assert torch.equal(after[second != 40], prior_BLV[second != 40]), "decided tokens stay as they were"
+    assert torch.equal(after[second != 40], prior_BLV[second != 40]), (
+        "decided tokens stay as they were"
+    )
     assert not torch.equal(after[second == 40], prior_BLV[second == 40])
 
 
@@ -185,7 +261,9 @@ def test_a_resumed_run_gives_the_same_tokens(prior, reward_model, stop):
     reward = TextReward(reward_model, KINDS[0], "w7 w8")
     config = CONFIG.model_copy(update={"temperature": 1.0})
     states = []
-    whole = draw(prior, config, rows=2, reward=reward, on_step=lambda info: states.append(info.state))
+    whole = draw(
+        prior, config, rows=2, reward=reward, on_step=lambda info: states.append(info.state)
+    )
     again = draw(prior, config, rows=2, seed=99, reward=reward, resume=states[stop])
     assert torch.equal(whole, again)
 
@@ -207,4 +285,6 @@ def test_a_rubric_needs_a_place_for_the_answer():
 
 def test_a_reply_must_be_one_token(prior, reward_model):
     with pytest.raises(InvalidSpec, match="2 tokens"):
-        TextReward(reward_model, YesNoReward(rubric="{answer}", yes="w1 w2"), "").of(torch.tensor([[3]]))
+        TextReward(reward_model, YesNoReward(rubric="{answer}", yes="w1 w2"), "").of(
+            torch.tensor([[3]])
+        )

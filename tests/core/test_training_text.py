@@ -13,8 +13,14 @@ from training import turns
 def archive(tmp_path):
     path = tmp_path / "text.tar.xz"
     with tarfile.open(path, "w:xz") as tar:
-        for name, count in (("train/wordnet_qa.txt", 200), ("eval/wordnet_qa.txt", 3), ("train/unknown.txt", 5)):
-            text = "\n".join(f"What is thing {i}? Thing {i}: one of {name}." for i in range(count)).encode()
+        for name, count in (
+            ("train/wordnet_qa.txt", 200),
+            ("eval/wordnet_qa.txt", 3),
+            ("train/unknown.txt", 5),
+        ):
+            text = "\n".join(
+                f"What is thing {i}? Thing {i}: one of {name}." for i in range(count)
+            ).encode()
             member = tarfile.TarInfo(name)
             member.size = len(text)
             tar.addfile(member, io.BytesIO(text))
@@ -32,7 +38,10 @@ def test_the_judge_learns_from_other_lines(archive):
 
 def test_lines_become_turns():
     rng = random.Random(0)
-    assert turns.turn("wordnet_qa", "What is oak? Oak: a tree.", rng) == ("What is oak?", "Oak: a tree.")
+    assert turns.turn("wordnet_qa", "What is oak? Oak: a tree.", rng) == (
+        "What is oak?",
+        "Oak: a tree.",
+    )
     line = "The lantern was lit. Nobody noticed the stranger."
     made = {turns.turn("austen", line, rng) for _ in range(50)}
     assert ("The lantern was lit.", "Nobody noticed the stranger.") in made

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from aps_core.checkpoints.files import read_tensors
 from aps_core.errors import WeightsInvalid, WeightsMissing
-from aps_core.weights import read_tensors
 
 ROOT = Path(__file__).parents[2]
 SHAPES = {"a.weight": (6, 4), "b.weight": (3,), "head.weight": (10, 4)}
@@ -28,16 +28,29 @@ def sharded(folder: Path, parts: dict[str, dict], index: dict[str, str] | None =
     for name, part in parts.items():
         save_file(part, folder / name)
     where = {key: name for name, part in parts.items() for key in part}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": index or where}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 1}, "weight_map": index or where})
+    )
     return folder
 
 
 def halves():
     stored = tensors()
-    return {"model-00001-of-00002.safetensors": {"a.weight": stored["a.weight"]}, "model-00002-of-00002.safetensors": {k: stored[k] for k in list(SHAPES)[1:]}}
+    return {
+        "model-00001-of-00002.safetensors": {"a.weight": stored["a.weight"]},
+        "model-00002-of-00002.safetensors": {k: stored[k] for k in list(SHAPES)[1:]},
+    }
 
 
-@pytest.mark.parametrize("layout", ["model.safetensors", "pytorch_model.safetensors", "diffusion_pytorch_model.safetensors", "sharded"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "model.safetensors",
+        "pytorch_model.safetensors",
+        "diffusion_pytorch_model.safetensors",
+        "sharded",
+    ],
+)
 def test_every_published_layout_reads_the_same(tmp_path, layout):
     if layout == "sharded":
         sharded(tmp_path, halves())
@@ -73,7 +86,14 @@ def broken_index_promises(folder):
 
 
 def broken_index_hides(folder):
-    sharded(folder, halves(), {"a.weight": "model-00001-of-00002.safetensors", "b.weight": "model-00002-of-00002.safetensors"})
+    sharded(
+        folder,
+        halves(),
+        {
+            "a.weight": "model-00001-of-00002.safetensors",
+            "b.weight": "model-00002-of-00002.safetensors",
+        },
+    )
 
 
 def broken_index_escapes(folder):
@@ -94,21 +114,47 @@ def broken_extra_key(folder):
 
 
 def broken_absent_key(folder):
-    save_file({"a.weight": tensors()["a.weight"], "head.weight": tensors()["head.weight"]}, folder / "model.safetensors")
+    save_file(
+        {"a.weight": tensors()["a.weight"], "head.weight": tensors()["head.weight"]},
+        folder / "model.safetensors",
+    )
 
 
 def broken_quantised(folder):
-    save_file({**tensors(), "b.weight": torch.zeros(3, dtype=torch.int8)}, folder / "model.safetensors")
+    save_file(
+        {**tensors(), "b.weight": torch.zeros(3, dtype=torch.int8)}, folder / "model.safetensors"
+    )
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (broken_missing_shard, r"model-00002-of-00002\.safetensors does not exist.*2 tensors, among them 'b\.weight'"),
-        (broken_index_promises, r"model-00001-of-00002\.safetensors: key 'b\.weight' is not there, though the index says so"),
-        (broken_index_hides, r"model-00002-of-00002\.safetensors: key 'head\.weight' is not in the index"),
-        (broken_index_escapes, r"'a\.weight' lies in '\.\./elsewhere\.safetensors', which is not the name of a file beside it"),
-        (broken_truncated_shard, r"model-00002-of-00002\.safetensors is not a readable safetensors file"),
+        (
+            broken_missing_shard,
+            r"model-00002-of-00002\.safetensors does not exist.*2 tensors, among them 'b\.weight'",
+        ),
+        (
+            broken_index_promises,
+            (
+                r"model-00001-of-00002\.safetensors: key 'b\.weight' is not there, though the index"
+                r" says so"
+            ),
+        ),
+        (
+            broken_index_hides,
+            r"model-00002-of-00002\.safetensors: key 'head\.weight' is not in the index",
+        ),
+        (
+            broken_index_escapes,
+            (
+                r"'a\.weight' lies in '\.\./elsewhere\.safetensors', which is not the name of a"
+                r" file beside it"
+            ),
+        ),
+        (
+            broken_truncated_shard,
+            r"model-00002-of-00002\.safetensors is not a readable safetensors file",
+        ),
         (broken_shape, r"model\.safetensors: 'b\.weight' has shape \(4,\), expected \(3,\)"),
         (broken_extra_key, r"model\.safetensors: key 'c\.weight' is unexpected"),
         (broken_absent_key, r"key 'b\.weight' is missing"),
@@ -131,7 +177,9 @@ class Trap:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pth", "model.safetensors", "model.ckpt"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "model.pth", "model.safetensors", "model.ckpt"]
+)
 @pytest.mark.parametrize("archive", [True, False])
 def test_pickles_are_refused_unopened(tmp_path, name, archive):
     trap = Trap(tmp_path / "sprung")
@@ -153,16 +201,23 @@ def test_an_empty_folder_is_missing_weights(tmp_path):
 
 @pytest.fixture(scope="module")
 def loads():
-    """The published shapes, MAGVIT-v2 whole and the transformers narrow, each loaded in a process of its own."""
+    """The published shapes, MAGVIT-v2 whole and the transformers narrow, each loaded in a process
+    of its own.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "benchmarks/load.py", "--width", "256", "--layers", "2", "--json"]
-    return json.loads(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 @pytest.mark.slow
 def test_the_host_never_holds_a_model_twice(loads):
     for row in loads["loads"]:
-        # what was asked for, one tensor on its way, and what the allocator rounds up and libraries touch for the first time
+        # what was asked for, one tensor on its way, and what the allocator rounds up and libraries
+        # touch for the first time
         assert row["extra"] < row["loaded"] + 1.1 * row["largest"] + 60_000_000, row
     magvit, mmada, dream = loads["loads"]
     assert magvit["extra"] < magvit["files"]

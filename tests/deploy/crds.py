@@ -1,7 +1,9 @@
-"""The parts of custom resources that k8s/ uses, as their definitions declare them; other fields are refused.
+"""The parts of custom resources that k8s/ uses, as their definitions declare them; other fields are
+refused.
 
 Written after KEDA's scaledobjects.keda.sh (v1alpha1) and the Prometheus operator's podmonitors and
-prometheusrules.monitoring.coreos.com (v1): a misspelt or misplaced field is an error here, as it would be in a cluster.
+prometheusrules.monitoring.coreos.com (v1): a misspelt or misplaced field is an error here, as it
+would be in a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 
 def thing(required: list[str], **properties: Schema) -> Schema:
     """An object with these fields and no others."""
-    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+    return {
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": False,
+    }
 
 
 def many(item: Schema) -> Schema:
@@ -26,12 +33,32 @@ def many(item: Schema) -> Schema:
 
 
 def resource(version: str, kind: str, spec: Schema) -> Schema:
-    metadata = {"type": "object", "required": ["name"], "properties": {"name": TEXT, "namespace": TEXT, "labels": TEXTS, "annotations": TEXTS}}
-    return thing(["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": version}, kind={"const": kind}, metadata=metadata, spec=spec)
+    metadata = {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": TEXT, "namespace": TEXT, "labels": TEXTS, "annotations": TEXTS},
+    }
+    return thing(
+        ["apiVersion", "kind", "metadata", "spec"],
+        apiVersion={"const": version},
+        kind={"const": kind},
+        metadata=metadata,
+        spec=spec,
+    )
 
 
-SCALING_POLICY = thing(["type", "value", "periodSeconds"], type={"enum": ["Pods", "Percent"]}, value=COUNT, periodSeconds=COUNT)
-SCALING_RULES = thing([], stabilizationWindowSeconds=COUNT, selectPolicy={"enum": ["Max", "Min", "Disabled"]}, policies=many(SCALING_POLICY))
+SCALING_POLICY = thing(
+    ["type", "value", "periodSeconds"],
+    type={"enum": ["Pods", "Percent"]},
+    value=COUNT,
+    periodSeconds=COUNT,
+)
+SCALING_RULES = thing(
+    [],
+    stabilizationWindowSeconds=COUNT,
+    selectPolicy={"enum": ["Max", "Min", "Disabled"]},
+    policies=many(SCALING_POLICY),
+)
 TRIGGER = thing(
     ["type", "metadata"],
     type={"const": "prometheus"},
@@ -39,30 +66,57 @@ TRIGGER = thing(
     metricType={"enum": ["AverageValue", "Value", "Utilization"]},
     # every value of a trigger's metadata is a string
     metadata=thing(
-        ["serverAddress", "query", "threshold"], serverAddress=TEXT, query=TEXT, threshold=TEXT, activationThreshold=TEXT, ignoreNullValues=TEXT, namespace=TEXT
+        ["serverAddress", "query", "threshold"],
+        serverAddress=TEXT,
+        query=TEXT,
+        threshold=TEXT,
+        activationThreshold=TEXT,
+        ignoreNullValues=TEXT,
+        namespace=TEXT,
     ),
 )
 SCALED_OBJECT = thing(
     ["scaleTargetRef", "triggers"],
-    scaleTargetRef=thing(["name"], name=TEXT, kind=TEXT, apiVersion=TEXT, envSourceContainerName=TEXT),
+    scaleTargetRef=thing(
+        ["name"], name=TEXT, kind=TEXT, apiVersion=TEXT, envSourceContainerName=TEXT
+    ),
     minReplicaCount=COUNT,
     maxReplicaCount=COUNT,
     idleReplicaCount=COUNT,
     pollingInterval=COUNT,
     cooldownPeriod=COUNT,
     initialCooldownPeriod=COUNT,
-    fallback=thing(["failureThreshold", "replicas"], failureThreshold=COUNT, replicas=COUNT, behavior=TEXT),
+    fallback=thing(
+        ["failureThreshold", "replicas"], failureThreshold=COUNT, replicas=COUNT, behavior=TEXT
+    ),
     advanced=thing(
         [],
         restoreToOriginalReplicaCount={"type": "boolean"},
-        horizontalPodAutoscalerConfig=thing([], name=TEXT, behavior=thing([], scaleUp=SCALING_RULES, scaleDown=SCALING_RULES)),
+        horizontalPodAutoscalerConfig=thing(
+            [], name=TEXT, behavior=thing([], scaleUp=SCALING_RULES, scaleDown=SCALING_RULES)
+        ),
     ),
     triggers=many(TRIGGER),
 )
 
-RELABELING = thing([], sourceLabels=many(TEXT), separator=TEXT, targetLabel=TEXT, regex=TEXT, replacement=TEXT, action=TEXT)
+RELABELING = thing(
+    [],
+    sourceLabels=many(TEXT),
+    separator=TEXT,
+    targetLabel=TEXT,
+    regex=TEXT,
+    replacement=TEXT,
+    action=TEXT,
+)
 ENDPOINT = thing(
-    [], port=TEXT, path=TEXT, scheme=TEXT, interval=DURATION, scrapeTimeout=DURATION, honorLabels={"type": "boolean"}, relabelings=many(RELABELING)
+    [],
+    port=TEXT,
+    path=TEXT,
+    scheme=TEXT,
+    interval=DURATION,
+    scrapeTimeout=DURATION,
+    honorLabels={"type": "boolean"},
+    relabelings=many(RELABELING),
 )
 POD_MONITOR = thing(
     ["selector", "podMetricsEndpoints"],
@@ -73,8 +127,20 @@ POD_MONITOR = thing(
     podMetricsEndpoints=many(ENDPOINT),
 )
 
-RULE = thing(["expr"], alert=TEXT, record=TEXT, expr=TEXT, **{"for": DURATION}, labels=TEXTS, annotations=TEXTS, keep_firing_for=DURATION)
-PROMETHEUS_RULE = thing(["groups"], groups=many(thing(["name", "rules"], name=TEXT, interval=DURATION, rules=many(RULE))))
+RULE = thing(
+    ["expr"],
+    alert=TEXT,
+    record=TEXT,
+    expr=TEXT,
+    **{"for": DURATION},
+    labels=TEXTS,
+    annotations=TEXTS,
+    keep_firing_for=DURATION,
+)
+PROMETHEUS_RULE = thing(
+    ["groups"],
+    groups=many(thing(["name", "rules"], name=TEXT, interval=DURATION, rules=many(RULE))),
+)
 
 SCHEMAS = {
     "ScaledObject": resource("keda.sh/v1alpha1", "ScaledObject", SCALED_OBJECT),

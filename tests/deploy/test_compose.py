@@ -10,7 +10,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, Service
 
-from service.supervisor import STOP_SECONDS
+from service.launch.supervisor import STOP_SECONDS
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 
@@ -27,10 +27,16 @@ def services() -> dict[str, Service]:
 
 def started(services: dict[str, Service], profile: str) -> set[str]:
     """Names of what ``--profile`` starts."""
-    return {name for name, service in services.items() if not service.profiles or profile in service.profiles}
+    return {
+        name
+        for name, service in services.items()
+        if not service.profiles or profile in service.profiles
+    }
 
 
-def test_observability_brings_prometheus_and_grafana_with_what_lies_here(services: dict[str, Service]) -> None:
+def test_observability_brings_prometheus_and_grafana_with_what_lies_here(
+    services: dict[str, Service],
+) -> None:
     assert started(services, "observability") == {"redis", "api", "prometheus", "grafana"}
     for name in ("prometheus", "grafana"):
         for volume in yaml.safe_load(COMPOSE.read_text())["services"][name]["volumes"]:
@@ -42,11 +48,16 @@ def test_observability_brings_prometheus_and_grafana_with_what_lies_here(service
     assert scraped["rule_files"] == ["/etc/prometheus/alerts.yml"]
     jobs = {job["job_name"]: job for job in scraped["scrape_configs"]}
     assert jobs["aps-api"]["static_configs"] == [{"targets": ["api:8000"]}]
-    assert {name for entry in jobs["aps-worker"]["dns_sd_configs"] for name in entry["names"]} == {"worker-cpu", "worker-gpu"}
+    assert {name for entry in jobs["aps-worker"]["dns_sd_configs"] for name in entry["names"]} == {
+        "worker-cpu",
+        "worker-gpu",
+    }
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_a_profile_starts_store_api_and_one_worker(services: dict[str, Service], profile: str) -> None:
+def test_a_profile_starts_store_api_and_one_worker(
+    services: dict[str, Service], profile: str
+) -> None:
     assert started(services, profile) == {"redis", "api", f"worker-{profile}"}
 
 
@@ -61,11 +72,17 @@ def test_only_the_gpu_worker_asks_for_a_gpu() -> None:
 
 def test_the_store_and_the_workers_are_not_published_and_the_rest_only_to_this_machine() -> None:
     described = yaml.safe_load(COMPOSE.read_text())
-    published = {name: service["ports"] for name, service in described["services"].items() if "ports" in service}
+    published = {
+        name: service["ports"]
+        for name, service in described["services"].items()
+        if "ports" in service
+    }
     assert set(published) == {"api", "prometheus", "grafana"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
     assert described["networks"]["inside"] == {"internal": True}
-    assert {name for name, service in described["services"].items() if service["networks"] == ["inside"]} == {"redis", "worker-cpu", "worker-gpu"}
+    assert {
+        name for name, service in described["services"].items() if service["networks"] == ["inside"]
+    } == {"redis", "worker-cpu", "worker-gpu"}
 
 
 def test_every_container_is_hardened_and_given_time_to_stop() -> None:
@@ -101,6 +118,9 @@ def test_api_and_workers_wait_for_the_store_and_share_the_artifacts() -> None:
         assert set(services["api"]["volumes"]) <= set(services[name]["volumes"])
         assert urlsplit(services[name]["environment"]["APS_REDIS_URL"]).hostname == "redis"
     # valkey-cli ends with status 0 even when the server refuses, so the answer is what counts
-    assert services["redis"]["healthcheck"]["test"] == ["CMD-SHELL", "valkey-cli ping | grep -q PONG"]
+    assert services["redis"]["healthcheck"]["test"] == [
+        "CMD-SHELL",
+        "valkey-cli ping | grep -q PONG",
+    ]
     assert services["redis"]["volumes"] == ["redis:/data"]
     assert services["redis"]["user"] == "valkey"

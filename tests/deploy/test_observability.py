@@ -1,4 +1,6 @@
-"""Dashboard and alerts ask for metrics that exist, with labels they have, and every metric is asked for."""
+"""Dashboard and alerts ask for metrics that exist, with labels they have, and every metric is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ import yaml
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
-import service.build
-import service.telemetry
+import service.telemetry.build
+import service.telemetry.metrics
 import worker.telemetry
-from service.queue_metrics import QueueMetrics
-from service.services import Services
+from service.api.app_state import Services
 from service.settings import Settings
+from service.telemetry.queue_metrics import QueueMetrics
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "observability"
-ALERTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
+ALERTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0][
+    "rules"
+]
 DASHBOARD = json.loads((FOLDER / "grafana" / "dashboards" / "aps.json").read_text())
 OTHERS = re.compile(r"up|DCGM_FI_[A-Z_]+")
 """Metrics that are not ours: Prometheus's own, and the DCGM exporter's."""
@@ -43,7 +47,7 @@ def queries() -> Iterator[tuple[str, str]]:
 def declared() -> dict[str, set[str]]:
     """Series names of the code with the labels they may have."""
     found: dict[str, set[str]] = {}
-    for module in (service.build, service.telemetry, worker.telemetry):
+    for module in (service.telemetry.build, service.telemetry.metrics, worker.telemetry):
         for metric in vars(module).values():
             if isinstance(metric, MetricWrapperBase):
                 name = metric._name + ("_total" if metric._type == "counter" else "")
@@ -56,7 +60,11 @@ def declared() -> dict[str, set[str]]:
 def exported(redis_url: str, tmp_path: Path) -> Iterator[dict[str, set[str]]]:
     """The same, with what is read from the store."""
     services = Services.open(Settings(redis_url=redis_url, artifacts_dir=tmp_path))
-    queue = {sample.name: set(sample.labels) for metric in QueueMetrics(services).collect() for sample in metric.samples}
+    queue = {
+        sample.name: set(sample.labels)
+        for metric in QueueMetrics(services).collect()
+        for sample in metric.samples
+    }
     yield {**declared(), **queue}
     services.close()
 
@@ -74,28 +82,43 @@ def selectors(expression: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
-def test_every_query_parses_and_asks_for_what_is_exported(where: str, query: str, exported: dict[str, set[str]]) -> None:
+def test_every_query_parses_and_asks_for_what_is_exported(
+    where: str, query: str, exported: dict[str, set[str]]
+) -> None:
     found = list(selectors(promql.parse(query)))
     assert found, "a query asks for something"
     for selector in found:
         if OTHERS.fullmatch(selector.name):
             continue
         assert selector.name in exported
-        assert {matcher.name for matcher in selector.matchers.matchers} <= exported[selector.name] | TARGET_LABELS
+        assert {matcher.name for matcher in selector.matchers.matchers} <= exported[
+            selector.name
+        ] | TARGET_LABELS
 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
-def test_queries_group_by_labels_that_exist(where: str, query: str, exported: dict[str, set[str]]) -> None:
+def test_queries_group_by_labels_that_exist(
+    where: str, query: str, exported: dict[str, set[str]]
+) -> None:
     names = {selector.name for selector in selectors(promql.parse(query))}
     if any(OTHERS.fullmatch(name) for name in names):
         return
     labels = set().union(*(exported[name] for name in names)) | TARGET_LABELS
-    grouped = {label.strip() for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query) for label in group.split(",")}
+    grouped = {
+        label.strip()
+        for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query)
+        for label in group.split(",")
+    }
     assert grouped <= labels
 
 
 def test_every_metric_is_on_the_dashboard(exported: dict[str, set[str]]) -> None:
-    shown = {selector.name for panel in DASHBOARD["panels"] for target in panel.get("targets", []) for selector in selectors_of(target["expr"])}
+    shown = {
+        selector.name
+        for panel in DASHBOARD["panels"]
+        for target in panel.get("targets", [])
+        for selector in selectors_of(target["expr"])
+    }
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported} - families == set()
 
@@ -104,7 +127,9 @@ def selectors_of(query: str) -> list[Any]:
     return list(selectors(promql.parse(query.replace("$__rate_interval", "5m"))))
 
 
-def test_names_have_the_prefix_and_units_and_labels_are_bounded(exported: dict[str, set[str]]) -> None:
+def test_names_have_the_prefix_and_units_and_labels_are_bounded(
+    exported: dict[str, set[str]],
+) -> None:
     assert all(name.startswith("aps_") for name in exported)
     allowed = {
         "prior",
@@ -129,7 +154,12 @@ def test_names_have_the_prefix_and_units_and_labels_are_bounded(exported: dict[s
 
 
 def test_a_scrape_has_no_series_that_the_tests_do_not_know(exported: dict[str, set[str]]) -> None:
-    ours = {sample.name for family in REGISTRY.collect() for sample in family.samples if sample.name.startswith("aps_")}
+    ours = {
+        sample.name
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name.startswith("aps_")
+    }
     assert {name for name in ours if not name.endswith("_created")} <= set(exported)
 
 

@@ -14,7 +14,7 @@ import yaml
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
-from service.embedded import server_binary
+from service.launch.embedded_server import server_binary
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,13 @@ PASSWORD = "letters"
 def arguments(where: str) -> list[str]:
     """What the server is started with, its own name left out."""
     if where == "compose":
-        program, *words = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["redis"]["command"]
+        program, *words = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][
+            "redis"
+        ]["command"]
     else:
-        pod: dict[str, Any] = next(yaml.safe_load_all((ROOT / "k8s" / "base" / "redis.yaml").read_text()))["spec"]["template"]["spec"]
+        pod: dict[str, Any] = next(
+            yaml.safe_load_all((ROOT / "k8s" / "base" / "redis.yaml").read_text())
+        )["spec"]["template"]["spec"]
         (program,), words = pod["containers"][0]["command"], pod["containers"][0]["args"]
     assert program == "valkey-server"
     return [word.replace("$(REDIS_PASSWORD)", PASSWORD) for word in words]
@@ -51,10 +55,20 @@ def server(words: list[str], folder: Path, password: str | None) -> Iterator[Red
 
 
 @pytest.mark.parametrize(("where", "password"), [("compose", None), ("k8s", PASSWORD)])
-def test_the_store_writes_everything_down_and_evicts_nothing(where: str, password: str | None, tmp_path: Path) -> None:
+def test_the_store_writes_everything_down_and_evicts_nothing(
+    where: str, password: str | None, tmp_path: Path
+) -> None:
     with server(arguments(where), tmp_path, password) as client:
-        shown = {name: client.config_get(name)[name] for name in ("appendonly", "appendfsync", "save", "maxmemory-policy")}
-    assert shown == {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory-policy": "noeviction"}
+        shown = {
+            name: client.config_get(name)[name]
+            for name in ("appendonly", "appendfsync", "save", "maxmemory-policy")
+        }
+    assert shown == {
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
 
 
 def test_the_cluster_s_store_wants_the_password(tmp_path: Path) -> None:

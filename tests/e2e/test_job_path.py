@@ -22,7 +22,11 @@ def test_a_picture_goes_in_and_comes_back_restored(stack: Stack) -> None:
     answer = stack.http.post(
         "/v1/restore",
         files={"image": png(31, 45)},
-        data={"spec": json.dumps({"operator": {"type": "super_resolution", "factor": 2}, "seed": 7, "sampler": QUICK})},
+        data={
+            "spec": json.dumps(
+                {"operator": {"type": "super_resolution", "factor": 2}, "seed": 7, "sampler": QUICK}
+            )
+        },
         headers={"X-Request-ID": "mine-1"},
     )
     assert answer.status_code == 202
@@ -36,9 +40,13 @@ def test_a_picture_goes_in_and_comes_back_restored(stack: Stack) -> None:
     progress = [data for _, kind, data in events if kind == "progress"]
     assert [data["step"] for data in progress] == [1, 2, 3, 4]
     anchors = [position for data in progress for position in data["anchors"]]
-    assert sorted(anchors) == list(range(progress[0]["grid"][0] * progress[0]["grid"][1])), "every token is decided exactly once"
+    assert sorted(anchors) == list(range(progress[0]["grid"][0] * progress[0]["grid"][1])), (
+        "every token is decided exactly once"
+    )
     assert all(len(data["confidence"]) == len(data["anchors"]) for data in progress)
-    assert len({score for data in progress for score in data["confidence"]}) > len(anchors) // 2, "each token's own"
+    assert len({score for data in progress for score in data["confidence"]}) > len(anchors) // 2, (
+        "each token's own"
+    )
     assert progress[0]["known"] == []
     preview = stack.http.get(progress[1]["preview_url"])
     assert preview.headers["content-type"] == "image/jpeg"
@@ -49,7 +57,11 @@ def test_a_picture_goes_in_and_comes_back_restored(stack: Stack) -> None:
     done = stack.job(job["id"])
     assert done["progress"]["step"] == 4
     assert done["resumed_from_step"] is None
-    assert {artifact["name"] for artifact in done["artifacts"]} == {"measurement.png", "result.png", "result.json"}
+    assert {artifact["name"] for artifact in done["artifacts"]} == {
+        "measurement.png",
+        "result.png",
+        "result.json",
+    }
     assert Image.open(io.BytesIO(stack.artifact(job["id"], "result.png"))).size == (62, 90)
     sidecar = json.loads(stack.artifact(job["id"], "result.json"))
     assert sidecar["job"] == job["id"]
@@ -66,7 +78,9 @@ def test_json_with_a_data_uri_and_the_same_seed_give_the_same_bytes(stack: Stack
     assert inline.status_code == 202, inline.text
     for job in (form, inline.json()):
         assert stack.wait(job["id"])["state"] == "succeeded"
-    assert stack.artifact(form["id"], "result.png") == stack.artifact(inline.json()["id"], "result.png")
+    assert stack.artifact(form["id"], "result.png") == stack.artifact(
+        inline.json()["id"], "result.png"
+    )
 
 
 def test_events_resume_where_a_client_left_off(stack: Stack) -> None:
@@ -97,7 +111,9 @@ def test_killing_the_worker_costs_one_step_and_changes_nothing(stack: Stack) -> 
     assert done["state"] == "succeeded", done["error"]
     assert done["resumed_from_step"] >= 5
     assert done["attempt"] == 2
-    assert stack.artifact(job["id"], "result.png") == stack.artifact(undisturbed["id"], "result.png")
+    assert stack.artifact(job["id"], "result.png") == stack.artifact(
+        undisturbed["id"], "result.png"
+    )
     steps = [data["step"] for _, kind, data in stack.events(job["id"]) if kind == "progress"]
     assert steps == list(range(1, LONG["steps"] + 1)), "no step is computed twice or left out"
 
@@ -159,7 +175,12 @@ def test_a_job_is_polled_listed_and_deleted(stack: Stack) -> None:
     job = stack.submit(sampler=QUICK)
     stack.wait(job["id"])
     first = stack.http.get(f"/v1/jobs/{job['id']}")
-    assert stack.http.get(f"/v1/jobs/{job['id']}", headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
+    assert (
+        stack.http.get(
+            f"/v1/jobs/{job['id']}", headers={"If-None-Match": first.headers["ETag"]}
+        ).status_code
+        == 304
+    )
     assert "Retry-After" not in first.headers
     page = stack.http.get("/v1/jobs", params={"limit": 1}).json()
     assert page["jobs"][0]["id"] == job["id"]
@@ -173,5 +194,8 @@ def test_a_job_is_polled_listed_and_deleted(stack: Stack) -> None:
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA"])
 def test_other_kinds_of_pictures_are_converted(stack: Stack, mode: str) -> None:
-    job = stack.submit(png(40, 24, mode, "JPEG" if mode == "CMYK" else "PNG"), sampler={"steps": 2, "inner_steps": 1})
+    job = stack.submit(
+        png(40, 24, mode, "JPEG" if mode == "CMYK" else "PNG"),
+        sampler={"steps": 2, "inner_steps": 1},
+    )
     assert stack.wait(job["id"])["state"] == "succeeded"

@@ -1,4 +1,6 @@
-"""Editing and stylizing over REST: any upload, the known part untouched, a sidecar that makes the same bytes again."""
+"""Editing and stylizing over REST: any upload, the known part untouched, a sidecar that makes the
+same bytes again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def photograph(kind: str, width: int = 53, height: int = 37) -> bytes:
         case "16-bit":
             Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257).save(out, "PNG")
         case "alpha":
-            image.putalpha(Image.linear_gradient("L").resize(image.size).point(lambda value: 255 if value > 90 else 0))
+            image.putalpha(
+                Image.linear_gradient("L")
+                .resize(image.size)
+                .point(lambda value: 255 if value > 90 else 0)
+            )
             image.save(out, "PNG")
     return out.getvalue()
 
@@ -52,7 +58,9 @@ def hole(width: int, height: int) -> bytes:
 
 
 def done(stack: Stack, task: str, files: dict[str, bytes], **spec: Any) -> dict[str, Any]:
-    answer = stack.http.post(f"/v1/{task}", files=files, data={"spec": json.dumps({"sampler": QUICK, **spec})})
+    answer = stack.http.post(
+        f"/v1/{task}", files=files, data={"spec": json.dumps({"sampler": QUICK, **spec})}
+    )
     assert answer.status_code == 202, answer.text
     job = stack.wait(answer.json()["id"])
     assert job["state"] == "succeeded", job
@@ -69,7 +77,10 @@ def test_any_photograph_is_edited_and_keeps_its_known_pixels(stack: Stack, kind:
     before = upright(photo)
     height, width = before.shape[:2]
     if kind == "alpha":
-        files, known = {"image": photo}, np.asarray(Image.open(io.BytesIO(photo)).getchannel("A")) >= 128
+        files, known = (
+            {"image": photo},
+            np.asarray(Image.open(io.BytesIO(photo)).getchannel("A")) >= 128,
+        )
     else:
         files = {"image": photo, "mask": hole(width, height)}
         known = np.asarray(Image.open(io.BytesIO(files["mask"]))) >= 128
@@ -83,7 +94,9 @@ def test_any_photograph_gives_style_and_content(stack: Stack, kind: str) -> None
     photo = photograph(kind)
     job = done(stack, "stylize", {"style": photo, "image": photo}, prompt="a red flower")
     assert result(stack, job).shape == upright(photo).shape
-    distances = [data["misfit"] for _, type_, data in stack.events(job["id"]) if type_ == "progress"]
+    distances = [
+        data["misfit"] for _, type_, data in stack.events(job["id"]) if type_ == "progress"
+    ]
     assert len(distances) == QUICK["steps"], "the style distance is told after every step"
     sidecar = json.loads(stack.artifact(job["id"], "result.json"))
     assert sidecar["misfit_curve"] == distances
@@ -93,21 +106,36 @@ def test_any_photograph_gives_style_and_content(stack: Stack, kind: str) -> None
 @pytest.mark.parametrize(
     ("task", "spec", "files"),
     [
-        ("edit", {"prompt": "a red flower", "right": 9, "num_samples": 2}, {"image": photograph("phone"), "mask": hole(37, 53)}),
-        ("stylize", {"prompt": "a red flower", "seed": 5}, {"image": photograph("grey"), "style": png()}),
+        (
+            "edit",
+            {"prompt": "a red flower", "right": 9, "num_samples": 2},
+            {"image": photograph("phone"), "mask": hole(37, 53)},
+        ),
+        (
+            "stylize",
+            {"prompt": "a red flower", "seed": 5},
+            {"image": photograph("grey"), "style": png()},
+        ),
         ("generate", {"prompt": "a red flower", "width": 24, "height": 40}, {}),
     ],
 )
-def test_the_sidecar_makes_the_same_bytes_again(stack: Stack, tmp_path: Path, task: str, spec: dict[str, Any], files: dict[str, bytes]) -> None:
+def test_the_sidecar_makes_the_same_bytes_again(
+    stack: Stack, tmp_path: Path, task: str, spec: dict[str, Any], files: dict[str, bytes]
+) -> None:
     if files:
         job = done(stack, task, files, **spec)
     else:
-        job = stack.wait(stack.http.post(f"/v1/{task}", json={**spec, "sampler": {"steps": 2}}).json()["id"])
+        job = stack.wait(
+            stack.http.post(f"/v1/{task}", json={**spec, "sampler": {"steps": 2}}).json()["id"]
+        )
     paths = [tmp_path / name for name in files]
     for path in paths:
         path.write_bytes(files[path.name])
     (tmp_path / "sidecar.json").write_bytes(stack.artifact(job["id"], "result.json"))
-    replayed = CliRunner().invoke(main, ["replay", str(tmp_path / "sidecar.json"), *map(str, paths), "-o", str(tmp_path / "again")])
+    replayed = CliRunner().invoke(
+        main,
+        ["replay", str(tmp_path / "sidecar.json"), *map(str, paths), "-o", str(tmp_path / "again")],
+    )
     assert replayed.exit_code == 0, replayed.output
     names = {artifact["name"] for artifact in job["artifacts"]} - {"result.json"}
     assert "result.png" in names
@@ -121,15 +149,27 @@ def test_the_sidecar_makes_the_same_bytes_again(stack: Stack, tmp_path: Path, ta
         ("edit", {"image": png(), "mask": hole(63, 64)}, {"prompt": "x"}, "must be of one size"),
         ("edit", {"image": png()}, {"prompt": "x"}, "Nothing says what to draw anew"),
         ("edit", {"image": png(), "mask": hole(64, 64)}, {"prompt": "  "}, "prompt"),
-        ("edit", {"image": png(), "mask": hole(64, 64)}, {"prompt": "a flower " * 50}, "reads at most 30"),
-        ("edit", {"image": png(), "mask": hole(64, 64)}, {"prompt": "x", "num_samples": 17}, "num_samples"),
+        (
+            "edit",
+            {"image": png(), "mask": hole(64, 64)},
+            {"prompt": "a flower " * 50},
+            "reads at most 30",
+        ),
+        (
+            "edit",
+            {"image": png(), "mask": hole(64, 64)},
+            {"prompt": "x", "num_samples": 17},
+            "num_samples",
+        ),
         ("stylize", {"image": png()}, {"prompt": "x"}, "'style' is missing"),
         ("stylize", {"style": png(8, 8)}, {"prompt": "x"}, "16 on each side"),
         ("stylize", {"style": png()}, {"prompt": ""}, "prompt"),
         ("guide", {}, {"prompt": "why? " * 300}, "reads at most 128"),
     ],
 )
-def test_bad_input_is_refused_at_submission(stack: Stack, task: str, files: dict[str, bytes], spec: dict[str, Any], words: str) -> None:
+def test_bad_input_is_refused_at_submission(
+    stack: Stack, task: str, files: dict[str, bytes], spec: dict[str, Any], words: str
+) -> None:
     if files:
         answer = stack.http.post(f"/v1/{task}", files=files, data={"spec": json.dumps(spec)})
     else:
@@ -138,11 +178,25 @@ def test_bad_input_is_refused_at_submission(stack: Stack, task: str, files: dict
     assert words in answer.text
 
 
-@pytest.mark.parametrize(("level", "words"), [(0, "covers the whole picture"), (255, "covers nothing")])
-@pytest.mark.parametrize(("task", "spec"), [("edit", {"prompt": "x"}), ("restore", {"operator": {"type": "inpainting", "mask": "upload"}})])
-def test_a_mask_of_one_value_is_refused_at_submission(stack: Stack, task: str, spec: dict[str, Any], level: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("level", "words"), [(0, "covers the whole picture"), (255, "covers nothing")]
+)
+@pytest.mark.parametrize(
+    ("task", "spec"),
+    [
+        ("edit", {"prompt": "x"}),
+        ("restore", {"operator": {"type": "inpainting", "mask": "upload"}}),
+    ],
+)
+def test_a_mask_of_one_value_is_refused_at_submission(
+    stack: Stack, task: str, spec: dict[str, Any], level: int, words: str
+) -> None:
     mask = io.BytesIO()
     Image.new("L", (64, 64), level).save(mask, "PNG")
-    answer = stack.http.post(f"/v1/{task}", files={"image": png(), "mask": mask.getvalue()}, data={"spec": json.dumps(spec)})
+    answer = stack.http.post(
+        f"/v1/{task}",
+        files={"image": png(), "mask": mask.getvalue()},
+        data={"spec": json.dumps(spec)},
+    )
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_spec")
     assert words in answer.json()["detail"]

@@ -28,14 +28,31 @@ class Evil:
 
 def test_a_pickled_message_is_refused_and_the_worker_lives_on(stack: Stack, tmp_path: Path) -> None:
     trap, name = tmp_path / "opened", queue_name("embedded")
-    headers = {"lang": "py", "task": RUN_JOB, "id": "evil", "argsrepr": "", "kwargsrepr": "", "origin": "x", "root_id": "evil", "parent_id": None}
-    with Connection(stack.settings.broker_url, transport_options=stack.settings.broker_transport_options) as connection:
+    headers = {
+        "lang": "py",
+        "task": RUN_JOB,
+        "id": "evil",
+        "argsrepr": "",
+        "kwargsrepr": "",
+        "origin": "x",
+        "root_id": "evil",
+        "parent_id": None,
+    }
+    with Connection(
+        stack.settings.broker_url, transport_options=stack.settings.broker_transport_options
+    ) as connection:
         queue = Queue(name, Exchange(name), name)
         with connection.Producer() as producer:
             for content_type in ("application/x-python-serialize", "application/json"):
                 body = pickle.dumps(((Evil(trap),), {}, {}))
                 producer.publish(
-                    body, exchange=queue.exchange, routing_key=name, declare=[queue], content_type=content_type, content_encoding="binary", headers=headers
+                    body,
+                    exchange=queue.exchange,
+                    routing_key=name,
+                    declare=[queue],
+                    content_type=content_type,
+                    content_encoding="binary",
+                    headers=headers,
                 )
     with Redis.from_url(stack.settings.redis_url) as redis:
         deadline = time.monotonic() + 20

@@ -11,7 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_smoke_command_restores_a_picture(stack: Stack) -> None:
-    done = subprocess.run([ROOT / "scripts" / "smoke", stack.url], capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        [ROOT / "scripts" / "smoke", stack.url],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "succeeded; its result has" in done.stdout
 
@@ -19,7 +25,12 @@ def test_the_smoke_command_restores_a_picture(stack: Stack) -> None:
 def test_the_smoke_command_fails_where_nothing_answers() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = subprocess.run(
-        [ROOT / "scripts" / "smoke", url], capture_output=True, text=True, check=False, timeout=60, env={"PATH": "/usr/bin:/bin", "SMOKE_SECONDS": "1"}
+        [ROOT / "scripts" / "smoke", url],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "SMOKE_SECONDS": "1"},
     )
     assert done.returncode != 0
     assert "not ready" in done.stderr

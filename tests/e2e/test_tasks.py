@@ -21,14 +21,20 @@ def submitted(stack: Stack, task: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_prompt_is_answered_token_by_token(stack: Stack) -> None:
-    job = submitted(stack, "guide", prompt="What is a lantern?", compare_unguided=True, sampler=ANSWER)
+    job = submitted(
+        stack, "guide", prompt="What is a lantern?", compare_unguided=True, sampler=ANSWER
+    )
     assert job["prior"] == "embedded_text"
     assert job["output_size"] is None
     events = list(stack.events(job["id"]))
     steps = [data for _, kind, data in events if kind == "progress"]
-    assert [(step["step"], step["guided"]) for step in steps] == [(number, number <= 4) for number in range(1, 9)]
+    assert [(step["step"], step["guided"]) for step in steps] == [
+        (number, number <= 4) for number in range(1, 9)
+    ]
     assert all("preview_url" not in step for step in steps)
-    assert sorted(place for step in steps[:4] for place in step["decided"]) == list(range(8)), "every token is decided exactly once"
+    assert sorted(place for step in steps[:4] for place in step["decided"]) == list(range(8)), (
+        "every token is decided exactly once"
+    )
     assert steps[0]["text"].count("▢") == 8 - len(steps[0]["decided"])
     assert len(steps[0]["reward_curve"]) == 3
     assert steps[4]["reward_curve"] == []
@@ -36,7 +42,11 @@ def test_a_prompt_is_answered_token_by_token(stack: Stack) -> None:
     done = stack.job(job["id"])
     assert done["state"] == "succeeded"
     assert done["progress"]["text"] == steps[-1]["text"]
-    assert {artifact["name"] for artifact in done["artifacts"]} == {"answer.txt", "unguided.txt", "result.json"}
+    assert {artifact["name"] for artifact in done["artifacts"]} == {
+        "answer.txt",
+        "unguided.txt",
+        "result.json",
+    }
     sidecar = json.loads(stack.artifact(job["id"], "result.json"))
     assert stack.artifact(job["id"], "answer.txt").decode() == sidecar["answer"]["text"]
     assert done["metrics"]["reward"] == sidecar["answer"]["reward"]
@@ -44,9 +54,22 @@ def test_a_prompt_is_answered_token_by_token(stack: Stack) -> None:
 
 
 def test_a_prompt_is_drawn(stack: Stack) -> None:
-    job = submitted(stack, "generate", prompt="a red flower", width=40, height=24, num_samples=2, sampler={"steps": 2})
+    job = submitted(
+        stack,
+        "generate",
+        prompt="a red flower",
+        width=40,
+        height=24,
+        num_samples=2,
+        sampler={"steps": 2},
+    )
     done = stack.wait(job["id"])
-    assert {artifact["name"] for artifact in done["artifacts"]} == {"result.png", "sample-1.png", "sample-2.png", "result.json"}
+    assert {artifact["name"] for artifact in done["artifacts"]} == {
+        "result.png",
+        "sample-1.png",
+        "sample-2.png",
+        "result.json",
+    }
     picture = Image.open(io.BytesIO(stack.artifact(job["id"], "result.png")))
     assert picture.size == (40, 24)
     assert "trainedAlgorithmicMedia" in picture.info["xmp"].decode()
@@ -61,13 +84,17 @@ def test_a_prompt_is_drawn(stack: Stack) -> None:
         ("generate", {"num_samples": 17}, 422, "num_samples"),
     ],
 )
-def test_what_a_task_does_not_take_is_refused(stack: Stack, task: str, spec: dict[str, Any], status: int, word: str) -> None:
+def test_what_a_task_does_not_take_is_refused(
+    stack: Stack, task: str, spec: dict[str, Any], status: int, word: str
+) -> None:
     answer = stack.http.post(f"/v1/{task}", json=spec)
     assert answer.status_code == status
     assert word in answer.text
 
 
 def test_a_picture_where_none_is_taken_is_refused(stack: Stack) -> None:
-    answer = stack.http.post("/v1/guide", files={"image": png()}, data={"spec": json.dumps({"prompt": "x"})})
+    answer = stack.http.post(
+        "/v1/guide", files={"image": png()}, data={"spec": json.dumps({"prompt": "x"})}
+    )
     assert answer.status_code == 400
     assert "the files are none" in answer.json()["detail"]

@@ -1,4 +1,6 @@
-"""A webhook's whole way: asked for over HTTP, sent by the service, verified by the example's receiver."""
+"""A webhook's whole way: asked for over HTTP, sent by the service, verified by the example's
+receiver.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def receiver(stack: Stack) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     [secret] = stack.http.get("/v1/webhooks/secrets").raise_for_status().json()["secrets"]
     port = free_port()
     command = [sys.executable, "examples/webhook_receiver.py", str(port)]
-    with subprocess.Popen(command, env={**os.environ, "WEBHOOK_SECRET": secret}, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, "WEBHOOK_SECRET": secret}, stdout=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 30
         while not listening(port):
             assert time.monotonic() < deadline
@@ -37,12 +41,18 @@ def listening(port: int) -> bool:
 
 def submit(stack: Stack, webhook: object, **options: str):
     spec = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": QUICK}
-    return stack.http.post("/v1/restore", files={"image": png()}, data={"spec": json.dumps(spec), "webhook": json.dumps(webhook), **options})
+    return stack.http.post(
+        "/v1/restore",
+        files={"image": png()},
+        data={"spec": json.dumps(spec), "webhook": json.dumps(webhook), **options},
+    )
 
 
 def test_a_receiver_hears_of_start_and_end_and_can_hear_again(stack: Stack, receiver) -> None:
     url, process = receiver
-    answer = submit(stack, {"url": url, "events": ["job.started", "job.completed"]}, priority="high")
+    answer = submit(
+        stack, {"url": url, "events": ["job.started", "job.completed"]}, priority="high"
+    )
     assert answer.status_code == 202, answer.text
     job = answer.json()
     assert job["priority"] == "high"
@@ -54,10 +64,14 @@ def test_a_receiver_hears_of_start_and_end_and_can_hear_again(stack: Stack, rece
     assert f"/v1/jobs/{job['id']}/artifacts/result.png" in completed
 
     deadline = time.monotonic() + 10
-    while len(sent := stack.http.get(f"/v1/jobs/{job['id']}/webhooks").json()) < 2 or any(delivery["state"] == "pending" for delivery in sent):
+    while len(sent := stack.http.get(f"/v1/jobs/{job['id']}/webhooks").json()) < 2 or any(
+        delivery["state"] == "pending" for delivery in sent
+    ):
         assert time.monotonic() < deadline, sent
         time.sleep(0.05)
-    assert [(delivery["type"], delivery["state"], len(delivery["attempts"])) for delivery in sent] == [
+    assert [
+        (delivery["type"], delivery["state"], len(delivery["attempts"])) for delivery in sent
+    ] == [
         ("job.started", "delivered", 1),
         ("job.completed", "delivered", 1),
     ]

@@ -1,4 +1,6 @@
-"""A service to break: a server that can be killed, workers that can be killed, and the API's duties done by the test."""
+"""A service to break: a server that can be killed, workers that can be killed, and the API's duties
+done by the test.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,30 @@ from redis.exceptions import RedisError
 from stack import png
 
 from aps_core.tasks import validate_spec
-from service.embedded import server_binary, server_command
-from service.jobs import ArtifactStore, Event, Job, JobState, JobStore, WorkerRegistry, new_job_id, open_store
-from service.launch import worker_command
-from service.queue import Bell
+from service.dispatch.bell import Bell
+from service.dispatch.sweeper import Sweeper
+from service.jobs import (
+    ArtifactStore,
+    Event,
+    Job,
+    JobState,
+    JobStore,
+    WorkerRegistry,
+    new_job_id,
+    open_store,
+)
+from service.launch.embedded_server import server_binary, server_command
+from service.launch.processes import worker_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
-from service.sweeper import Sweeper
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10
 LEASE = 3.0
 PATIENCE = 240
-"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other things."""
+"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other
+things.
+"""
 
 Victim = Literal["child", "parent", "group"]
 
@@ -43,7 +56,9 @@ class Server:
 
     def start(self) -> None:
         """Starts it on whatever its files say."""
-        self.process = subprocess.Popen(server_command(server_binary(Settings()), self.folder, self.socket))
+        self.process = subprocess.Popen(
+            server_command(server_binary(Settings()), self.folder, self.socket)
+        )
         with Redis.from_url(self.url) as client:
             deadline = time.monotonic() + 20
             while True:
@@ -93,8 +108,20 @@ class Cluster:
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Starts one and waits until it is registered."""
         started, before = time.monotonic(), {worker.name for worker in self.registry.live()}
-        command, path = worker_command(self.settings), os.pathsep.join([str(Path(__file__).with_name("sabotage")), str(ROOT)])
-        worker = self.exits.enter_context(process("worker", command, self.settings, self.log, PYTHONPATH=path, SABOTAGE=str(self.sabotage)))
+        command, path = (
+            worker_command(self.settings),
+            os.pathsep.join([str(Path(__file__).with_name("sabotage")), str(ROOT)]),
+        )
+        worker = self.exits.enter_context(
+            process(
+                "worker",
+                command,
+                self.settings,
+                self.log,
+                PYTHONPATH=path,
+                SABOTAGE=str(self.sabotage),
+            )
+        )
         self.workers.append(worker)
         while not {worker.name for worker in self.registry.live()} - before:
             assert worker.poll() is None, self.log.read_text()[-3000:]
@@ -117,7 +144,9 @@ class Cluster:
         worker.wait()
 
     def kill(self, victim: Victim) -> None:
-        """SIGKILL for the child that computes, for its parent, or for both at once; a new worker replaces a dead parent."""
+        """SIGKILL for the child that computes, for its parent, or for both at once; a new worker
+        replaces a dead parent.
+        """
         worker = self.workers[-1]
         if victim == "child":
             os.kill(self.child(), signal.SIGKILL)
@@ -137,14 +166,39 @@ class Cluster:
 
     # -- jobs -------------------------------------------------------------------------------------
 
-    def submit(self, seed: int = 0, steps: int = STEPS, inner: int = 6, side: int = 64, *, ring: bool = True, **changes: object) -> Job:
+    def submit(
+        self,
+        seed: int = 0,
+        steps: int = STEPS,
+        inner: int = 6,
+        side: int = 64,
+        *,
+        ring: bool = True,
+        **changes: object,
+    ) -> Job:
         """A small restoration, as the API would write it."""
         job_id = new_job_id()
         sampler = {"steps": steps, "inner_steps": inner}
-        spec = validate_spec({"type": "restore", "operator": {"type": "denoise"}, "sigma": 0.1, "seed": seed, "sampler": sampler}).resolved()
+        spec = validate_spec(
+            {
+                "type": "restore",
+                "operator": {"type": "denoise"},
+                "sigma": 0.1,
+                "seed": seed,
+                "sampler": sampler,
+            }
+        ).resolved()
         image = self.artifacts.put(job_id, "measurement.png", png(side, side), "image/png")
-        fields = {"task": "restore", "prior": "embedded", "spec": spec.model_dump(mode="json"), "inputs": {"image": image}, **changes}
-        job = Job.model_validate({"id": job_id, "image_size": (side, side), "output_size": (side, side), **fields})
+        fields = {
+            "task": "restore",
+            "prior": "embedded",
+            "spec": spec.model_dump(mode="json"),
+            "inputs": {"image": image},
+            **changes,
+        }
+        job = Job.model_validate(
+            {"id": job_id, "image_size": (side, side), "output_size": (side, side), **fields}
+        )
         self.store.submit(job)
         if ring:
             self.bell.ring(job)
@@ -198,5 +252,7 @@ class Cluster:
         assert versions == sorted(set(versions)), "versions only grow"
         assert [event.type for event in events].count("done") <= 1, "a job ends once"
         steps = [event.data["step"] for event in events if event.type == "progress"]
-        assert steps == list(range(1, len(steps) + 1)), "no step is saved twice or left out: only the one under way is ever lost"
+        assert steps == list(range(1, len(steps) + 1)), (
+            "no step is saved twice or left out: only the one under way is ever lost"
+        )
         return events

@@ -17,7 +17,12 @@ from service.jobs import Job, JobState
 
 pytestmark = pytest.mark.timeout(900)
 
-KILLS = st.lists(st.tuples(st.sampled_from(["child", "child", "parent", "group"]), st.integers(1, STEPS - 2)), min_size=1, max_size=2, unique_by=lambda k: k[1])
+KILLS = st.lists(
+    st.tuples(st.sampled_from(["child", "child", "parent", "group"]), st.integers(1, STEPS - 2)),
+    min_size=1,
+    max_size=2,
+    unique_by=lambda k: k[1],
+)
 """Whom to kill, and after which step."""
 
 
@@ -34,23 +39,41 @@ def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim,
         cluster.kill(victim)
         back = cluster.wait_for_step(job, saved.step + 2) - killed
         # a lease that must run out first, or the next child's start; and the machine may be busy
-        assert back <= 2 * cluster.load_seconds + 5 + (0 if victim == "child" else LEASE), f"{back:.1f} s after killing the {victim}"
+        assert back <= 2 * cluster.load_seconds + 5 + (0 if victim == "child" else LEASE), (
+            f"{back:.1f} s after killing the {victim}"
+        )
     assert cluster.result(job) == undisturbed
     done = cluster.job(job)
     assert done.resumed_from_step is not None or done.attempt == 1
     cluster.history(job)
 
 
-@settings(max_examples=2, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=2,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(KILLS)
-def test_kills_at_random_steps_change_nothing(running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:
+def test_kills_at_random_steps_change_nothing(
+    running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]
+) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
 
 
 @pytest.mark.soak
-@settings(max_examples=50, derandomize=True, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(KILLS)
-def test_many_kills_at_random_steps_change_nothing(running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:
+def test_many_kills_at_random_steps_change_nothing(
+    running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]
+) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
 
 
@@ -65,7 +88,9 @@ def test_a_server_killed_and_restarted_forgets_nothing(cluster: Cluster, undistu
         cluster.history(job)
 
 
-def test_a_server_that_hangs_beyond_the_lease_loses_nothing(cluster: Cluster, undisturbed: str) -> None:
+def test_a_server_that_hangs_beyond_the_lease_loses_nothing(
+    cluster: Cluster, undisturbed: str
+) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 3)
     cluster.server.process.send_signal(signal.SIGSTOP)
@@ -75,7 +100,9 @@ def test_a_server_that_hangs_beyond_the_lease_loses_nothing(cluster: Cluster, un
     cluster.history(job)
 
 
-def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(cluster: Cluster, undisturbed: str) -> None:
+def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(
+    cluster: Cluster, undisturbed: str
+) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 2)
     hung = cluster.child()
@@ -94,7 +121,9 @@ def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(cluster: Cluster, un
     assert cluster.wait(after).state is JobState.SUCCEEDED
 
 
-def test_a_record_whose_api_died_before_it_could_ring_is_found(cluster: Cluster, undisturbed: str) -> None:
+def test_a_record_whose_api_died_before_it_could_ring_is_found(
+    cluster: Cluster, undisturbed: str
+) -> None:
     assert cluster.result(cluster.submit(ring=False)) == undisturbed
 
 
@@ -107,7 +136,9 @@ def test_messages_that_come_often_run_a_job_once(cluster: Cluster, undisturbed: 
     cluster.history(job)
 
 
-def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(cluster: Cluster, undisturbed: str) -> None:
+def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(
+    cluster: Cluster, undisturbed: str
+) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 2)
     redis = cluster.store.redis
@@ -120,12 +151,16 @@ def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(cluster: Clust
         redis.config_set("maxmemory", "0")
     after, deadline = cluster.submit(), time.monotonic() + PATIENCE
     while not cluster.job(after).state.terminal and time.monotonic() < deadline:
-        cluster.ensure_worker()  # a message that cannot be received ends a worker, sooner or later; its supervisor starts it again
+        # a message that cannot be received ends a worker, sooner or later; its supervisor starts it
+        # again
+        cluster.ensure_worker()
         time.sleep(0.1)
     assert cluster.result(after) == undisturbed
 
 
-def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(cluster: Cluster, undisturbed: str) -> None:
+def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(
+    cluster: Cluster, undisturbed: str
+) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 2)
     worker = cluster.workers[-1]
@@ -133,7 +168,9 @@ def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(clust
     asked = time.monotonic()
     while (now := cluster.job(job)).state is JobState.RUNNING:
         assert now.progress is not None
-        assert time.monotonic() - asked < 3 * now.progress.seconds + 1, "a step, which may be slow on a busy machine, and a second"
+        assert time.monotonic() - asked < 3 * now.progress.seconds + 1, (
+            "a step, which may be slow on a busy machine, and a second"
+        )
         time.sleep(0.01)
     assert cluster.job(job).state is JobState.QUEUED
     assert worker.wait(10) == 0
@@ -154,7 +191,9 @@ def test_a_damaged_checkpoint_costs_one_more_step(cluster: Cluster, undisturbed:
     assert cluster.job(job).resumed_from_step == damaged - 1
 
 
-def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(cluster: Cluster, undisturbed: str) -> None:
+def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(
+    cluster: Cluster, undisturbed: str
+) -> None:
     child = cluster.child()
     limits = resource.prlimit(child, resource.RLIMIT_FSIZE)
     job = cluster.submit()
@@ -171,7 +210,11 @@ def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(cluster: Cluster
     finally:
         resource.prlimit(child, resource.RLIMIT_FSIZE, limits)
     assert failed.error is not None
-    assert (failed.state, failed.error.code, failed.error.retryable) == (JobState.FAILED, "storage_unavailable", True)
+    assert (failed.state, failed.error.code, failed.error.retryable) == (
+        JobState.FAILED,
+        "storage_unavailable",
+        True,
+    )
     assert cluster.child() == child, "the worker goes on"
     assert cluster.result(cluster.submit()) == undisturbed
 
@@ -194,7 +237,9 @@ def test_a_deadline_stops_a_running_job_at_its_next_step(cluster: Cluster) -> No
     assert cluster.wait(cluster.submit(steps=2)).state is JobState.SUCCEEDED, "the worker goes on"
 
 
-def test_running_out_of_memory_once_changes_nothing_and_is_said(cluster: Cluster, undisturbed: str) -> None:
+def test_running_out_of_memory_once_changes_nothing_and_is_said(
+    cluster: Cluster, undisturbed: str
+) -> None:
     cluster.sabotage.write_text("memory")
     job = cluster.submit()
     assert cluster.result(job) == undisturbed
@@ -204,12 +249,18 @@ def test_running_out_of_memory_once_changes_nothing_and_is_said(cluster: Cluster
     cluster.history(job)
 
 
-def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(cluster: Cluster, undisturbed: str) -> None:
+def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(
+    cluster: Cluster, undisturbed: str
+) -> None:
     before, parent = cluster.child(), cluster.workers[-1].pid
     cluster.sabotage.write_text("sticky")
     job = cluster.submit()
     assert cluster.result(job) == undisturbed
     assert not cluster.sabotage.exists()
-    assert (cluster.child() == before, cluster.workers[-1].pid, cluster.workers[-1].poll()) == (False, parent, None)
+    assert (cluster.child() == before, cluster.workers[-1].pid, cluster.workers[-1].poll()) == (
+        False,
+        parent,
+        None,
+    )
     assert cluster.job(job).attempt == 2
     cluster.history(job)

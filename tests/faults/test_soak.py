@@ -16,8 +16,27 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
-    options = ["--jobs", "40", "--seconds", "12", "--pause", "2.5", "--lease", "2", "--workers", "2", "--seed", "1"]
-    done = subprocess.run([sys.executable, "-m", "benchmarks.soak", *options, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, check=False)
+    options = [
+        "--jobs",
+        "40",
+        "--seconds",
+        "12",
+        "--pause",
+        "2.5",
+        "--lease",
+        "2",
+        "--workers",
+        "2",
+        "--seed",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.soak", *options, "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(out.read_text())
     assert (report["lost"], report["finished_twice"], report["states"]) == (0, 0, {"succeeded": 40})

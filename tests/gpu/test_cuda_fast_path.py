@@ -8,19 +8,23 @@ import torch
 import torch.nn.functional as F
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig
-from aps_core.cuda_graph import captured
-from aps_core.engine import be_deterministic
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.text_aps import TextReward, sample_text_aps
-from aps_core.text_config import TextConfig
+from aps_core.runtime.engine import be_deterministic
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.cuda_graph import captured
+from aps_core.text.aps import TextReward, sample_text_aps
+from aps_core.text.config import TextConfig
 from aps_core.tokenizers.execution import ExecutionPlan
 from benchmarks.guided_text import REWARD
 from benchmarks.inner_loop import Case
 from benchmarks.models import guided_text, prior, tokenizer
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 CUDA = torch.device("cuda")
 EAGER = ExecutionPlan(channels_last=True)
@@ -56,7 +60,9 @@ def test_graph_replay_equals_eager(compile):
         return losses, step.phi_NK.clone(), step.x_hat_BCHW.clone()
 
     eager = outcome(step)
-    replay = captured(step)  # the graph writes the results of its capture, so no eager step may follow
+    replay = captured(
+        step
+    )  # the graph writes the results of its capture, so no eager step may follow
     assert replay is not step
     for ours, theirs in zip(outcome(replay), eager, strict=True):
         assert torch.equal(ours, theirs)
@@ -65,7 +71,10 @@ def test_graph_replay_equals_eager(compile):
 @PLANS
 def test_plans_agree_with_float32(compile):
     case = Case("published", 256, 256, CUDA)
-    e, probe = torch.randn(1, case.tokens, case.bits, device=CUDA), torch.randn(1, 3, 256, 256, device=CUDA)
+    e, probe = (
+        torch.randn(1, case.tokens, case.bits, device=CUDA),
+        torch.randn(1, 3, 256, 256, device=CUDA),
+    )
 
     def gradient(parts):
         x = e.clone().requires_grad_()
@@ -103,7 +112,15 @@ def test_a_seed_repeats_a_job():
     model = prior("embedded", case.grid, True, tokenizer("embedded", CUDA, torch.bfloat16), CUDA)
     config = APSConfig(steps=3, inner_steps=6, perceptual_weight=0, temperature=1.0)
     runs = [
-        sample_aps(model, case.objective, config, grid=case.grid, generator=torch.Generator(CUDA).manual_seed(0), batch=2, graph=graph)
+        sample_aps(
+            model,
+            case.objective,
+            config,
+            grid=case.grid,
+            generator=torch.Generator(CUDA).manual_seed(0),
+            batch=2,
+            graph=graph,
+        )
         for graph in (True, True, False)
     ]
     assert torch.equal(runs[0].z_BL, runs[1].z_BL)
@@ -111,7 +128,14 @@ def test_a_seed_repeats_a_job():
     assert (runs[0].z_BL == runs[2].z_BL).float().mean() > 0.9  # other kernels, same mathematics
 
 
-SPECS = [{"type": "super_resolution", "factor": 4}, {"type": "gaussian_blur"}, {"type": "motion_blur"}, {"type": "hdr"}, {"type": "jpeg"}, {"type": "denoise"}]
+SPECS = [
+    {"type": "super_resolution", "factor": 4},
+    {"type": "gaussian_blur"},
+    {"type": "motion_blur"},
+    {"type": "hdr"},
+    {"type": "jpeg"},
+    {"type": "denoise"},
+]
 SPECS += [{"type": "inpainting", "mask": "random", "fraction": 0.7}]
 
 
@@ -142,7 +166,9 @@ def test_a_guided_answer_is_the_same_with_and_without_a_graph(caplog):
         def follow(info):
             curves[graph].extend(info.reward_curve)
 
-        return sample_text_aps(lm, prompt_BP, config, generator=generator, reward=reward, graph=graph, on_step=follow)
+        return sample_text_aps(
+            lm, prompt_BP, config, generator=generator, reward=reward, graph=graph, on_step=follow
+        )
 
     assert torch.equal(answer(True), answer(False))
     assert curves[True] == curves[False]

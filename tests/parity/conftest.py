@@ -31,7 +31,9 @@ class Fixture:
 
 @pytest.fixture(scope="session")
 def parity() -> Callable[[str], Fixture]:
-    """``parity(name)``: the fixture folder of that name; skips the test when it is absent from ``APS_PARITY_DIR``."""
+    """``parity(name)``: the fixture folder of that name; skips the test when it is absent from
+    ``APS_PARITY_DIR``.
+    """
 
     def open_fixture(name: str) -> Fixture:
         folder = FOLDER / name

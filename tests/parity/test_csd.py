@@ -38,12 +38,16 @@ def test_gradient(csd):
     expected = fixture.arrays()
     normalised = descriptor.preprocess(pictures(fixture))
     leaf = normalised[:1].clone().requires_grad_()
-    distance = 1 - torch.nn.functional.cosine_similarity(descriptor.encode(leaf)[1], descriptor.encode(normalised[1:2])[1])
+    distance = 1 - torch.nn.functional.cosine_similarity(
+        descriptor.encode(leaf)[1], descriptor.encode(normalised[1:2])[1]
+    )
     distance.sum().backward()
     assert distance.item() == pytest.approx(float(expected["style_loss_0_vs_1"]), abs=1e-5)
     assert leaf.grad.norm().item() == pytest.approx(float(expected["grad_norm"]), rel=1e-4)
     patch = expected["grad_patch_0_3_64_80"]
-    torch.testing.assert_close(leaf.grad[0, :, 64:80, 64:80], patch, atol=1e-4 * float(patch.abs().max()), rtol=0)
+    torch.testing.assert_close(
+        leaf.grad[0, :, 64:80, 64:80], patch, atol=1e-4 * float(patch.abs().max()), rtol=0
+    )
 
 
 def test_objective(csd):
@@ -61,12 +65,16 @@ def test_objective(csd):
 
 @pytest.mark.parametrize("size", [(64, 64), (300, 230), (96, 200)])
 def test_any_size_is_resized_on_the_tensor(csd, size):
-    """A smooth picture has the same centre square at every size; gradients reach pixels of that square only."""
+    """A smooth picture has the same centre square at every size; gradients reach pixels of that
+    square only.
+    """
     descriptor, _, _ = csd
     x = torch.zeros(1, 3, *size).requires_grad_()
     prepared = descriptor.preprocess(x)
     assert prepared.shape[-2:] == (descriptor.size, descriptor.size)
-    torch.testing.assert_close(prepared[0, :, 0, 0], (0.5 - descriptor.mean.flatten()) / descriptor.std.flatten())
+    torch.testing.assert_close(
+        prepared[0, :, 0, 0], (0.5 - descriptor.mean.flatten()) / descriptor.std.flatten()
+    )
     prepared.sum().backward()
     middle, corner = x.grad[0, 0, size[0] // 2, size[1] // 2], x.grad[0, 0, 0, 0]
     assert middle != 0
@@ -78,7 +86,9 @@ def test_keys_of_a_parallel_run(csd, tmp_path):
     state = load_file(fixture.folder / "model.safetensors")
     save_file({f"module.{k}": v for k, v in state.items()}, tmp_path / "prefixed.safetensors")
     x = pictures(fixture)[:1]
-    assert torch.equal(load_csd(tmp_path / "prefixed.safetensors", config=config)(x)[0], descriptor(x)[0])
+    assert torch.equal(
+        load_csd(tmp_path / "prefixed.safetensors", config=config)(x)[0], descriptor(x)[0]
+    )
 
 
 def test_unusable_files(csd, tmp_path):
@@ -86,14 +96,19 @@ def test_unusable_files(csd, tmp_path):
     state = load_file(fixture.folder / "model.safetensors")
     with pytest.raises(WeightsMissing, match="does not exist"):
         load_csd(tmp_path / "absent.safetensors", config=config)
-    save_file({k: v for k, v in state.items() if k != "last_layer_style"}, tmp_path / "short.safetensors")
+    save_file(
+        {k: v for k, v in state.items() if k != "last_layer_style"}, tmp_path / "short.safetensors"
+    )
     with pytest.raises(WeightsInvalid, match="'last_layer_style' is missing"):
         load_csd(tmp_path / "short.safetensors", config=config)
     torch.save({"model_state_dict": state}, tmp_path / "official.pth")
     with pytest.raises(WeightsInvalid, match=r"is a pickle.*save_file"):
         load_csd(tmp_path / "official.pth", config=config)
     with pytest.raises(WeightsInvalid, match="has shape"):
-        load_csd(fixture.folder / "model.safetensors", config=config.model_copy(update={"output_dim": config.output_dim + 1}))
+        load_csd(
+            fixture.folder / "model.safetensors",
+            config=config.model_copy(update={"output_dim": config.output_dim + 1}),
+        )
 
 
 def test_published_shapes():
@@ -103,6 +118,15 @@ def test_published_shapes():
     assert len(shapes) == 24 * 12 + 9
     with torch.device("meta"):
         tower = CLIPVisionModelWithProjection(CSDConfig().clip()).state_dict()
-        mapped = _clip_state({key: torch.empty(shape) for key, shape in shapes.items() if key != "last_layer_content"})
-    assert {key: value.shape for key, value in mapped.items()} == {key: value.shape for key, value in tower.items()}
-    assert total == 303_179_776 + 2 * 1024 * 768  # CLIP ViT-L/14 without projection, and two projections
+        mapped = _clip_state(
+            {
+                key: torch.empty(shape)
+                for key, shape in shapes.items()
+                if key != "last_layer_content"
+            }
+        )
+    assert {key: value.shape for key, value in mapped.items()} == {
+        key: value.shape for key, value in tower.items()
+    }
+    # CLIP ViT-L/14 without projection, and two projections
+    assert total == 303_179_776 + 2 * 1024 * 768

@@ -19,21 +19,37 @@ def expected(fixture):
 
 def measure(expected, name, mask_HW=None, **fields):
     x = expected["image"]
-    return OperatorSpec.named(name).model_validate({"type": name, **fields}).bind(x.shape[1:], mask_HW=mask_HW)(x)
+    return (
+        OperatorSpec.named(name)
+        .model_validate({"type": name, **fields})
+        .bind(x.shape[1:], mask_HW=mask_HW)(x)
+    )
 
 
 def test_super_resolution(fixture, expected):
     factor = fixture.config()["sr_scale"]
-    torch.testing.assert_close(measure(expected, "super_resolution", factor=factor), expected[f"sr{factor}"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        measure(expected, "super_resolution", factor=factor),
+        expected[f"sr{factor}"],
+        atol=1e-5,
+        rtol=0,
+    )
 
 
 def test_gaussian_blur(fixture, expected):
     sigma = fixture.config()["gauss"]["sigma"]
-    torch.testing.assert_close(measure(expected, "gaussian_blur", sigma=sigma), expected[f"gauss61_s{sigma:.0f}"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        measure(expected, "gaussian_blur", sigma=sigma),
+        expected[f"gauss61_s{sigma:.0f}"],
+        atol=1e-5,
+        rtol=0,
+    )
 
 
 def test_hdr(fixture, expected):
-    assert torch.equal(measure(expected, "hdr"), expected[f"hdr_scale{fixture.config()['hdr_scale']}"])
+    assert torch.equal(
+        measure(expected, "hdr"), expected[f"hdr_scale{fixture.config()['hdr_scale']}"]
+    )
 
 
 def test_inpainting(fixture, expected):
@@ -41,8 +57,16 @@ def test_inpainting(fixture, expected):
     mask = expected[f"inpaint_random70_mask_npseed{settings['numpy_seed']}"].float()
     assert torch.equal(measure(expected, "inpainting", mask_HW=mask), expected["inpaint_random70"])
     height, width = mask.shape
-    ours = OperatorSpec.named("inpainting").model_validate({"type": "inpainting", "mask": "random", "fraction": settings["mask_prob"]}).bind((3, height, width))
-    assert int((1 - ours.weight).sum()) == int((1 - mask).sum()) == int(settings["mask_prob"] * mask.numel())
+    ours = (
+        OperatorSpec.named("inpainting")
+        .model_validate({"type": "inpainting", "mask": "random", "fraction": settings["mask_prob"]})
+        .bind((3, height, width))
+    )
+    assert (
+        int((1 - ours.weight).sum())
+        == int((1 - mask).sum())
+        == int(settings["mask_prob"] * mask.numel())
+    )
 
 
 def test_motion_blur(parity, monkeypatch):

@@ -1,4 +1,6 @@
-"""Dream's iterative unmasking against the original implementation; runs and their settings are read from the fixture."""
+"""Dream's iterative unmasking against the original implementation; runs and their settings are read
+from the fixture.
+"""
 
 import json
 import re
@@ -7,9 +9,9 @@ import pytest
 import torch
 from test_dream_lm import load
 
-from aps_core.priors.masked_lm import MaskedLM
-from aps_core.text_config import TextConfig
-from aps_core.text_sampling import diffusion_generate, filtered, sample_tokens
+from aps_core.text.config import TextConfig
+from aps_core.text.masked_lm import MaskedLM
+from aps_core.text.sampling import diffusion_generate, filtered, sample_tokens
 
 RECORDED = {"max_new_tokens", "steps", "temperature", "top_p", "top_k", "alg", "alg_temp"}
 
@@ -40,11 +42,17 @@ def hook_of(fixture, run: str):
 
 
 def replay(fixture, prior, run: str):
-    """Runs one recording again: (final ids, ids after every step, logits of step 0 after the hook)."""
+    """Runs one recording again: (final ids, ids after every step, logits of step 0 after the
+    hook).
+    """
     recorded = fixture.config()["fixture"]
     assert set(recorded["runs"][run]) <= RECORDED
     config = TextConfig(**recorded["runs"][run], eps=recorded["eps"])
-    arrays = {key.partition("/")[2]: value for key, value in fixture.arrays().items() if key.startswith(f"{run}/")}
+    arrays = {
+        key.partition("/")[2]: value
+        for key, value in fixture.arrays().items()
+        if key.startswith(f"{run}/")
+    }
     hook, history, logits = hook_of(fixture, run), [], []
 
     def listen(step, ids_BS, logits_BSV):
@@ -65,7 +73,9 @@ def replay(fixture, prior, run: str):
 
 
 def test_every_recorded_run_gives_the_same_tokens(fixture, prior):
-    """Runs at temperature 0 are exact by construction; seeded ones because the draws follow the release's order."""
+    """Runs at temperature 0 are exact by construction; seeded ones because the draws follow the
+    release's order.
+    """
     runs = fixture.config()["fixture"]["runs"]
     assert sum(settings["temperature"] == 0 for settings in runs.values()) >= 1
     for run in runs:
@@ -73,8 +83,12 @@ def test_every_recorded_run_gives_the_same_tokens(fixture, prior):
         assert torch.equal(history, arrays["history"]), run
         assert torch.equal(ids, arrays["sequences"]), run
         seen = arrays.get("attention_mask", torch.ones_like(arrays["input_ids"])).bool()
-        seen = torch.nn.functional.pad(seen & seen.roll(1, dims=1), (0, ids.shape[1] - seen.shape[1]), value=True)
-        torch.testing.assert_close(logits[seen], arrays["step0_shifted_logits"][seen], atol=2e-5, rtol=0)
+        seen = torch.nn.functional.pad(
+            seen & seen.roll(1, dims=1), (0, ids.shape[1] - seen.shape[1]), value=True
+        )
+        torch.testing.assert_close(
+            logits[seen], arrays["step0_shifted_logits"][seen], atol=2e-5, rtol=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,13 +106,18 @@ def test_token_and_confidence(fixture, name, settings):
     config = TextConfig(**{"temperature": 0, "top_p": None, "top_k": None, **settings})
     confidence, token = sample_tokens(expected["sample_tokens/logits"], config, torch.Generator())
     assert torch.equal(token, expected[f"sample_tokens/{name}_x0"])
-    torch.testing.assert_close(confidence, expected[f"sample_tokens/{name}_conf"], atol=2e-5, rtol=0)
+    torch.testing.assert_close(
+        confidence, expected[f"sample_tokens/{name}_conf"], atol=2e-5, rtol=0
+    )
 
 
 def test_temperature_comes_before_the_nucleus(fixture):
     expected = fixture.arrays()
     logits = expected["sample_tokens/logits"]
-    kept = filtered(logits, TextConfig(temperature=0.2, top_p=0.95, top_k=None)) > torch.finfo(logits.dtype).min
+    kept = (
+        filtered(logits, TextConfig(temperature=0.2, top_p=0.95, top_k=None))
+        > torch.finfo(logits.dtype).min
+    )
     assert torch.equal(kept, expected["sample_tokens/top_p_0.95_after_temp_0.2_kept"])
 
 

@@ -8,15 +8,17 @@ import torch
 from tokenizers import Tokenizer, models
 
 from aps_core.errors import WeightsInvalid
-from aps_core.priors.dream import load_dream
-from aps_core.priors.masked_lm import MaskedLM
+from aps_core.priors.dream.network import load_dream
+from aps_core.text.masked_lm import MaskedLM
 
 CPU = torch.device("cpu")
 
 
 def add_tokenizer(folder: Path, size: int) -> None:
     """The fixtures have ids only; a loadable folder also has a tokenizer."""
-    Tokenizer(models.WordLevel({str(i): i for i in range(size)}, unk_token="0")).save(str(folder / "tokenizer.json"))
+    Tokenizer(models.WordLevel({str(i): i for i in range(size)}, unk_token="0")).save(
+        str(folder / "tokenizer.json")
+    )
 
 
 def load(fixture, folder: Path) -> MaskedLM:
@@ -30,8 +32,15 @@ def load(fixture, folder: Path) -> MaskedLM:
 def test_logits_are_the_originals_shifted_by_one(parity, tmp_path):
     fixture = parity("dream_lm")
     prior, expected = load(fixture, tmp_path), fixture.arrays()
-    torch.testing.assert_close(prior.logits(expected["input_ids"]), expected["logits_full_shifted"], atol=2e-5, rtol=0)
-    torch.testing.assert_close(prior.model(expected["input_ids"], use_cache=False).logits, expected["logits_full"], atol=2e-5, rtol=0)
+    torch.testing.assert_close(
+        prior.logits(expected["input_ids"]), expected["logits_full_shifted"], atol=2e-5, rtol=0
+    )
+    torch.testing.assert_close(
+        prior.model(expected["input_ids"], use_cache=False).logits,
+        expected["logits_full"],
+        atol=2e-5,
+        rtol=0,
+    )
 
 
 def test_padding_changes_nothing_for_the_tokens_that_are_there(parity, tmp_path):
@@ -40,7 +49,9 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there(parity, tmp_path)
     attention = expected["attention_mask"]
     padded = expected["logits_padded"]
     shifted = torch.cat([padded[:, :1], padded[:, :-1]], dim=1)
-    seen = attention.bool() & attention.roll(1, dims=1).bool()  # an output at a pad predicts the first token: it means nothing
+    seen = (
+        attention.bool() & attention.roll(1, dims=1).bool()
+    )  # an output at a pad predicts the first token: it means nothing
     seen[:, 0] = attention[:, 0].bool()
     actual = prior.logits(expected["input_ids"], attention)
     torch.testing.assert_close(actual[seen], shifted[seen], atol=2e-5, rtol=0)

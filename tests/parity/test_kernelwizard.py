@@ -1,4 +1,6 @@
-"""The nonlinear blur against the original KernelWizard, at sizes it was not made for, and without its weights."""
+"""The nonlinear blur against the original KernelWizard, at sizes it was not made for, and without
+its weights.
+"""
 
 import shutil
 
@@ -9,7 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.operators import OperatorSpec
-from aps_core.operators.kernel_wizard_net import KernelWizard, KernelWizardConfig, load_kernel_wizard
+from aps_core.operators.kernel_wizard_net import (
+    KernelWizard,
+    KernelWizardConfig,
+    load_kernel_wizard,
+)
 
 TOLERANCE = 1e-5
 
@@ -38,7 +44,9 @@ def test_network(fixture):
     net, _ = load_kernel_wizard(fixture.folder)
     expected = fixture.arrays()
     image = expected["image01"]
-    torch.testing.assert_close(net(image, expected["code"]), expected["out"], atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(
+        net(image, expected["code"]), expected["out"], atol=TOLERANCE, rtol=0
+    )
     larger = torch.nn.functional.interpolate(image, scale_factor=2.0, mode="nearest")
     out = net(larger, expected["code_2x2"])[..., 64:128, 64:128]
     torch.testing.assert_close(out, expected["out_256_crop_64_128"], atol=TOLERANCE, rtol=0)
@@ -49,33 +57,45 @@ def test_operator(fixture):
     expected = fixture.arrays()
     x = 2 * expected["image01"] - 1
     operator = with_code(blur(tuple(x.shape[1:])), expected["code"])
-    torch.testing.assert_close(operator(x), expected["operator_out_from_pm1"], atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(
+        operator(x), expected["operator_out_from_pm1"], atol=TOLERANCE, rtol=0
+    )
 
 
 def test_standard_code(fixture):
     """The published code is the first one drawn: legacy numpy, seed 0, at 256 pixels."""
     standard = fixture.config("standard_code_seed0.json")
     code = blur((3, 256, 256), seed=standard["seed"]).state()["code"]
-    assert code.flatten()[: len(standard["first5"])].tolist() == pytest.approx(standard["first5"], abs=1e-6)
+    assert code.flatten()[: len(standard["first5"])].tolist() == pytest.approx(
+        standard["first5"], abs=1e-6
+    )
     assert not torch.equal(code, blur((3, 256, 256), seed=standard["seed"] + 1).state()["code"])
-    full = 1.2 * np.random.RandomState(standard["seed"]).randn(1, KernelWizardConfig().kernel_dim, 2, 2)
+    full = 1.2 * np.random.RandomState(standard["seed"]).randn(
+        1, KernelWizardConfig().kernel_dim, 2, 2
+    )
     assert full.mean() == pytest.approx(standard["mean"])
     assert full.std() == pytest.approx(standard["std"])
     np.testing.assert_allclose(code.numpy().ravel(), full.ravel()[: code.numel()], atol=1e-6)
 
 
-@pytest.mark.parametrize(("size", "entries"), [((128, 256), (1, 2)), ((130, 100), (2, 1)), ((20, 36), (1, 1))])
+@pytest.mark.parametrize(
+    ("size", "entries"), [((128, 256), (1, 2)), ((130, 100), (2, 1)), ((20, 36), (1, 1))]
+)
 def test_other_sizes_are_mirrored_and_cropped(fixture, size, entries):
     operator = blur((3, *size))
     assert operator.state()["code"].shape[-2:] == entries
-    x = (torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0)) * 2 - 1).requires_grad_()
+    x = (
+        torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    ).requires_grad_()
     y = operator(x)
     assert y.shape == x.shape
     y.sum().backward()
     assert x.grad.abs().sum() > 0
     rows, columns = (n * 128 for n in entries)
     if rows - size[0] < size[0] and columns - size[1] < size[1]:  # torch mirrors once
-        padded = torch.nn.functional.pad(x.detach(), (0, columns - size[1], 0, rows - size[0]), mode="reflect")
+        padded = torch.nn.functional.pad(
+            x.detach(), (0, columns - size[1], 0, rows - size[0]), mode="reflect"
+        )
         whole = with_code(blur((3, rows, columns)), operator.state()["code"])(padded)
         torch.testing.assert_close(y, whole[..., : size[0], : size[1]])
 
@@ -84,7 +104,9 @@ def test_published_shapes(fixture):
     with torch.device("meta"):
         net = KernelWizard(KernelWizardConfig())
     published = fixture.config("real_state_dict_shapes.json")
-    applied = {key: shape for key, shape in published.items() if not key.startswith("kernel_extractor.")}
+    applied = {
+        key: shape for key, shape in published.items() if not key.startswith("kernel_extractor.")
+    }
     assert {key: list(value.shape) for key, value in net.state_dict().items()} == applied
 
 
@@ -104,6 +126,11 @@ def test_without_usable_weights(fixture, tmp_path, monkeypatch):
     with pytest.raises(WeightsInvalid, match=r"model\.pth is a pickle"):
         blur((3, 128, 128))
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path / "nowhere"))
-    with pytest.raises(WeightsMissing, match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR"):
+    with pytest.raises(
+        WeightsMissing,
+        match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR",
+    ):
         blur((3, 128, 128))
-    assert OperatorSpec.named("compose")(stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]).checkpoints == ("kernelwizard",)
+    assert OperatorSpec.named("compose")(
+        stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]
+    ).checkpoints == ("kernelwizard",)

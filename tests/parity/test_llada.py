@@ -1,4 +1,6 @@
-"""LLaDA as a text prior: the published key names, without Dream's shift; and Dream's tokenizer files."""
+"""LLaDA as a text prior: the published key names, without Dream's shift; and Dream's tokenizer
+files.
+"""
 
 import json
 
@@ -6,11 +8,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
+from aps_core.checkpoints.networks import load_tokenizer
 from aps_core.errors import WeightsInvalid, WeightsMissing
-from aps_core.networks import load_tokenizer
-from aps_core.priors.llada import load_llada
-from aps_core.text_config import TextConfig
-from aps_core.text_sampling import diffusion_generate
+from aps_core.priors.llada.network import load_llada
+from aps_core.text.config import TextConfig
+from aps_core.text.sampling import diffusion_generate
 
 CPU = torch.device("cpu")
 
@@ -20,19 +22,30 @@ def folder(parity, tmp_path):
     """The MMaDA fixture's backbone is LLaDA's class under LLaDA's keys."""
     fixture = parity("mmada_lm")
     (tmp_path / "config.json").write_text(json.dumps(fixture.config()))
-    (tmp_path / "model.safetensors").write_bytes((fixture.folder / "model.safetensors").read_bytes())
-    Tokenizer(models.WordLevel({f"w{i}": i for i in range(60)}, unk_token="w0")).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "model.safetensors").write_bytes(
+        (fixture.folder / "model.safetensors").read_bytes()
+    )
+    Tokenizer(models.WordLevel({f"w{i}": i for i in range(60)}, unk_token="w0")).save(
+        str(tmp_path / "tokenizer.json")
+    )
     return tmp_path
 
 
 def test_logits_are_the_originals(folder, parity):
     prior, expected = load_llada(folder, CPU, torch.float32), parity("mmada_lm").arrays()
-    torch.testing.assert_close(prior.logits(expected["input_ids"]), expected["logits_no_mask"], atol=2e-5, rtol=0)
+    torch.testing.assert_close(
+        prior.logits(expected["input_ids"]), expected["logits_no_mask"], atol=2e-5, rtol=0
+    )
 
 
 def test_it_answers(folder):
     prior = load_llada(folder, CPU, torch.float32)
-    ids = diffusion_generate(prior, torch.tensor([[1, 2, 3]]), TextConfig(max_new_tokens=6, steps=3), generator=torch.Generator().manual_seed(0))
+    ids = diffusion_generate(
+        prior,
+        torch.tensor([[1, 2, 3]]),
+        TextConfig(max_new_tokens=6, steps=3),
+        generator=torch.Generator().manual_seed(0),
+    )
     assert ids[0, :3].tolist() == [1, 2, 3]
     assert ids.shape == (1, 9)
 
@@ -40,7 +53,11 @@ def test_it_answers(folder):
 def test_decoding_stops_at_the_end_and_skips_masks(folder):
     prior = load_llada(folder, CPU, torch.float32)
     assert prior.decode([5, prior.mask_id, 6, prior.eos_id, 7]) == "w5 w6"
-    assert prior.ids.prompt_format.index("user") < prior.ids.prompt_format.index("{prompt}") < prior.ids.prompt_format.index("assistant")
+    assert (
+        prior.ids.prompt_format.index("user")
+        < prior.ids.prompt_format.index("{prompt}")
+        < prior.ids.prompt_format.index("assistant")
+    )
 
 
 def test_a_tokenizer_from_vocabulary_and_merges(tmp_path):

@@ -35,19 +35,28 @@ def grid_of(pixels_BCHW, tokenizer):
 
 
 def test_encoder_and_codes(tokenizer, expected):
-    torch.testing.assert_close(tokenizer.features(expected["pixels"]), expected["pre_quant"], atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        tokenizer.features(expected["pixels"]), expected["pre_quant"], atol=1e-4, rtol=0
+    )
     assert torch.equal(tokenizer.encode(expected["pixels"]), expected["codes"])
     assert torch.equal(tokenizer.encode(expected["pixels_rect"]), expected["codes_rect"])
 
 
 def test_quantizer(tokenizer, expected):
-    assert torch.equal(tokenizer.quantize(tokens(expected["pre_quant"]))[1], tokens(expected["z_q"]))
-    assert torch.equal(tokenizer.quantize(tokens(expected["z_cont"]))[1], tokens(expected["z_cont_lfq"]))
+    assert torch.equal(
+        tokenizer.quantize(tokens(expected["pre_quant"]))[1], tokens(expected["z_q"])
+    )
+    assert torch.equal(
+        tokenizer.quantize(tokens(expected["z_cont"]))[1], tokens(expected["z_cont_lfq"])
+    )
 
 
 @pytest.mark.parametrize("shape", ["", "_rect"])
 def test_decoder_takes_codes_of_any_grid(tokenizer, expected, shape):
-    picture = tokenizer.decode(tokenizer.codebook_KD[expected[f"codes{shape}"]], grid_of(expected[f"pixels{shape}"], tokenizer))
+    picture = tokenizer.decode(
+        tokenizer.codebook_KD[expected[f"codes{shape}"]],
+        grid_of(expected[f"pixels{shape}"], tokenizer),
+    )
     torch.testing.assert_close(picture, expected[f"recon{shape}"], atol=1e-4, rtol=0)
 
 
@@ -61,7 +70,10 @@ def test_decoder_gradient_with_frozen_weights(tokenizer, expected):
 
 
 def test_bit_order(tokenizer, expected):
-    assert torch.equal(tokenizer.codebook_KD[expected["codebook_rows"]].double(), expected["codebook_entries"].double())
+    assert torch.equal(
+        tokenizer.codebook_KD[expected["codebook_rows"]].double(),
+        expected["codebook_entries"].double(),
+    )
     assert torch.equal(tokenizer.quantizer.powers_D, expected["power_vals"].long())
 
 

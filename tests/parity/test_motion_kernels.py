@@ -36,11 +36,17 @@ def spread(kernel):
 
 def test_support_centre_and_extent_agree(published):
     for intensity, theirs in published.items():
-        ours = [motion_kernel(len(theirs[0]), intensity, np.random.default_rng(seed)) for seed in range(24)]
+        ours = [
+            motion_kernel(len(theirs[0]), intensity, np.random.default_rng(seed))
+            for seed in range(24)
+        ]
         assert all(kernel.shape == theirs[0].shape for kernel in ours)
         assert all(kernel.sum() == pytest.approx(1, abs=1e-5) for kernel in ours)
         assert 0.5 < support(ours) / support(theirs) < 2
         # three kernels at one intensity are few: their median must lie within the middle of ours
         for measure in (offset, spread):
             low, high = np.quantile([measure(kernel) for kernel in ours], [0.02, 0.98])
-            assert low <= np.median([measure(kernel) for kernel in theirs]) <= high, (intensity, measure.__name__)
+            assert low <= np.median([measure(kernel) for kernel in theirs]) <= high, (
+                intensity,
+                measure.__name__,
+            )

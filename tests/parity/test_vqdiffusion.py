@@ -1,4 +1,6 @@
-"""VQ-Diffusion from a folder in diffusers' layout: networks, schedule, guidance, and anchored sampling on it."""
+"""VQ-Diffusion from a folder in diffusers' layout: networks, schedule, guidance, and anchored
+sampling on it.
+"""
 
 import json
 import shutil
@@ -10,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from transformers import CLIPTextConfig, CLIPTextModel
 
 from aps_core.aps import sample_aps
-from aps_core.config import APSConfig
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.priors import PriorSpec
-from aps_core.priors.vq_diffusion_net import load_vq_diffusion
+from aps_core.priors.vq_diffusion.network import load_vq_diffusion
+from aps_core.sampling.config import APSConfig
 from aps_core.types import MASK
 
 TOLERANCE = 2e-5
@@ -29,24 +31,52 @@ def write(folder, config, tensors, name="diffusion_pytorch_model.safetensors"):
 
 
 def make_checkpoint(root, fixture):
-    """The fixture's networks in the release's folders, with a tiny random text encoder of the width they expect."""
+    """The fixture's networks in the release's folders, with a tiny random text encoder of the width
+    they expect.
+    """
     config = fixture.config()
     length, width = fixture.arrays()["cond"].shape[1:]
     for part in ("transformer", "vqvae"):
         write(root / part, config[part], load_file(fixture.folder / f"{part}.safetensors"))
     torch.manual_seed(0)
     letters = [*"!abcdefghijklmnopqrstuvwxyz"]
-    vocabulary = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
-    fields = {"vocab_size": len(vocabulary), "hidden_size": width, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text = CLIPTextConfig(**fields, max_position_embeddings=length, bos_token_id=len(vocabulary) - 2, eos_token_id=len(vocabulary) - 1)
-    published = {f"text_model.{k.removeprefix('text_model.')}": v for k, v in CLIPTextModel(text).state_dict().items()}
-    published["text_model.embeddings.position_ids"] = torch.arange(length)[None]  # stored by the releases of that time
+    vocabulary = [
+        *letters,
+        *(letter + "</w>" for letter in letters),
+        "<|startoftext|>",
+        "<|endoftext|>",
+    ]
+    fields = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": width,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    text = CLIPTextConfig(
+        **fields,
+        max_position_embeddings=length,
+        bos_token_id=len(vocabulary) - 2,
+        eos_token_id=len(vocabulary) - 1,
+    )
+    published = {
+        f"text_model.{k.removeprefix('text_model.')}": v
+        for k, v in CLIPTextModel(text).state_dict().items()
+    }
+    # stored by the releases of that time
+    published["text_model.embeddings.position_ids"] = torch.arange(length)[None]
     write(root / "text_encoder", text.to_dict(), published, "model.safetensors")
     (root / "tokenizer").mkdir()
-    (root / "tokenizer" / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(vocabulary)}))
+    (root / "tokenizer" / "vocab.json").write_text(
+        json.dumps({token: i for i, token in enumerate(vocabulary)})
+    )
     (root / "tokenizer" / "merges.txt").write_text("#version: 0.2\n")
     learned = {"learnable": True, "hidden_size": width, "length": length}
-    write(root / "learned_classifier_free_sampling_embeddings", learned, {"embeddings": torch.randn(length, width)})
+    write(
+        root / "learned_classifier_free_sampling_embeddings",
+        learned,
+        {"embeddings": torch.randn(length, width)},
+    )
     return root
 
 
@@ -87,7 +117,10 @@ def test_log_probabilities(prior, expected):
         step = int(name.removeprefix("logp_t"))
         for row in range(len(expected["z"])):
             z, text = expected["z"][row : row + 1], expected["cond"][row]
-            close(prior._log_p(masked(z, prior), step, text).transpose(1, 2), expected[name][row : row + 1])
+            close(
+                prior._log_p(masked(z, prior), step, text).transpose(1, 2),
+                expected[name][row : row + 1],
+            )
 
 
 def test_reverse_transition(prior, expected):
@@ -105,7 +138,10 @@ def test_tokenizer(prior, expected, fixture):
     close(tokenizer.decode(rows, grid), expected["decode"])
     close(tokenizer.features(expected["pixels"]), expected["latents"])
     assert torch.equal(tokenizer.encode(expected["pixels"]), expected["enc_codes"])
-    close(tokenizer.decode(expected["soft_probs"] @ tokenizer.codebook_KD, grid), expected["soft_decode"])
+    close(
+        tokenizer.decode(expected["soft_probs"] @ tokenizer.codebook_KD, grid),
+        expected["soft_decode"],
+    )
     assert tokenizer.stride * grid[0] == expected["pixels"].shape[-2]
     codes, quantised = tokenizer.quantize(rows)
     assert torch.equal(codes, expected["codes"])
@@ -113,7 +149,9 @@ def test_tokenizer(prior, expected, fixture):
 
 
 def test_schedule(fixture):
-    """The tables of the published class count, and the claim that makes anchored states fit: no uniform noise to speak of."""
+    """The tables of the published class count, and the claim that makes anchored states fit: no
+    uniform noise to speak of.
+    """
     from diffusers import VQDiffusionScheduler
 
     (path,) = fixture.folder.glob("schedule_*_T*.npz")
@@ -133,7 +171,9 @@ def test_real_shapes(fixture):
     real = fixture.config("real_state_dict_shapes.json")
     classes, width = real["transformer"]["latent_image_embedding.emb.weight"]
     steps = real["transformer"]["transformer_blocks.0.norm1.emb.weight"][0]
-    channels = tuple(real["vqvae"][f"encoder.down_blocks.{i}.resnets.0.conv1.weight"][0] for i in range(4))
+    channels = tuple(
+        real["vqvae"][f"encoder.down_blocks.{i}.resnets.0.conv1.weight"][0] for i in range(4)
+    )
     codes, dims = real["vqvae"]["quantize.embedding.weight"]
     with torch.device("meta"):
         transformer = Transformer2DModel(
@@ -158,9 +198,13 @@ def test_real_shapes(fixture):
             vq_embed_dim=dims,
         )
     shapes = {key: list(value.shape) for key, value in transformer.state_dict().items()}
-    assert {k: v for k, v in shapes.items() if ".blocks." in k or not k.startswith("transformer_blocks.") or k.startswith("transformer_blocks.0.")} == real[
-        "transformer"
-    ]
+    assert {
+        k: v
+        for k, v in shapes.items()
+        if ".blocks." in k
+        or not k.startswith("transformer_blocks.")
+        or k.startswith("transformer_blocks.0.")
+    } == real["transformer"]
     assert {key: list(value.shape) for key, value in vqvae.state_dict().items()} == real["vqvae"]
     assert classes == codes + 1 == 4097
     assert sum(p.numel() for p in transformer.parameters()) == pytest.approx(1.359e9, rel=1e-3)
@@ -170,7 +214,13 @@ def test_real_shapes(fixture):
 
 
 def logits(prior, z, fraction=0.5, condition="", scale=0.0, grid=None):
-    return prior.logits(masked(z, prior), grid=grid or prior.native_grid, mask_fraction=fraction, condition=condition, guidance_scale=scale)
+    return prior.logits(
+        masked(z, prior),
+        grid=grid or prior.native_grid,
+        mask_fraction=fraction,
+        condition=condition,
+        guidance_scale=scale,
+    )
 
 
 def test_guidance_is_the_releases_at_scale_plus_one(prior, expected):
@@ -189,16 +239,22 @@ def test_time_follows_the_masked_share(prior):
     steps = len(prior.gamma_bar_T)
     assert [prior.timestep(f) for f in (1.0, 0.0)] == [steps - 1, 0]
     for fraction in (0.1, 0.5, 0.9):
-        assert prior.gamma_bar_T[prior.timestep(fraction)].item() == pytest.approx(fraction, abs=0.6 / steps)
+        assert prior.gamma_bar_T[prior.timestep(fraction)].item() == pytest.approx(
+            fraction, abs=0.6 / steps
+        )
 
 
 def test_text_vectors(prior):
     short, long = prior.text("abc"), prior.text("abcdefghijkl")
     assert short.shape == long.shape == prior.unconditional_SE.shape
     torch.testing.assert_close(short.norm(dim=-1), torch.ones(len(short)))
-    start, first, end, *pads = prior.text.encoder.get_input_embeddings().weight[[prior.text.tokenizer.bos_token_id, 1, prior.text.tokenizer.eos_token_id, 0]]
+    start, first, end, *pads = prior.text.encoder.get_input_embeddings().weight[
+        [prior.text.tokenizer.bos_token_id, 1, prior.text.tokenizer.eos_token_id, 0]
+    ]
     seen = []
-    handle = prior.text.encoder.get_input_embeddings().register_forward_hook(lambda _, __, out: seen.append(out[0]))
+    handle = prior.text.encoder.get_input_embeddings().register_forward_hook(
+        lambda _, __, out: seen.append(out[0])
+    )
     prior.text("a")
     prior.text("abcdefghijkl")
     handle.remove()
@@ -213,18 +269,37 @@ def test_text_vectors(prior):
 
 
 def test_anchored_sampling_runs_on_it(prior, expected):
-    """APS pulls the picture towards the measurement through the nearest-code straight-through estimator, on any grid."""
+    """APS pulls the picture towards the measurement through the nearest-code straight-through
+    estimator, on any grid.
+    """
     for grid in (prior.native_grid, (prior.native_grid[0] + 2, prior.native_grid[1] + 1)):
-        truth = torch.randint(prior.mask_class, (1, grid[0] * grid[1]), generator=torch.Generator().manual_seed(1))
+        truth = torch.randint(
+            prior.mask_class, (1, grid[0] * grid[1]), generator=torch.Generator().manual_seed(1)
+        )
         y = prior.tokenizer.decode(prior.tokenizer.codebook_KD[truth], grid)[0]
         objective = MeasurementObjective(Bound(lambda x: x), y, 0.0)
         misfits = {}
         for inner in (0, 25):
-            config = APSConfig(steps=4, inner_steps=inner, learning_rate=0.3, perceptual_weight=0, guidance_scale=1)
-            sample = sample_aps(prior, objective, config, grid=grid, generator=torch.Generator().manual_seed(0), batch=2, condition="a cat")
+            config = APSConfig(
+                steps=4, inner_steps=inner, learning_rate=0.3, perceptual_weight=0, guidance_scale=1
+            )
+            sample = sample_aps(
+                prior,
+                objective,
+                config,
+                grid=grid,
+                generator=torch.Generator().manual_seed(0),
+                batch=2,
+                condition="a cat",
+            )
             assert sample.z_BL.min() >= 0
             assert sample.z_BL.max() < prior.mask_class
-            assert sample.x_BCHW.shape == (2, 3, grid[0] * prior.tokenizer.stride, grid[1] * prior.tokenizer.stride)
+            assert sample.x_BCHW.shape == (
+                2,
+                3,
+                grid[0] * prior.tokenizer.stride,
+                grid[1] * prior.tokenizer.stride,
+            )
             misfits[inner] = sample.misfit_B.mean().item()
         assert misfits[25] < 0.9 * misfits[0]
 
@@ -235,7 +310,10 @@ def test_anchored_sampling_runs_on_it(prior, expected):
 def test_spec_finds_the_folder(folder, tmp_path, monkeypatch):
     spec = PriorSpec.named("vq_diffusion")()
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
-    with pytest.raises(WeightsMissing, match=r"vq-diffusion-ithq does not exist.*aps weights fetch vq-diffusion-ithq"):
+    with pytest.raises(
+        WeightsMissing,
+        match=r"vq-diffusion-ithq does not exist.*aps weights fetch vq-diffusion-ithq",
+    ):
         spec.load(CPU)
     assert "aps weights fetch vq-diffusion-ithq" in spec.missing()
     shutil.copytree(folder, tmp_path / "vq-diffusion-ithq")
@@ -253,23 +331,51 @@ def test_attention_names_of_old_releases(folder, tmp_path, prior, expected):
     path = old / "vqvae" / "diffusion_pytorch_model.safetensors"
     renamed = {}
     for key, value in load_file(path).items():
-        for new, name in ((".to_q.", ".query."), (".to_k.", ".key."), (".to_v.", ".value."), (".to_out.0.", ".proj_attn.")):
+        for new, name in (
+            (".to_q.", ".query."),
+            (".to_k.", ".key."),
+            (".to_v.", ".value."),
+            (".to_out.0.", ".proj_attn."),
+        ):
             key = key.replace(new, name)
         renamed[key] = value
     assert any(".proj_attn." in key for key in renamed)
     save_file(renamed, path)
-    assert torch.equal(load_vq_diffusion(old, CPU, torch.float32).tokenizer.features(expected["pixels"]), prior.tokenizer.features(expected["pixels"]))
+    assert torch.equal(
+        load_vq_diffusion(old, CPU, torch.float32).tokenizer.features(expected["pixels"]),
+        prior.tokenizer.features(expected["pixels"]),
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "damage", "error", "words"),
     [
-        ("transformer/diffusion_pytorch_model.safetensors", "remove", WeightsMissing, "does not exist"),
-        ("transformer/diffusion_pytorch_model.safetensors", "pickle", WeightsInvalid, r"\.bin is a pickle"),
-        ("vqvae/diffusion_pytorch_model.safetensors", "truncate", WeightsInvalid, "not a readable safetensors"),
+        (
+            "transformer/diffusion_pytorch_model.safetensors",
+            "remove",
+            WeightsMissing,
+            "does not exist",
+        ),
+        (
+            "transformer/diffusion_pytorch_model.safetensors",
+            "pickle",
+            WeightsInvalid,
+            r"\.bin is a pickle",
+        ),
+        (
+            "vqvae/diffusion_pytorch_model.safetensors",
+            "truncate",
+            WeightsInvalid,
+            "not a readable safetensors",
+        ),
         ("vqvae/config.json", "no such block", WeightsInvalid, "does not describe a VQModel"),
         ("tokenizer/merges.txt", "remove", WeightsMissing, "merges.txt does not exist"),
-        ("learned_classifier_free_sampling_embeddings/diffusion_pytorch_model.safetensors", "remove", WeightsMissing, "does not exist"),
+        (
+            "learned_classifier_free_sampling_embeddings/diffusion_pytorch_model.safetensors",
+            "remove",
+            WeightsMissing,
+            "does not exist",
+        ),
     ],
 )
 def test_damaged_checkpoints(folder, tmp_path, file, damage, error, words):
@@ -279,7 +385,9 @@ def test_damaged_checkpoints(folder, tmp_path, file, damage, error, words):
     if damage == "truncate":
         path.write_bytes(path.read_bytes()[:-100])
     elif damage == "no such block":
-        path.write_text(json.dumps({**json.loads(path.read_text()), "down_block_types": ["NoSuchBlock"]}))
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "down_block_types": ["NoSuchBlock"]})
+        )
     else:
         path.unlink()
         if damage == "pickle":
@@ -295,7 +403,9 @@ def test_parts_must_belong_together(folder, tmp_path, fixture):
     shutil.rmtree(mixed / "vqvae")
     tensors = load_file(fixture.folder / "vqvae.safetensors")
     tensors["quantize.embedding.weight"] = tensors["quantize.embedding.weight"][:-1].clone()
-    write(mixed / "vqvae", {**config, "num_vq_embeddings": config["num_vq_embeddings"] - 1}, tensors)
+    write(
+        mixed / "vqvae", {**config, "num_vq_embeddings": config["num_vq_embeddings"] - 1}, tensors
+    )
     with pytest.raises(WeightsInvalid, match="classes"):
         load_vq_diffusion(mixed, CPU, torch.float32)
 
@@ -309,6 +419,8 @@ def test_a_prompt_is_counted_as_the_text_encoder_counts_it(folder, prior, tmp_pa
         words = (text + " ") * 40
         tokens = len(prior.text.tokenizer(words).input_ids) - 2
         assert tokens > longest
-        with pytest.raises(InvalidSpec, match=rf"The prompt has {tokens} tokens, the prior reads at most {longest}"):
+        with pytest.raises(
+            InvalidSpec, match=rf"The prompt has {tokens} tokens, the prior reads at most {longest}"
+        ):
             spec.check_prompt(words)
     spec.check_prompt("a")

@@ -12,7 +12,7 @@ from internet import INSIDE, OUTSIDE, Server, served
 from redis import Redis
 from stack import Stack
 
-from service.keys import KeyStore, Scope, new_key
+from service.access.keys import KeyStore, Scope, new_key
 
 
 @pytest.fixture
@@ -49,7 +49,11 @@ def tokens(running_stack: Stack) -> Iterator[dict[str, str]]:
     every: frozenset[Scope] = frozenset({"read", "write"})
     with Redis.from_url(running_stack.settings.redis_url) as redis:
         store, made = KeyStore(redis), {}
-        for name, scopes in (("ann", every), ("bob", every), ("reader", frozenset[Scope]({"read"}))):
+        for name, scopes in (
+            ("ann", every),
+            ("bob", every),
+            ("reader", frozenset[Scope]({"read"})),
+        ):
             made[name], key = new_key(name, scopes)
             store.add(key)
         yield made

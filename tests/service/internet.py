@@ -168,7 +168,16 @@ def answers(monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> Callable[[],
             return real(host, port, *rest, **more)
         asked.append(host)
         found = rounds[min(len(asked), len(rounds)) - 1]
-        return [(socket.AF_INET6 if ":" in one else socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+        return [
+            (
+                socket.AF_INET6 if ":" in one else socket.AF_INET,
+                socket.SOCK_STREAM,
+                6,
+                "",
+                (one, port),
+            )
+            for one in found
+        ]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     return lambda: len(asked)

@@ -15,7 +15,10 @@ def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:
     assert "super_resolution" in {operator["type"] for operator in described["operators"]}
     priors = {prior["name"]: prior for prior in described["priors"]}
     assert described["priors"][0]["name"] == "embedded"
-    assert [name for name, prior in priors.items() if prior["available"]] == ["embedded", "embedded_text"]
+    assert [name for name, prior in priors.items() if prior["available"]] == [
+        "embedded",
+        "embedded_text",
+    ]
     assert "aps weights fetch mmada-8b-base" in priors["mmada_8b"]["missing"]
     worker = described["workers"][0]
     assert worker["seconds_per_token"] > 0
@@ -33,7 +36,10 @@ def test_openapi_is_valid_and_holds_the_librarys_schemas(stack: Stack) -> None:
 
 def test_health_and_metrics(stack: Stack) -> None:
     assert stack.http.get("/livez").json() == {"status": "ok"}
-    assert stack.http.get("/readyz").json() == {"status": "ready", "priors": ["embedded", "embedded_text"]}
+    assert stack.http.get("/readyz").json() == {
+        "status": "ready",
+        "priors": ["embedded", "embedded_text"],
+    }
     job = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     stack.wait(job["id"])
     text = stack.http.get("/metrics").text
@@ -58,7 +64,13 @@ def test_the_worker_exports_its_steps(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 2, "inner_steps": 3})
     stack.wait(job["id"])
     text = httpx.get(f"http://127.0.0.1:{stack.settings.metrics_port}/metrics").text
-    for name in ("step_duration_seconds", "inner_step_seconds", "prior_forward_seconds", "checkpoint_seconds", "preview_seconds"):
+    for name in (
+        "step_duration_seconds",
+        "inner_step_seconds",
+        "prior_forward_seconds",
+        "checkpoint_seconds",
+        "preview_seconds",
+    ):
         assert float(re.search(rf'aps_{name}_count{{prior="embedded"}} (\S+)', text)[1]) >= 2
     assert float(re.search(r'aps_job_queue_seconds_count{prior="embedded"} (\S+)', text)[1]) >= 1
     assert 'aps_model_load_seconds{prior="embedded"}' in text
@@ -71,13 +83,20 @@ def test_pages_may_not_be_framed_and_types_not_guessed(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 1, "inner_steps": 1})
     picture = stack.http.get(f"/v1/jobs/{job['id']}/artifacts/measurement.png")
     assert picture.headers["Content-Security-Policy"].startswith("sandbox")
-    assert stack.http.get(picture.request.url, headers={"If-None-Match": picture.headers["ETag"]}).status_code == 304
+    assert (
+        stack.http.get(
+            picture.request.url, headers={"If-None-Match": picture.headers["ETag"]}
+        ).status_code
+        == 304
+    )
     assert picture.content != png(), "what was sent is not what is stored"
     stack.wait(job["id"])
 
 
 def test_settings_reach_child_processes(monkeypatch) -> None:
-    settings = Settings(redis_url="unix:///tmp/a b.sock", priors=["one", "two"], lease_seconds=1.5, max_pixels=4096)
+    settings = Settings(
+        redis_url="unix:///tmp/a b.sock", priors=["one", "two"], lease_seconds=1.5, max_pixels=4096
+    )
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     assert Settings() == settings

@@ -26,15 +26,24 @@ def object_server() -> Iterator[str]:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def artifacts(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+def artifacts(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ArtifactStore:
     if request.param == "folder":
         return ArtifactStore(tmp_path / "artifacts")
     return s3(request.getfixturevalue("object_server"), new_job_id(), monkeypatch)
 
 
-def s3(url: str, bucket: str, monkeypatch: pytest.MonkeyPatch, *, create: bool = True) -> ArtifactStore:
+def s3(
+    url: str, bucket: str, monkeypatch: pytest.MonkeyPatch, *, create: bool = True
+) -> ArtifactStore:
     """A store configured as an operator would: by variables."""
-    for name, value in {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1", "ENDPOINT_URL": url}.items():
+    for name, value in {
+        "ACCESS_KEY_ID": "key",
+        "SECRET_ACCESS_KEY": "secret",
+        "DEFAULT_REGION": "us-east-1",
+        "ENDPOINT_URL": url,
+    }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     if create:
         boto3.client("s3").create_bucket(Bucket=bucket)
@@ -53,7 +62,13 @@ def test_a_file_is_named_by_its_content_and_comes_back(artifacts: ArtifactStore)
 
 def test_a_job_s_files_go_together_and_only_they(artifacts: ArtifactStore) -> None:
     going, staying = new_job_id(), new_job_id()
-    files = {job_id: [artifacts.put(job_id, name, name.encode(), "application/json").file for name in ("a.json", "b.json")] for job_id in (going, staying)}
+    files = {
+        job_id: [
+            artifacts.put(job_id, name, name.encode(), "application/json").file
+            for name in ("a.json", "b.json")
+        ]
+        for job_id in (going, staying)
+    }
     artifacts.delete(going)
     artifacts.delete(going)  # twice is as good as once
     for file in files[going]:
@@ -73,7 +88,9 @@ def test_old_jobs_are_found_by_their_ids(artifacts: ArtifactStore) -> None:
     assert sorted(artifacts.older_than(-1)) == sorted([old, young])
 
 
-@pytest.mark.parametrize("job_id", ["..", "../../etc", "a/b", "", "01a1fdcf-8d85-7ab5-9912-db6d498c9b73/.."])
+@pytest.mark.parametrize(
+    "job_id", ["..", "../../etc", "a/b", "", "01a1fdcf-8d85-7ab5-9912-db6d498c9b73/.."]
+)
 def test_names_that_are_not_ours_lead_nowhere(artifacts: ArtifactStore, job_id: str) -> None:
     with pytest.raises(ValueError, match="is not the name"):
         artifacts.put(job_id, "x", b"", "image/png")
@@ -81,7 +98,9 @@ def test_names_that_are_not_ours_lead_nowhere(artifacts: ArtifactStore, job_id: 
         artifacts.delete(job_id)
 
 
-@pytest.mark.parametrize("file", ["../x.png", "x.png", f"{'0' * 64}.png/..", f"{'0' * 64}.png\0", f"/{'0' * 64}.png"])
+@pytest.mark.parametrize(
+    "file", ["../x.png", "x.png", f"{'0' * 64}.png/..", f"{'0' * 64}.png\0", f"/{'0' * 64}.png"]
+)
 def test_files_that_are_not_ours_cannot_be_read(artifacts: ArtifactStore, file: str) -> None:
     with pytest.raises(ValueError, match="is not the name"):
         artifacts.get(new_job_id(), file)
@@ -102,7 +121,9 @@ def test_a_folder_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
     assert failure.value.retryable
 
 
-def test_a_server_that_is_gone_or_lacks_the_bucket_says_so(object_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_or_lacks_the_bucket_says_so(
+    object_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lacking = s3(object_server, "absent", monkeypatch, create=False)
     with pytest.raises(StorageUnavailable, match="could not be stored"):
         lacking.put(new_job_id(), "x.json", b"{}", "application/json")

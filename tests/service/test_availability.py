@@ -10,15 +10,20 @@ from redis import Redis
 from stack import Stack, png
 
 from aps_core.errors import InvalidSpec, WeightsMissing
-from service.availability import check_weights, describe_operators, worker_for
+from service.api.app_state import Services
+from service.api.availability import check_weights, describe_operators, worker_for
+from service.api.problems import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
-from service.problems import NoWorker, PriorNotLoaded
-from service.services import Services
 from service.settings import Settings
 
 
 def info(name: str, prior: str = "embedded", **changes: Any) -> WorkerInfo:
-    known = {"seconds_per_token": 1e-5, "max_pixels": 512 * 512, "job_bytes": 10**9, "token_bytes": 10**5}
+    known = {
+        "seconds_per_token": 1e-5,
+        "max_pixels": 512 * 512,
+        "job_bytes": 10**9,
+        "token_bytes": 10**5,
+    }
     return WorkerInfo(name=name, prior=prior, device="cpu", **{**known, **changes})
 
 
@@ -31,16 +36,29 @@ def test_each_reason_is_its_own_error(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     with pytest.raises(InvalidSpec, match=r"There is no prior 'absent'; known: .*embedded,"):
         worker_for("absent", ["embedded"], [])
-    with pytest.raises(PriorNotLoaded, match=r"'mmada_8b' is not loaded here; offered: embedded.*APS_PRIORS.*aps weights fetch mmada-8b-base"):
+    with pytest.raises(
+        PriorNotLoaded,
+        match=(
+            r"'mmada_8b' is not loaded here; offered: embedded.*APS_PRIORS.*aps weights fetch"
+            r" mmada-8b-base"
+        ),
+    ):
         worker_for("mmada_8b", ["embedded"], [])
-    with pytest.raises(WeightsMissing, match=r"No worker holds the prior 'mmada_8b'.*aps weights fetch mmada-8b-base"):
+    with pytest.raises(
+        WeightsMissing,
+        match=r"No worker holds the prior 'mmada_8b'.*aps weights fetch mmada-8b-base",
+    ):
         worker_for("mmada_8b", ["embedded", "mmada_8b"], [info("a")])
     with pytest.raises(NoWorker, match="try again"):
         worker_for("embedded", ["embedded"], [])
-    assert worker_for("mmada_8b", ["mmada_8b"], [info("far", prior="mmada_8b")]).name == "far", "another machine has the weights"
+    assert worker_for("mmada_8b", ["mmada_8b"], [info("far", prior="mmada_8b")]).name == "far", (
+        "another machine has the weights"
+    )
 
 
-def test_where_workers_are_started_on_demand_the_last_one_known_speaks_for_them(redis: Redis, settings: Settings) -> None:
+def test_where_workers_are_started_on_demand_the_last_one_known_speaks_for_them(
+    redis: Redis, settings: Settings
+) -> None:
     services = Services.open(settings.model_copy(update={"scale_to_zero": True}))
     assert services.capable() == [], "nobody has ever lived"
     first, second = info("first"), info("second", max_pixels=10**7)
@@ -71,11 +89,23 @@ def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
     has, lacks = info("a", checkpoints=("vgg16", "kernelwizard")), info("b")
     check_weights(("vgg16",), "embedded", [has, info("c", prior="other")])
     check_weights((), "embedded", [lacks])
-    with pytest.raises(WeightsMissing, match=r"'kernelwizard', which a worker of the prior 'embedded' lacks\. Run: aps weights fetch kernelwizard"):
+    with pytest.raises(
+        WeightsMissing,
+        match=(
+            r"'kernelwizard', which a worker of the prior 'embedded' lacks\. Run: aps weights fetch"
+            r" kernelwizard"
+        ),
+    ):
         check_weights(("kernelwizard",), "embedded", [has, lacks])
-    described = [{"type": "jpeg", "weights": ()}, {"type": "nonlinear_blur", "weights": ("kernelwizard",)}]
-    assert [operator["available"] for operator in describe_operators(described, [has])] == [True, True]
-    (jpeg, blur) = describe_operators(described, [lacks])
+    described = [
+        {"type": "jpeg", "weights": ()},
+        {"type": "nonlinear_blur", "weights": ("kernelwizard",)},
+    ]
+    assert [operator["available"] for operator in describe_operators(described, [has])] == [
+        True,
+        True,
+    ]
+    jpeg, blur = describe_operators(described, [lacks])
     assert (jpeg["available"], blur["available"]) == (True, False)
     assert "aps weights fetch kernelwizard" in blur["missing"]
 
@@ -84,13 +114,39 @@ def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
     ("task", "spec", "name"),
     [
         ("restore", {"operator": {"type": "nonlinear_blur"}}, "kernelwizard"),
-        ("restore", {"operator": {"type": "compose", "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}]}}, "kernelwizard"),
-        ("restore", {"operator": {"type": "denoise"}, "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001}}, "vgg16"),
-        ("edit", {"prompt": "a cup", "left": 8, "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001}}, "vgg16"),
+        (
+            "restore",
+            {
+                "operator": {
+                    "type": "compose",
+                    "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}],
+                }
+            },
+            "kernelwizard",
+        ),
+        (
+            "restore",
+            {
+                "operator": {"type": "denoise"},
+                "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001},
+            },
+            "vgg16",
+        ),
+        (
+            "edit",
+            {
+                "prompt": "a cup",
+                "left": 8,
+                "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001},
+            },
+            "vgg16",
+        ),
         ("stylize", {"prompt": "a cup", "csd_weight": 1}, "csd-vit-l"),
     ],
 )
-def test_a_job_without_its_weights_is_not_queued(stack: Stack, task: str, spec: dict[str, Any], name: str) -> None:
+def test_a_job_without_its_weights_is_not_queued(
+    stack: Stack, task: str, spec: dict[str, Any], name: str
+) -> None:
     if any(name in worker["checkpoints"] for worker in stack.live_workers()):
         pytest.skip(f"{name} is installed on this machine")
     picture = "style" if task == "stylize" else "image"

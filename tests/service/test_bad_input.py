@@ -26,7 +26,12 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 def huge_png() -> bytes:
     """A well-formed header of 50,000 x 50,000 pixels and next to no data."""
     header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 100))
+        + chunk(b"IEND", b"")
+    )
 
 
 def animated() -> bytes:
@@ -36,7 +41,9 @@ def animated() -> bytes:
     return out.getvalue()
 
 
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(1)</script></svg>'
+SVG = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(1)</script></svg>'
+)
 
 PICTURES = {
     "not an image": (b"hello, I am a text file", 422, "not_an_image"),
@@ -58,8 +65,14 @@ SPECS: dict[str, tuple[Any, str]] = {
     "unknown field": ({**GOOD, "strength": 1}, "/strength"),
     "unknown field with strange characters": ({**GOOD, "a/~é\n": 1}, "/a~1~0é"),
     "a field name that is no text": ({**GOOD, "\ud800": 1}, ""),
-    "unknown field of an operator": ({"operator": {"type": "denoise", "radius": 3}}, "/operator/radius"),
-    "factor not offered": ({"operator": {"type": "super_resolution", "factor": 3}}, "/operator/factor"),
+    "unknown field of an operator": (
+        {"operator": {"type": "denoise", "radius": 3}},
+        "/operator/radius",
+    ),
+    "factor not offered": (
+        {"operator": {"type": "super_resolution", "factor": 3}},
+        "/operator/factor",
+    ),
     "sigma too large": ({**GOOD, "sigma": 2}, "/sigma"),
     "sigma NaN": ({**GOOD, "sigma": float("nan")}, "/sigma"),
     "sigma infinite": ({**GOOD, "sigma": float("inf")}, "/sigma"),
@@ -84,14 +97,20 @@ def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
-    assert (problem["status"], problem["code"], problem["type"]) == (status, code, f"urn:aps:problem:{code}")
+    assert (problem["status"], problem["code"], problem["type"]) == (
+        status,
+        code,
+        f"urn:aps:problem:{code}",
+    )
     assert problem["title"]
     assert problem["detail"]
     assert problem["request_id"] == answer.headers["x-request-id"]
     return problem
 
 
-def post(stack: Stack, image: bytes | None = None, spec: Any = GOOD, **files: bytes) -> httpx.Response:
+def post(
+    stack: Stack, image: bytes | None = None, spec: Any = GOOD, **files: bytes
+) -> httpx.Response:
     pictures = {"image": png() if image is None else image, **files}
     return stack.http.post("/v1/restore", files=pictures, data={"spec": json.dumps(spec)})
 
@@ -121,7 +140,10 @@ def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
     user_mask = {"operator": {"type": "inpainting", "mask": "upload"}}
     assert "takes no mask" in check(post(stack, mask=png()), 422, "invalid_spec")["detail"]
     assert "needs a mask" in check(post(stack, spec=user_mask), 422, "invalid_spec")["detail"]
-    assert "32x64" in check(post(stack, spec=user_mask, mask=png(32, 64)), 422, "invalid_spec")["detail"]
+    assert (
+        "32x64"
+        in check(post(stack, spec=user_mask, mask=png(32, 64)), 422, "invalid_spec")["detail"]
+    )
     check(post(stack, spec=user_mask, mask=b"no picture"), 422, "not_an_image")
     nested: dict[str, Any] = {"type": "denoise"}
     for _ in range(400):
@@ -130,23 +152,54 @@ def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
 
 
 def test_an_unknown_prior(stack: Stack) -> None:
-    assert "embedded" in check(post(stack, spec={**GOOD, "prior": "mmada_9b"}), 422, "invalid_spec")["detail"]
+    assert (
+        "embedded"
+        in check(post(stack, spec={**GOOD, "prior": "mmada_9b"}), 422, "invalid_spec")["detail"]
+    )
 
 
-@pytest.mark.parametrize("body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"])
+@pytest.mark.parametrize(
+    "body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"]
+)
 def test_json_that_is_none(stack: Stack, body: str) -> None:
-    check(stack.http.post("/v1/restore", content=body, headers={"Content-Type": "application/json"}), 400, "malformed_body")
-    check(stack.http.post("/v1/restore", files={"image": png()}, data={"spec": body}), 400, "malformed_body")
+    check(
+        stack.http.post("/v1/restore", content=body, headers={"Content-Type": "application/json"}),
+        400,
+        "malformed_body",
+    )
+    check(
+        stack.http.post("/v1/restore", files={"image": png()}, data={"spec": body}),
+        400,
+        "malformed_body",
+    )
 
 
-@pytest.mark.parametrize("uri", ["", 7, "example.org/a.png", "data:image/png,abc", "data:image/png;base64,???", "data:image/png;base64,AAA"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        7,
+        "example.org/a.png",
+        "data:image/png,abc",
+        "data:image/png;base64,???",
+        "data:image/png;base64,AAA",
+    ],
+)
 def test_a_data_uri_that_is_none(stack: Stack, uri: object) -> None:
     check(stack.http.post("/v1/restore", json={"image": uri, **GOOD}), 400, "malformed_body")
 
 
 def test_missing_and_surplus_parts(stack: Stack) -> None:
-    check(stack.http.post("/v1/restore", data={"spec": "{}"}, files={"spec2": b""}), 400, "malformed_body")
-    check(stack.http.post("/v1/restore", files={"mask": png()}, data={"spec": json.dumps(GOOD)}), 400, "malformed_body")
+    check(
+        stack.http.post("/v1/restore", data={"spec": "{}"}, files={"spec2": b""}),
+        400,
+        "malformed_body",
+    )
+    check(
+        stack.http.post("/v1/restore", files={"mask": png()}, data={"spec": json.dumps(GOOD)}),
+        400,
+        "malformed_body",
+    )
     check(stack.http.post("/v1/restore", json=GOOD), 400, "malformed_body")
     check(stack.http.post("/v1/restore", json={"image": None, **GOOD}), 400, "malformed_body")
     check(post(stack, extra=png(8, 8)), 400, "malformed_body")
@@ -154,10 +207,28 @@ def test_missing_and_surplus_parts(stack: Stack) -> None:
 
 
 def test_bodies_of_another_kind(stack: Stack) -> None:
-    check(stack.http.post("/v1/restore", content=png(), headers={"Content-Type": "image/png"}), 415, "unsupported_media_type")
+    check(
+        stack.http.post("/v1/restore", content=png(), headers={"Content-Type": "image/png"}),
+        415,
+        "unsupported_media_type",
+    )
     check(stack.http.post("/v1/restore"), 415, "unsupported_media_type")
-    check(stack.http.post("/v1/restore", content=b"--x", headers={"Content-Type": "multipart/form-data; boundary=x"}), 400, "malformed_body")
-    check(stack.http.post("/v1/restore", content=b"abc", headers={"Content-Type": "multipart/form-data"}), 400, "malformed_body")
+    check(
+        stack.http.post(
+            "/v1/restore",
+            content=b"--x",
+            headers={"Content-Type": "multipart/form-data; boundary=x"},
+        ),
+        400,
+        "malformed_body",
+    )
+    check(
+        stack.http.post(
+            "/v1/restore", content=b"abc", headers={"Content-Type": "multipart/form-data"}
+        ),
+        400,
+        "malformed_body",
+    )
 
 
 def test_a_body_too_large_is_refused_announced_or_not(stack: Stack) -> None:
@@ -173,7 +244,11 @@ def test_a_body_too_large_is_refused_announced_or_not(stack: Stack) -> None:
             yield b"x" * 65536
 
     try:
-        answer = stack.http.post("/v1/restore", content=endless(), headers={"Content-Type": "multipart/form-data; boundary=x"})
+        answer = stack.http.post(
+            "/v1/restore",
+            content=endless(),
+            headers={"Content-Type": "multipart/form-data; boundary=x"},
+        )
         check(answer, 413, "body_too_large")
     except (httpx.WriteError, httpx.RemoteProtocolError):
         pass  # the server hung up while we were still sending
@@ -183,7 +258,13 @@ def test_a_body_too_large_is_refused_announced_or_not(stack: Stack) -> None:
 
 def test_other_addresses_and_methods(stack: Stack) -> None:
     unknown = "01900000-0000-7000-8000-000000000000"
-    for path in ("/v1/nothing", f"/v1/jobs/{unknown}", f"/v1/jobs/{unknown}/events", f"/v1/jobs/{unknown}/artifacts/result.png", "/v1/jobs/..%2f..%2fetc"):
+    for path in (
+        "/v1/nothing",
+        f"/v1/jobs/{unknown}",
+        f"/v1/jobs/{unknown}/events",
+        f"/v1/jobs/{unknown}/artifacts/result.png",
+        "/v1/jobs/..%2f..%2fetc",
+    ):
         check(stack.http.get(path), 404, "not_found")
     check(stack.http.delete(f"/v1/jobs/{unknown}"), 404, "not_found")
     check(stack.http.post(f"/v1/jobs/{unknown}/cancel"), 404, "not_found")

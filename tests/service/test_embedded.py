@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from service.embedded import ServerUnavailable, running_server
+from service.launch.embedded_server import ServerUnavailable, running_server
 from service.settings import Settings
 
 
@@ -36,10 +36,16 @@ def test_a_second_caller_shares_the_server(tmp_path: Path) -> None:
 
 
 def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
-    with running_server(Settings(data_dir=tmp_path / ("long" * 30))) as url, Redis.from_url(url) as client:
+    with (
+        running_server(Settings(data_dir=tmp_path / ("long" * 30))) as url,
+        Redis.from_url(url) as client,
+    ):
         assert client.ping()
 
 
 def test_a_server_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(ServerUnavailable, match=r"server\.log"), running_server(Settings(data_dir=tmp_path, redis_binary=Path("/bin/false"))):
+    with (
+        pytest.raises(ServerUnavailable, match=r"server\.log"),
+        running_server(Settings(data_dir=tmp_path, redis_binary=Path("/bin/false"))),
+    ):
         pass

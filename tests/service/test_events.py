@@ -1,4 +1,6 @@
-"""A job's events go on wherever a client left off: at another API process, and after one has died."""
+"""A job's events go on wherever a client left off: at another API process, and after one has
+died.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ import pytest
 from apis import running_api
 from stack import Stack
 
-from service.events import is_event_id
+from service.api.events import is_event_id
 
 LONG = {"steps": 12, "inner_steps": 4}
 
 
-def events(http: httpx.Client, job_id: str, after: str | None = None) -> Iterator[tuple[str, str, dict[str, object]]]:
+def events(
+    http: httpx.Client, job_id: str, after: str | None = None
+) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Id, type and data of each event; ends when the stream does, or breaks off."""
     headers = {"Last-Event-ID": after} if after else {}
     with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
@@ -34,7 +38,9 @@ def events(http: httpx.Client, job_id: str, after: str | None = None) -> Iterato
                 fields[name] = value
 
 
-def test_every_event_comes_once_though_the_server_dies_on_the_way(stack: Stack, tmp_path: Path) -> None:
+def test_every_event_comes_once_though_the_server_dies_on_the_way(
+    stack: Stack, tmp_path: Path
+) -> None:
     job, seen, log = stack.submit(sampler=LONG), [], tmp_path / "log"
     with running_api(stack.settings, log) as first:
         process = int(re.findall(r"Started server process \[(\d+)\]", log.read_text())[-1])
@@ -50,12 +56,16 @@ def test_every_event_comes_once_though_the_server_dies_on_the_way(stack: Stack, 
     with running_api(stack.settings, log) as restarted:
         seen += events(restarted, job["id"], seen[-1][0])
     assert seen == list(stack.events(job["id"]))
-    assert [data["step"] for _, kind, data in seen if kind == "progress"] == list(range(1, LONG["steps"] + 1))
+    assert [data["step"] for _, kind, data in seen if kind == "progress"] == list(
+        range(1, LONG["steps"] + 1)
+    )
     assert seen[-1][1] == "done"
     assert seen[-1][2]["job"]["state"] == "succeeded"
 
 
-@pytest.mark.parametrize("after", ["", "x", "5", "-1-0", "99999999999999999999-0", "0-18446744073709551615", "٣-٣"])
+@pytest.mark.parametrize(
+    "after", ["", "x", "5", "-1-0", "99999999999999999999-0", "0-18446744073709551615", "٣-٣"]
+)
 def test_what_is_no_event_id_begins_at_the_beginning(stack: Stack, after: str) -> None:
     assert not is_event_id(after)
     job = stack.submit(sampler={"steps": 1, "inner_steps": 1})

@@ -15,16 +15,18 @@ from apis import running_api
 from internet import ESCAPES, INSIDE, OUTSIDE, Server, answers, served
 from stack import Stack, png
 
-from service.egress import EgressFailed, UrlRefused, destination, is_public
-from service.fetch_url import fetch
-from service.problems import BodyTooLarge
+from service.api.problems import BodyTooLarge
+from service.egress.requests import EgressFailed, UrlRefused, destination, is_public
 from service.settings import Settings
+from service.uploads.fetch_url import fetch
 
 
 @pytest.fixture
 def open_settings() -> Settings:
     """The one address is allowed, nothing else of ours."""
-    return Settings(image_urls=True, egress_allow=[f"{OUTSIDE}/32"], fetch_seconds=5, max_upload_bytes=500_000)
+    return Settings(
+        image_urls=True, egress_allow=[f"{OUTSIDE}/32"], fetch_seconds=5, max_upload_bytes=500_000
+    )
 
 
 def url(server: Server, path: str = "photo", host: str = OUTSIDE) -> str:
@@ -33,7 +35,9 @@ def url(server: Server, path: str = "photo", host: str = OUTSIDE) -> str:
 
 def test_a_picture_is_fetched(internet: Server, open_settings: Settings) -> None:
     assert fetch(url(internet), "image", open_settings) == png()
-    assert fetch(url(internet, "to/%2Fto%2F%252Fphoto"), "image", open_settings) == png(), "two redirects"
+    assert fetch(url(internet, "to/%2Fto%2F%252Fphoto"), "image", open_settings) == png(), (
+        "two redirects"
+    )
 
 
 def test_off_unless_allowed(internet: Server) -> None:
@@ -44,23 +48,50 @@ def test_off_unless_allowed(internet: Server) -> None:
 
 @pytest.mark.parametrize("host", ESCAPES)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_way_in_by_name_or_number(inside: Server, open_settings: Settings, host: str, scheme: str) -> None:
+def test_no_way_in_by_name_or_number(
+    inside: Server, open_settings: Settings, host: str, scheme: str
+) -> None:
     with pytest.raises(UrlRefused):
         fetch(url(inside, host=host).replace("http", scheme, 1), "image", open_settings)
 
 
-@pytest.mark.parametrize("host", [host for host in ESCAPES if host and " " not in host and "\t" not in host and "\\" not in host and host.isascii()])
-def test_no_way_in_by_redirect(internet: Server, inside: Server, open_settings: Settings, host: str) -> None:
-    target = url(inside, host=host).replace("%", "%25").replace("/", "%2F").replace("#", "%23").replace("?", "%3F")
+@pytest.mark.parametrize(
+    "host",
+    [
+        host
+        for host in ESCAPES
+        if host and " " not in host and "\t" not in host and "\\" not in host and host.isascii()
+    ],
+)
+def test_no_way_in_by_redirect(
+    internet: Server, inside: Server, open_settings: Settings, host: str
+) -> None:
+    target = (
+        url(inside, host=host)
+        .replace("%", "%25")
+        .replace("/", "%2F")
+        .replace("#", "%23")
+        .replace("?", "%3F")
+    )
     with pytest.raises(UrlRefused):
         fetch(url(internet, f"to/{target}"), "image", open_settings)
     assert len(internet.seen) == 1
 
 
 @pytest.mark.parametrize(
-    "there", ["file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1:6379/_FLUSHALL", "redis://127.0.0.1", "//127.0.0.2/", "data:,x"]
+    "there",
+    [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "gopher://127.0.0.1:6379/_FLUSHALL",
+        "redis://127.0.0.1",
+        "//127.0.0.2/",
+        "data:,x",
+    ],
 )
-def test_other_schemes_lead_nowhere(internet: Server, inside: Server, open_settings: Settings, there: str) -> None:
+def test_other_schemes_lead_nowhere(
+    internet: Server, inside: Server, open_settings: Settings, there: str
+) -> None:
     with pytest.raises(UrlRefused):
         fetch(there if ":" in there else f"http:{there}", "image", open_settings)
     quoted = there.replace("/", "%2F")
@@ -68,7 +99,9 @@ def test_other_schemes_lead_nowhere(internet: Server, inside: Server, open_setti
         fetch(url(internet, f"to/{quoted}"), "image", open_settings)
 
 
-def test_a_name_that_changes_its_mind_is_asked_once(internet: Server, inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_changes_its_mind_is_asked_once(
+    internet: Server, inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = answers(monkeypatch, [OUTSIDE], [INSIDE])
     assert fetch(url(internet, host="rebind.example"), "image", open_settings) == png()
     assert asked() == 1
@@ -84,31 +117,63 @@ def test_a_redirect_to_the_same_name_is_looked_up_and_checked_again(
         fetch(url(internet, "to/%2Fphoto", host="rebind.example"), "image", open_settings)
 
 
-@pytest.mark.parametrize("found", [[OUTSIDE, INSIDE], [INSIDE, OUTSIDE], ["93.184.215.14", "::1"], ["93.184.215.14", "10.0.0.1"], []])
-def test_every_address_of_a_name_must_be_good(inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    "found",
+    [
+        [OUTSIDE, INSIDE],
+        [INSIDE, OUTSIDE],
+        ["93.184.215.14", "::1"],
+        ["93.184.215.14", "10.0.0.1"],
+        [],
+    ],
+)
+def test_every_address_of_a_name_must_be_good(
+    inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch, found: list[str]
+) -> None:
     answers(monkeypatch, found)
     for there in (url(inside, host="rebind.example"), "https://rebind.example/"):
         with pytest.raises(UrlRefused, match="public address"):
             fetch(there, "image", open_settings)
 
 
-def test_the_public_internet_is_spoken_to_in_https_on_its_port_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_public_internet_is_spoken_to_in_https_on_its_port_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers(monkeypatch, ["93.184.215.14"])
     to = destination("https://rebind.example/a/b.png?c=d#e")
     assert (to.address, to.port, to.target) == ("93.184.215.14", 443, "/a/b.png?c=d")
-    for there in ("http://rebind.example/", "https://rebind.example:8443/", "https://rebind.example:22/", "http://rebind.example:443/"):
+    for there in (
+        "http://rebind.example/",
+        "https://rebind.example:8443/",
+        "https://rebind.example:22/",
+        "http://rebind.example:443/",
+    ):
         with pytest.raises(UrlRefused, match="Only https on port 443"):
             destination(there)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "93.184.215.14", "2606:4700:4700::1111", "64:ff9b::8.8.8.8", "::ffff:8.8.8.8"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "1.1.1.1",
+        "8.8.8.8",
+        "93.184.215.14",
+        "2606:4700:4700::1111",
+        "64:ff9b::8.8.8.8",
+        "::ffff:8.8.8.8",
+    ],
+)
 def test_public_addresses_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize("environment", ["http_proxy", "https_proxy", "all_proxy"])
 def test_proxies_of_the_environment_are_not_used(
-    internet: Server, inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch, environment: str
+    internet: Server,
+    inside: Server,
+    open_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: str,
 ) -> None:
     monkeypatch.setenv(environment, url(inside, host=INSIDE))
     assert fetch(url(internet), "image", open_settings) == png()
@@ -123,10 +188,16 @@ def test_size_is_bounded_while_reading(internet: Server, open_settings: Settings
 
 
 @pytest.mark.parametrize("where", ["headers", "body"])
-def test_time_is_bounded_however_slowly_it_drips(internet: Server, open_settings: Settings, where: str) -> None:
+def test_time_is_bounded_however_slowly_it_drips(
+    internet: Server, open_settings: Settings, where: str
+) -> None:
     started = time.monotonic()
     with pytest.raises(EgressFailed, match="ReadTimeout"):
-        fetch(url(internet, f"drip/{where}"), "image", open_settings.model_copy(update={"fetch_seconds": 0.5}))
+        fetch(
+            url(internet, f"drip/{where}"),
+            "image",
+            open_settings.model_copy(update={"fetch_seconds": 0.5}),
+        )
     assert time.monotonic() - started < 3
 
 
@@ -137,7 +208,9 @@ def test_redirects_are_counted(internet: Server, open_settings: Settings) -> Non
 
 
 @pytest.mark.parametrize("path", ["status/404", "status/500", "status/206", "gzip"])
-def test_other_answers_are_no_pictures(internet: Server, open_settings: Settings, path: str) -> None:
+def test_other_answers_are_no_pictures(
+    internet: Server, open_settings: Settings, path: str
+) -> None:
     with pytest.raises(EgressFailed, match=re.escape(OUTSIDE)):
         fetch(url(internet, path), "image", open_settings)
 
@@ -147,10 +220,13 @@ def test_nobody_listening(open_settings: Settings) -> None:
         fetch(f"http://{OUTSIDE}:1/", "image", open_settings)
 
 
-# -- certificates, and the whole way ----------------------------------------------------------------
+# -- certificates, and the whole way
+# ----------------------------------------------------------------
 
 
-def test_certificates_are_checked_for_the_name_though_the_address_is_pinned(open_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_checked_for_the_name_though_the_address_is_pinned(
+    open_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = trustme.CA()
     there, here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("rebind.example").configure_cert(there)
@@ -164,22 +240,43 @@ def test_certificates_are_checked_for_the_name_though_the_address_is_pinned(open
                 fetch(wrong, "image", open_settings, trust)
 
 
-def test_a_job_by_address(running_stack: Stack, internet: Server, inside: Server, tmp_path: Path) -> None:
+def test_a_job_by_address(
+    running_stack: Stack, internet: Server, inside: Server, tmp_path: Path
+) -> None:
     running_stack.ensure_worker()
-    spec = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 1, "inner_steps": 1}}
-    with running_api(running_stack.settings, tmp_path / "log", image_urls=True, egress_allow=[f"{OUTSIDE}/32"]) as http:
-        answer = http.post("/v1/restore", json={**spec, "image": url(internet)}, headers={"Prefer": "wait=60"})
+    spec = {
+        "operator": {"type": "denoise"},
+        "sigma": 0.1,
+        "sampler": {"steps": 1, "inner_steps": 1},
+    }
+    with running_api(
+        running_stack.settings, tmp_path / "log", image_urls=True, egress_allow=[f"{OUTSIDE}/32"]
+    ) as http:
+        answer = http.post(
+            "/v1/restore", json={**spec, "image": url(internet)}, headers={"Prefer": "wait=60"}
+        )
         assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
         refused = http.post("/v1/restore", json={**spec, "image": url(inside, host=INSIDE)})
         assert (refused.status_code, refused.json()["code"]) == (422, "url_not_allowed")
         absent = http.post("/v1/restore", json={**spec, "image": url(internet, "status/404")})
         assert (absent.status_code, absent.json()["code"]) == (422, "fetch_failed")
-        page = http.post("/v1/restore", json={**spec, "image": url(internet), "mask": url(inside, host=INSIDE)})
+        page = http.post(
+            "/v1/restore", json={**spec, "image": url(internet), "mask": url(inside, host=INSIDE)}
+        )
         assert page.status_code == 422
         seen = len(internet.seen)
         key = {"Idempotency-Key": "once"}
-        ids = {http.post("/v1/restore", json={**spec, "image": url(internet)}, headers=key).json()["id"] for _ in range(2)}
+        ids = {
+            http.post("/v1/restore", json={**spec, "image": url(internet)}, headers=key).json()[
+                "id"
+            ]
+            for _ in range(2)
+        }
         assert len(ids) == 1
         assert len(internet.seen) == seen + 1, "a repeated request fetches nothing"
-    off = running_stack.http.post("/v1/restore", content=json.dumps({**spec, "image": url(internet)}), headers={"Content-Type": "application/json"})
+    off = running_stack.http.post(
+        "/v1/restore",
+        content=json.dumps({**spec, "image": url(internet)}),
+        headers={"Content-Type": "application/json"},
+    )
     assert (off.status_code, off.json()["code"]) == (422, "url_not_allowed")

@@ -1,4 +1,6 @@
-"""Files of a job: whole, in part, only when changed, with their hash, and gone when their time is over."""
+"""Files of a job: whole, in part, only when changed, with their hash, and gone when their time is
+over.
+"""
 
 from __future__ import annotations
 
@@ -29,33 +31,59 @@ def test_a_file_comes_with_its_hash(stack: Stack, job: dict[str, Any]) -> None:
         digest = hashlib.sha256(answer.content)
         assert artifact["sha256"] == digest.hexdigest()
         assert answer.headers["ETag"] == f'"{digest.hexdigest()}"'
-        assert answer.headers["Repr-Digest"] == f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
+        assert (
+            answer.headers["Repr-Digest"]
+            == f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
+        )
         assert int(answer.headers["Content-Length"]) == artifact["bytes"]
 
 
 def test_parts_of_a_file(stack: Stack, job: dict[str, Any]) -> None:
     whole = stack.http.get(url(job))
     assert whole.headers["Accept-Ranges"] == "bytes"
-    for header, part in (("bytes=0-9", whole.content[:10]), ("bytes=100-", whole.content[100:]), ("bytes=-7", whole.content[-7:])):
+    for header, part in (
+        ("bytes=0-9", whole.content[:10]),
+        ("bytes=100-", whole.content[100:]),
+        ("bytes=-7", whole.content[-7:]),
+    ):
         answer = stack.http.get(url(job), headers={"Range": header})
         assert (answer.status_code, answer.content) == (206, part)
         first = whole.content.index(part)
-        assert answer.headers["Content-Range"] == f"bytes {first}-{first + len(part) - 1}/{len(whole.content)}"
+        assert (
+            answer.headers["Content-Range"]
+            == f"bytes {first}-{first + len(part) - 1}/{len(whole.content)}"
+        )
         assert answer.headers["ETag"] == whole.headers["ETag"]
     beyond = stack.http.get(url(job), headers={"Range": "bytes=99999999-"})
     assert (beyond.status_code, beyond.json()["code"]) == (416, "range_not_satisfiable")
     assert beyond.headers["Content-Range"] == f"bytes */{len(whole.content)}"
 
 
-def test_a_range_meant_for_another_version_gives_the_whole(stack: Stack, job: dict[str, Any]) -> None:
+def test_a_range_meant_for_another_version_gives_the_whole(
+    stack: Stack, job: dict[str, Any]
+) -> None:
     etag = stack.http.get(url(job)).headers["ETag"]
-    assert stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-Range": '"other"'}).status_code == 200
-    assert stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-Range": etag}).status_code == 206
-    assert stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-None-Match": etag}).status_code == 304
+    assert (
+        stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-Range": '"other"'}).status_code
+        == 200
+    )
+    assert (
+        stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-Range": etag}).status_code
+        == 206
+    )
+    assert (
+        stack.http.get(url(job), headers={"Range": "bytes=0-9", "If-None-Match": etag}).status_code
+        == 304
+    )
 
 
 def test_an_unchanged_file_or_job_is_not_sent_again(stack: Stack, job: dict[str, Any]) -> None:
-    for address in (url(job), url(job, "measurement.png"), job["urls"]["self"], job["urls"]["previews"].format(step=1)):
+    for address in (
+        url(job),
+        url(job, "measurement.png"),
+        job["urls"]["self"],
+        job["urls"]["previews"].format(step=1),
+    ):
         etag = stack.http.get(address).headers["ETag"]
         for sent in (etag, f'"x", W/{etag}', "*"):
             answer = stack.http.get(address, headers={"If-None-Match": sent})
@@ -78,7 +106,9 @@ def test_what_has_expired_is_gone_and_then_unknown(stack: Stack) -> None:
         for address in addresses:
             answer = stack.http.get(address)
             assert (answer.status_code, answer.json()["code"]) == (410, "expired")
-        assert stack.http.get(job["urls"]["self"]).json()["state"] == "succeeded", "the record outlives its files"
+        assert stack.http.get(job["urls"]["self"]).json()["state"] == "succeeded", (
+            "the record outlives its files"
+        )
         redis.delete(f"aps:job:{job['id']}")
     for address in (*addresses, job["urls"]["self"]):
         assert stack.http.get(address).status_code == 404

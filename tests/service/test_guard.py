@@ -10,7 +10,7 @@ import pytest
 from apis import running_api
 from stack import Stack
 
-from service.guard import HostGuard
+from service.access.host_guard import HostGuard
 from service.settings import Settings
 
 
@@ -18,7 +18,19 @@ def host_of(stack: Stack) -> str:
     return stack.url.removeprefix("http://")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "evil.example:80", "[::ffff:1.2.3.4]", "@", "[", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:8000",
+        "evil.example:80",
+        "[::ffff:1.2.3.4]",
+        "@",
+        "[",
+        "",
+    ],
+)
 def test_a_foreign_host_is_refused(stack: Stack, host: str) -> None:
     for path in ("/v1/jobs", "/", "/openapi.json", "/docs"):
         answer = stack.http.get(path, headers={"Host": host})
@@ -34,7 +46,11 @@ def test_our_own_names_are_taken(stack: Stack, host: str) -> None:
 
 def test_pages_of_others_are_refused_and_ours_are_not(stack: Stack) -> None:
     for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "file://"):
-        for method, path in (("POST", "/v1/restore"), ("GET", "/v1/jobs"), ("DELETE", "/v1/jobs/x")):
+        for method, path in (
+            ("POST", "/v1/restore"),
+            ("GET", "/v1/jobs"),
+            ("DELETE", "/v1/jobs/x"),
+        ):
             assert stack.http.request(method, path, headers={"Origin": origin}).status_code == 403
     own = {"Origin": stack.url}
     assert stack.http.get("/v1/jobs", headers=own).status_code == 200
@@ -47,14 +63,30 @@ def test_probes_come_under_any_name(stack: Stack) -> None:
 
 
 def test_names_can_be_set(stack: Stack, tmp_path: Any) -> None:
-    with running_api(stack.settings, tmp_path / "log", host="0.0.0.0", auth="none", allowed_hosts=["127.0.0.1", "aps.example"]) as http:
+    with running_api(
+        stack.settings,
+        tmp_path / "log",
+        host="0.0.0.0",
+        auth="none",
+        allowed_hosts=["127.0.0.1", "aps.example"],
+    ) as http:
         assert http.get("/v1/jobs", headers={"Host": "aps.example"}).status_code == 200
         assert http.get("/v1/jobs", headers={"Host": "evil.example"}).status_code == 403
         assert http.get("/v1/jobs", headers={"Origin": "http://evil.example"}).status_code == 403
 
 
-@pytest.mark.parametrize(("server", "status"), [(("10.0.0.5", 8000), 403), (("127.0.0.1", 8000), 200), (("::1", 8000), 200), (("/run/aps.sock", None), 200)])
-def test_bound_elsewhere_than_it_was_told_nobody_gets_in_from_outside(server: tuple[str, int | None], status: int) -> None:
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [
+        (("10.0.0.5", 8000), 403),
+        (("127.0.0.1", 8000), 200),
+        (("::1", 8000), 200),
+        (("/run/aps.sock", None), 200),
+    ],
+)
+def test_bound_elsewhere_than_it_was_told_nobody_gets_in_from_outside(
+    server: tuple[str, int | None], status: int
+) -> None:
     """``uvicorn --host 0.0.0.0`` by hand, with APS_HOST left at loopback."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -65,7 +97,9 @@ def test_bound_elsewhere_than_it_was_told_nobody_gets_in_from_outside(server: tu
         async def bound(scope: Any, receive: Any, send: Any) -> None:
             await HostGuard(app, Settings())({**scope, "server": server}, receive, send)
 
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(bound), base_url="http://localhost:8000") as http:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(bound), base_url="http://localhost:8000"
+        ) as http:
             return (await http.get("/v1/jobs")).status_code
 
     assert asyncio.run(ask()) == status

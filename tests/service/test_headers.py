@@ -1,4 +1,6 @@
-"""Headers: what is well-formed is understood, what is not is refused or ignored as its standard says."""
+"""Headers: what is well-formed is understood, what is not is refused or ignored as its standard
+says.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.headers import (
+from service.api.headers import (
     InvalidHeader,
     Preference,
     RangeNotSatisfiable,
@@ -22,12 +24,23 @@ from service.headers import (
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-@pytest.mark.parametrize(("header", "key"), [(None, ""), ("abc-1", "abc-1"), ('"abc 1"', "abc 1"), (r'"a\"b\\c"', 'a"b\\c'), ("x" * 255, "x" * 255)])
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [
+        (None, ""),
+        ("abc-1", "abc-1"),
+        ('"abc 1"', "abc 1"),
+        (r'"a\"b\\c"', 'a"b\\c'),
+        ("x" * 255, "x" * 255),
+    ],
+)
 def test_an_idempotency_key_is_quoted_or_bare(header: str | None, key: str) -> None:
     assert idempotency_key(header) == key
 
 
-@pytest.mark.parametrize("header", ["", " ", '""', "x" * 256, '"open', "a b", "clé", 'a"b', "a\x00b"])
+@pytest.mark.parametrize(
+    "header", ["", " ", '""', "x" * 256, '"open', "a b", "clé", 'a"b', "a\x00b"]
+)
 def test_what_is_no_idempotency_key_is_refused(header: str) -> None:
     with pytest.raises(InvalidHeader, match="1 to 255"):
         idempotency_key(header)
@@ -50,7 +63,10 @@ def test_preferences_not_understood_are_ignored(header: str | None, asked: Prefe
     assert preference(header) == asked
 
 
-@pytest.mark.parametrize(("header", "seconds"), [(None, None), ("90", 90), ("90s", 90), ("5m", 300), ("1h", 3600), ("7d", 604_800)])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(None, None), ("90", 90), ("90s", 90), ("5m", 300), ("1h", 3600), ("7d", 604_800)],
+)
 def test_cancel_after_is_a_duration(header: str | None, seconds: int | None) -> None:
     assert cancel_after(header) == seconds
 
@@ -63,8 +79,18 @@ def test_cancel_after_refuses_anything_else(header: str) -> None:
 
 def test_trace_context() -> None:
     assert trace_id(trace_parent(TRACE)) == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert trace_parent(TRACE.replace("00-4", "01-4") + "-more") != "", "later versions may say more"
-    for wrong in (None, "", "ff" + TRACE[2:], TRACE.upper(), f"00-{'0' * 32}-00f067aa0ba902b7-01", TRACE[:-1], TRACE + "\n"):
+    assert trace_parent(TRACE.replace("00-4", "01-4") + "-more") != "", (
+        "later versions may say more"
+    )
+    for wrong in (
+        None,
+        "",
+        "ff" + TRACE[2:],
+        TRACE.upper(),
+        f"00-{'0' * 32}-00f067aa0ba902b7-01",
+        TRACE[:-1],
+        TRACE + "\n",
+    ):
         assert trace_parent(wrong) == ""
 
 
@@ -91,6 +117,8 @@ def test_a_range_means_what_slicing_means(size: int, first: int, last: int) -> N
             assert content[slice(*found)] == part
 
 
-@pytest.mark.parametrize("header", [None, "", "bytes=-", "bytes=0-1,3-4", "items=0-1", "bytes=a-b", "bytes=5-2"])
+@pytest.mark.parametrize(
+    "header", [None, "", "bytes=-", "bytes=0-1,3-4", "items=0-1", "bytes=a-b", "bytes=5-2"]
+)
 def test_other_ranges_give_the_whole(header: str | None) -> None:
     assert byte_range(header, 10) is None

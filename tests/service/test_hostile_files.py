@@ -1,4 +1,6 @@
-"""Hostile files are refused with a typed problem and little memory; what is proper comes through bare."""
+"""Hostile files are refused with a typed problem and little memory; what is proper comes through
+bare.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,26 @@ from hostile_files import disarmed, refused
 from PIL import Image
 from stack import Stack
 
-from service.decode import LENGTH_BYTES, question
 from service.settings import Settings
-from service.uploads import Decoder
+from service.uploads.decode_process import LENGTH_BYTES, question
+from service.uploads.decoder import Decoder
 
 MOST_BYTES = 200_000_000
 MEASURED = """
 import resource, subprocess, sys
-subprocess.run([sys.executable, "-m", "service.decode", *sys.argv[1:]], check=True)
+subprocess.run([sys.executable, "-m", "service.uploads.decode_process", *sys.argv[1:]], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 """
 """A small process in between: what its parent ever took up would count for the child."""
 
-CODES = {"image_empty", "not_an_image", "unsupported_image_format", "image_animated", "image_truncated", "image_too_large"}
+CODES = {
+    "image_empty",
+    "not_an_image",
+    "unsupported_image_format",
+    "image_animated",
+    "image_truncated",
+    "image_too_large",
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +54,18 @@ def decoder(tmp_path: Path) -> Iterator[Decoder]:
 def test_all_are_refused_in_little_memory(files: dict[str, bytes]) -> None:
     limits = [str(limit) for limit in (Settings().max_upload_pixels, Settings().decode_bytes, 5)]
     asked = b"".join(question(data, 0) for data in files.values())
-    done = subprocess.run([sys.executable, "-c", MEASURED, *limits], input=asked, capture_output=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *limits],
+        input=asked,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
     answers = io.BytesIO(done.stdout)
     for name in files:
-        answer = json.loads(answers.read(int.from_bytes(answers.read(LENGTH_BYTES), "big")).partition(b"\n")[0])
+        answer = json.loads(
+            answers.read(int.from_bytes(answers.read(LENGTH_BYTES), "big")).partition(b"\n")[0]
+        )
         assert answer.get("code") in CODES, (name, answer)
     assert not answers.read()
     assert len(files) >= 100
@@ -58,8 +75,13 @@ def test_all_are_refused_in_little_memory(files: dict[str, bytes]) -> None:
 def test_the_service_answers_each_with_a_problem(stack: Stack, files: dict[str, bytes]) -> None:
     before = stack.http.get("/v1/jobs?limit=1").json()
     for name, data in files.items():
-        answer = stack.http.post("/v1/restore", files={"image": data}, data={"spec": '{"operator": {"type": "denoise"}}'})
-        assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json"), (name, answer.text)
+        answer = stack.http.post(
+            "/v1/restore", files={"image": data}, data={"spec": '{"operator": {"type": "denoise"}}'}
+        )
+        assert (answer.status_code, answer.headers["content-type"]) == (
+            422,
+            "application/problem+json",
+        ), (name, answer.text)
         assert answer.json()["code"] in CODES, name
     assert stack.http.get("/v1/jobs?limit=1").json() == before, "nothing was stored"
 

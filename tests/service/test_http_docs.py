@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from service.problems import STATUS
+from service.api.problems import STATUS
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,9 @@ def test_the_table_of_errors_is_complete() -> None:
 
 
 def test_settings_and_links_exist() -> None:
-    assert set(re.findall(r"\bAPS_[A-Z_]+", PAGE)) <= {f"APS_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"\bAPS_[A-Z_]+", PAGE)) <= {
+        f"APS_{name.upper()}" for name in Settings.model_fields
+    }
     for target in re.findall(r"\]\(((?!https?:)[^)#]+)\)", PAGE):
         assert (ROOT / "docs" / target).exists(), target
 
@@ -26,4 +28,6 @@ def test_settings_and_links_exist() -> None:
 def test_the_webhooks_pauses_are_the_default_ones() -> None:
     units = {"s": 1, "min": 60, "h": 3600}
     [told] = re.findall(r"repeated after (.*?), always", PAGE)
-    assert [int(number) * units[unit] for number, unit in re.findall(r"(\d+) (s|min|h)", told)] == Settings().webhook_retry_seconds
+    assert [
+        int(number) * units[unit] for number, unit in re.findall(r"(\d+) (s|min|h)", told)
+    ] == Settings().webhook_retry_seconds

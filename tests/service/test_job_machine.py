@@ -1,11 +1,19 @@
-"""Random histories of one job with several workers: the protocol's promises hold in every one of them."""
+"""Random histories of one job with several workers: the protocol's promises hold in every one of
+them.
+"""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from redis import Redis
 
 from service.jobs import Claim, Job, JobError, JobState, JobStore, Progress, new_job_id
@@ -15,7 +23,9 @@ MAX_ATTEMPTS = 3
 
 
 class Protocol(RuleBasedStateMachine):
-    """Workers claim, step, end, vanish and come back; the user cancels; sweeps happen whenever they like."""
+    """Workers claim, step, end, vanish and come back; the user cancels; sweeps happen whenever they
+    like.
+    """
 
     redis: Redis
 
@@ -24,7 +34,14 @@ class Protocol(RuleBasedStateMachine):
         self.redis.flushall()
         self.store = JobStore(self.redis, max_attempts=MAX_ATTEMPTS)
         job_id = new_job_id()
-        fields = {"task": "restore", "prior": "p", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+        fields = {
+            "task": "restore",
+            "prior": "p",
+            "spec": {},
+            "inputs": {},
+            "image_size": (1, 1),
+            "output_size": (1, 1),
+        }
         self.job = Job.model_validate({"id": job_id, **fields})
         self.store.submit(self.job)
         self.claims: list[Claim] = []
@@ -64,7 +81,12 @@ class Protocol(RuleBasedStateMachine):
     @rule(data=st.data())
     def take_a_step(self, data: st.DataObject) -> None:
         claim = data.draw(st.sampled_from(self.claims))
-        answer = self.store.step(claim, Progress(step=self.step + 1, total=99), {"step": self.step + 1}, f"{self.step + 1}".encode())
+        answer = self.store.step(
+            claim,
+            Progress(step=self.step + 1, total=99),
+            {"step": self.step + 1},
+            f"{self.step + 1}".encode(),
+        )
         if self.allowed(claim):
             assert answer in ("run", "cancel")
             assert (answer == "cancel") == self.current().cancel_requested
@@ -140,12 +162,17 @@ class Protocol(RuleBasedStateMachine):
             self.ended = state
             assert not self.live or state is JobState.CANCELED
             self.live = self.leased = False
-            assert [event.type for event in self.store.events(self.job.id, count=2000)].count("done") == 1
+            assert [event.type for event in self.store.events(self.job.id, count=2000)].count(
+                "done"
+            ) == 1
 
     @invariant()
     def no_job_is_lost(self) -> None:
         """An unfinished job is either in its queue or under a lease, where a sweep finds it."""
-        waiting, leased = self.store.queue_position(self.job) is not None, self.redis.zscore("aps:leases", self.job.id) is not None
+        waiting, leased = (
+            self.store.queue_position(self.job) is not None,
+            self.redis.zscore("aps:leases", self.job.id) is not None,
+        )
         state = self.current().state
         assert waiting == (state is JobState.QUEUED)
         assert leased == (state is JobState.RUNNING)
@@ -182,5 +209,11 @@ def machine(redis: Redis) -> type[Protocol]:
 def test_every_history_keeps_the_promises(machine: type[Protocol]) -> None:
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

@@ -7,7 +7,18 @@ import time
 import pytest
 from redis import Redis
 
-from service.jobs import Claim, Job, JobError, JobState, JobStore, Phase, Progress, WorkerInfo, WorkerRegistry, new_job_id
+from service.jobs import (
+    Claim,
+    Job,
+    JobError,
+    JobState,
+    JobStore,
+    Phase,
+    Progress,
+    WorkerInfo,
+    WorkerRegistry,
+    new_job_id,
+)
 
 
 def make_job(**changes: object) -> Job:
@@ -55,8 +66,17 @@ def current(store: JobStore, job: Job) -> Job:
 def test_a_submitted_job_reads_back_as_it_was_written(store: JobStore, job: Job) -> None:
     found = current(store, job)
     assert found.spec == job.spec
-    assert (found.image_size, found.output_size, found.estimated_seconds) == ((64, 48), (64, 48), 1.5)
-    assert (found.state, found.phase, found.version, found.attempt) == (JobState.QUEUED, Phase.WAITING, 1, 0)
+    assert (found.image_size, found.output_size, found.estimated_seconds) == (
+        (64, 48),
+        (64, 48),
+        1.5,
+    )
+    assert (found.state, found.phase, found.version, found.attempt) == (
+        JobState.QUEUED,
+        Phase.WAITING,
+        1,
+        0,
+    )
     assert found.created_at is not None
     assert abs(found.created_at.timestamp() - time.time()) < 5
 
@@ -71,14 +91,30 @@ def test_a_life_from_queue_to_success(store: JobStore, job: Job) -> None:
     claim = claimed(store, job)
     store.enter(claim, Phase.SAMPLING)
     for step in (1, 2):
-        assert store.step(claim, Progress(step=step, total=2), {"step": step, "loss_curve": []}, b"state", f"file{step}") == "run"
+        assert (
+            store.step(
+                claim,
+                Progress(step=step, total=2),
+                {"step": step, "loss_curve": []},
+                b"state",
+                f"file{step}",
+            )
+            == "run"
+        )
     assert store.succeed(claim, [], {"misfit": 0.1}, None)
     done = current(store, job)
     assert (done.state, done.phase, done.metrics) == (JobState.SUCCEEDED, None, {"misfit": 0.1})
     assert done.progress is not None
     assert done.progress.step == 2
     events = store.events(job.id)
-    assert [event.type for event in events] == ["status", "status", "status", "progress", "progress", "done"]
+    assert [event.type for event in events] == [
+        "status",
+        "status",
+        "status",
+        "progress",
+        "progress",
+        "done",
+    ]
     assert [event.data["version"] for event in events] == list(range(1, 7))
     assert events[3].data["loss_curve"] == []
     assert store.preview_file(job.id, 2) == "file2"
@@ -91,7 +127,9 @@ def test_events_resume_after_an_id(store: JobStore, job: Job) -> None:
     first, second = store.events(job.id)
     assert store.events(job.id, after=first.id) == [second]
     store.release(claim)
-    assert [event.data.get("phase") for event in store.events(job.id, after=second.id)] == ["preempted"]
+    assert [event.data.get("phase") for event in store.events(job.id, after=second.id)] == [
+        "preempted"
+    ]
 
 
 def test_one_worker_at_a_time(store: JobStore, job: Job) -> None:
@@ -99,7 +137,9 @@ def test_one_worker_at_a_time(store: JobStore, job: Job) -> None:
     assert store.claim(job.id, "b") == "leased"
 
 
-def test_a_respawned_child_takes_its_own_job_over_and_fences_the_old_one_out(store: JobStore, job: Job) -> None:
+def test_a_respawned_child_takes_its_own_job_over_and_fences_the_old_one_out(
+    store: JobStore, job: Job
+) -> None:
     old = claimed(store, job, "a")
     new = claimed(store, job, "a")
     assert new.fence > old.fence
@@ -118,7 +158,10 @@ def test_a_silent_worker_loses_its_job_to_the_next(store: JobStore, job: Job) ->
     assert store.expired() == []
     expire_lease(store, job)
     assert [lost.id for lost in store.expired()] == [job.id]
-    assert (current(store, job).state, current(store, job).phase) == (JobState.QUEUED, Phase.PREEMPTED)
+    assert (current(store, job).state, current(store, job).phase) == (
+        JobState.QUEUED,
+        Phase.PREEMPTED,
+    )
     assert store.heartbeat(old) == "lost"
     claimed(store, job, "b")
     assert store.load_checkpoint(job.id) == (3, b"three")
@@ -131,9 +174,13 @@ def test_a_late_heartbeat_keeps_a_job_nobody_took(store: JobStore, job: Job) -> 
     assert store.expired() == []
 
 
-def test_a_sweep_does_not_take_a_job_whose_lease_was_extended_meanwhile(store: JobStore, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_does_not_take_a_job_whose_lease_was_extended_meanwhile(
+    store: JobStore, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim = claimed(store, job)
-    monkeypatch.setattr(store.redis, "zrangebyscore", lambda *_: [job.id.encode()])  # what the sweep saw a moment ago
+    monkeypatch.setattr(
+        store.redis, "zrangebyscore", lambda *_: [job.id.encode()]
+    )  # what the sweep saw a moment ago
     assert store.expired() == []
     assert store.heartbeat(claim) == "run"
 
@@ -205,7 +252,9 @@ def test_delete(store: JobStore, job: Job) -> None:
     assert list(store.redis.scan_iter(f"*{job.id}*")) == []
 
 
-def test_a_job_that_waits_while_messages_are_missing_is_rung_for_again(store: JobStore, job: Job) -> None:
+def test_a_job_that_waits_while_messages_are_missing_is_rung_for_again(
+    store: JobStore, job: Job
+) -> None:
     assert store.unclaimed("embedded", 10, messages=0) == []
     assert [lost.id for lost in store.unclaimed("embedded", 0, messages=0)] == [job.id]
     for _ in range(3):  # however often the message is lost
@@ -253,7 +302,17 @@ def test_one_sweeper_leads(store: JobStore) -> None:
 def test_workers_lapse(redis: Redis) -> None:
     registry = WorkerRegistry(redis)
     for name in ("one", "two"):
-        registry.renew(WorkerInfo(name=name, prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=1, job_bytes=1, token_bytes=1))
+        registry.renew(
+            WorkerInfo(
+                name=name,
+                prior="embedded",
+                device="cpu",
+                seconds_per_token=1e-4,
+                max_pixels=1,
+                job_bytes=1,
+                token_bytes=1,
+            )
+        )
     assert {worker.name for worker in registry.live()} == {"one", "two"}
     redis.zadd("aps:workers:lapse", {"one": 1})
     assert {worker.name for worker in registry.live()} == {"two"}

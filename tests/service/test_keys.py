@@ -1,4 +1,6 @@
-"""API keys: nothing without one, nothing of others with one, and never a secret where it can be read."""
+"""API keys: nothing without one, nothing of others with one, and never a secret where it can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from redis import Redis
 from stack import Stack, png, uri
 
 from aps_cli.main import main
-from service.keys import KeyRefused, KeyStore, Scope, new_key
-from service.logs import scrub
+from service.access.keys import KeyRefused, KeyStore, Scope, new_key
 from service.settings import Settings
-from service.webhooks import secret_for
+from service.telemetry.logs import scrub
+from service.webhooks.sender import secret_for
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
@@ -32,25 +34,44 @@ def by(tokens: dict[str, str]) -> As:
 
 
 def submit(http: httpx.Client, **headers: str) -> httpx.Response:
-    return http.post("/v1/restore", files={"image": png()}, data={"spec": json.dumps(QUICK)}, headers=headers)
+    return http.post(
+        "/v1/restore", files={"image": png()}, data={"spec": json.dumps(QUICK)}, headers=headers
+    )
 
 
-def routes(http: httpx.Client, job_id: str = UNKNOWN, delivery_id: str = UNKNOWN) -> Iterator[tuple[str, str]]:
+def routes(
+    http: httpx.Client, job_id: str = UNKNOWN, delivery_id: str = UNKNOWN
+) -> Iterator[tuple[str, str]]:
     """Every operation under /v1, with ids filled in."""
     for path, operations in http.get("/openapi.json").json()["paths"].items():
         for method in operations:
             if path.startswith("/v1/"):
-                yield method, path.format(job_id=job_id, delivery_id=delivery_id, step=1, name="result.png")
+                yield (
+                    method,
+                    path.format(job_id=job_id, delivery_id=delivery_id, step=1, name="result.png"),
+                )
 
 
 def test_every_route_wants_a_valid_key(guarded: httpx.Client, tokens: dict[str, str]) -> None:
-    wrong = ["", "Bearer", "Bearer x", f"Bearer {tokens['ann'][:-1]}", f"Bearer {tokens['ann'][:-2]}xx", f"Basic {tokens['ann']}", tokens["ann"]]
+    wrong = [
+        "",
+        "Bearer",
+        "Bearer x",
+        f"Bearer {tokens['ann'][:-1]}",
+        f"Bearer {tokens['ann'][:-2]}xx",
+        f"Basic {tokens['ann']}",
+        tokens["ann"],
+    ]
     found = list(routes(guarded))
     assert len(found) >= 9
     for method, path in found:
         for sent in wrong:
             answer = guarded.request(method, path, headers={"Authorization": sent} if sent else {})
-            assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized"), (method, path, sent)
+            assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized"), (
+                method,
+                path,
+                sent,
+            )
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
@@ -71,8 +92,13 @@ def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack,
     spec = {**QUICK, "image": uri(png()), "webhook": {"url": "http://127.0.0.1:9/"}}
     job = guarded.post("/v1/restore", json=spec, headers={**by("ann"), "Prefer": "wait=30"}).json()
     assert job["state"] == "succeeded"
-    [delivery] = [sent["id"] for sent in guarded.get(f"/v1/jobs/{job['id']}/webhooks", headers=by("ann")).json()]
-    operations = [(method, path) for method, path in routes(guarded, job["id"], delivery) if job["id"] in path]
+    [delivery] = [
+        sent["id"]
+        for sent in guarded.get(f"/v1/jobs/{job['id']}/webhooks", headers=by("ann")).json()
+    ]
+    operations = [
+        (method, path) for method, path in routes(guarded, job["id"], delivery) if job["id"] in path
+    ]
     operations.sort(key=lambda operation: operation[0] == "delete")  # last
     assert len(operations) >= 8, "every route that takes an id"
     for method, path in operations:
@@ -80,18 +106,24 @@ def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack,
         absent = guarded.request(method, path.replace(job["id"], UNKNOWN), headers=by("bob"))
         assert refused.status_code == absent.status_code == 404, path
         told, blank = ({**answer.json(), "request_id": ""} for answer in (refused, absent))
-        assert json.dumps(told).replace(job["id"], UNKNOWN) == json.dumps(blank), "nothing gives away that the job exists"
+        assert json.dumps(told).replace(job["id"], UNKNOWN) == json.dumps(blank), (
+            "nothing gives away that the job exists"
+        )
         assert stack.http.request(method, path).status_code == 404, "neither to those without a key"
     for cursor in ("", f"?cursor={job['id'][:-1]}f"):
         assert guarded.get(f"/v1/jobs{cursor}", headers=by("bob")).json()["jobs"] == []
     assert job["id"] not in stack.http.get("/v1/jobs?limit=100").text
-    assert [mine["id"] for mine in guarded.get("/v1/jobs", headers=by("ann")).json()["jobs"]] == [job["id"]]
+    assert [mine["id"] for mine in guarded.get("/v1/jobs", headers=by("ann")).json()["jobs"]] == [
+        job["id"]
+    ]
     for method, path in operations:
         assert guarded.request(method, path, headers=by("ann")).status_code in (200, 202, 204), path
 
 
 def test_another_clients_picture_is_unknown(guarded: httpx.Client, by: As) -> None:
-    answer = guarded.post("/v1/files", content=png(48, 48), headers={"Content-Type": "image/png", **by("ann")})
+    answer = guarded.post(
+        "/v1/files", content=png(48, 48), headers={"Content-Type": "image/png", **by("ann")}
+    )
     body = {**QUICK, "image": f"sha256:{answer.json()['sha256']}"}
     assert guarded.post("/v1/restore", json=body, headers=by("ann")).status_code == 202
     others = guarded.post("/v1/restore", json=body, headers=by("bob"))
@@ -99,7 +131,10 @@ def test_another_clients_picture_is_unknown(guarded: httpx.Client, by: As) -> No
 
 
 def test_idempotency_keys_are_a_clients_own(guarded: httpx.Client, by: As) -> None:
-    ids = {submit(guarded, **by(name), **{"Idempotency-Key": "same"}).json()["id"] for name in ("ann", "bob")}
+    ids = {
+        submit(guarded, **by(name), **{"Idempotency-Key": "same"}).json()["id"]
+        for name in ("ann", "bob")
+    }
     assert len(ids) == 2
 
 
@@ -113,18 +148,30 @@ def test_keys_are_changed_without_a_gap(guarded: httpx.Client, running_stack: St
             store.add(third[1])
         sent = [{"Authorization": f"Bearer {token}"} for token, _ in (old, second)]
         job = submit(guarded, **sent[0]).json()["id"]
-        assert guarded.get(f"/v1/jobs/{job}", headers=sent[1]).status_code == 200, "jobs belong to the principal"
+        assert guarded.get(f"/v1/jobs/{job}", headers=sent[1]).status_code == 200, (
+            "jobs belong to the principal"
+        )
         assert store.revoke(old[1].id)
         assert not store.revoke(old[1].id)
         assert guarded.get("/v1/jobs", headers=sent[0]).status_code == 401
         assert guarded.get(f"/v1/jobs/{job}", headers=sent[1]).status_code == 200
 
 
-def test_secrets_are_neither_stored_nor_logged(guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path) -> None:
+def test_secrets_are_neither_stored_nor_logged(
+    guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path
+) -> None:
     for token in tokens.values():
         guarded.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"})
-        guarded.get(f"/v1/{token}", params={"key": token}, headers={"X-Request-ID": token, "Idempotency-Key": token})
-        submit(guarded, Authorization=f"Bearer {token}", **{"Idempotency-Key": token, "Cancel-After": token})
+        guarded.get(
+            f"/v1/{token}",
+            params={"key": token},
+            headers={"X-Request-ID": token, "Idempotency-Key": token},
+        )
+        submit(
+            guarded,
+            Authorization=f"Bearer {token}",
+            **{"Idempotency-Key": token, "Cancel-After": token},
+        )
     written = log.read_text()
     assert "GET /v1/jobs: 200" in written, written
     with Redis.from_url(running_stack.settings.redis_url) as redis:
@@ -137,7 +184,9 @@ def test_secrets_are_neither_stored_nor_logged(guarded: httpx.Client, running_st
 
 def test_what_is_struck_out_of_the_log() -> None:
     token = new_key("x", ALL)[0]
-    text = f"redis://user:hunter2@h:1/0 rediss://:hunter2@h Authorization: Bearer hunter2, key {token}"
+    text = (
+        f"redis://user:hunter2@h:1/0 rediss://:hunter2@h Authorization: Bearer hunter2, key {token}"
+    )
     assert "hunter2" not in scrub(text)
     assert scrub(f"signed with {secret_for('master', 'ann')}.") == "signed with whsec_***."
     assert token[:16] in scrub(text)
@@ -148,7 +197,9 @@ def test_what_is_struck_out_of_the_log() -> None:
 # -- quotas ---------------------------------------------------------------------------------------
 
 
-def test_quotas_and_a_full_queue_say_when_to_come_back(running_stack: Stack, tmp_path: Path) -> None:
+def test_quotas_and_a_full_queue_say_when_to_come_back(
+    running_stack: Stack, tmp_path: Path
+) -> None:
     settings = running_stack.settings.model_copy(update={"key_prefix": "quota:"})
     token, key = new_key("ann", ALL, max_queued=2)
     other, other_key = new_key("bob", ALL)
@@ -161,18 +212,29 @@ def test_quotas_and_a_full_queue_say_when_to_come_back(running_stack: Stack, tmp
         sent = {"Authorization": f"Bearer {token}"}
         assert [submit(http, **sent).status_code for _ in range(2)] == [202, 202]
         answer = submit(http, **sent)
-        assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (429, "quota_exceeded", True)
+        assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (
+            429,
+            "quota_exceeded",
+            True,
+        )
         assert int(answer.headers["Retry-After"]) >= 1
         predicted = http.get("/v1/jobs", headers=sent).json()["jobs"][0]["estimated_seconds"]
-    with running_api(settings, tmp_path / "log", auth="keys", max_backlog_seconds=2.5 * predicted) as http:
+    with running_api(
+        settings, tmp_path / "log", auth="keys", max_backlog_seconds=2.5 * predicted
+    ) as http:
         register_idle_worker(settings)
         assert submit(http, Authorization=f"Bearer {other}").status_code == 202
         answer = submit(http, Authorization=f"Bearer {other}")
-        assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (503, "queue_full", True)
+        assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (
+            503,
+            "queue_full",
+            True,
+        )
         assert int(answer.headers["Retry-After"]) >= 1
 
 
-# -- where keys come from, and when they must be there ----------------------------------------------
+# -- where keys come from, and when they must be there
+# ----------------------------------------------
 
 
 def test_the_command_line_makes_shows_and_revokes(redis: Redis, redis_url: str) -> None:
@@ -195,7 +257,9 @@ def test_the_command_line_makes_shows_and_revokes(redis: Redis, redis_url: str) 
 
 
 def test_keys_may_come_in_a_file(redis: Redis, tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["keys", "create", "ops", "--record"], env={"APS_REDIS_URL": "redis://127.0.0.1:1"})
+    done = CliRunner().invoke(
+        main, ["keys", "create", "ops", "--record"], env={"APS_REDIS_URL": "redis://127.0.0.1:1"}
+    )
     token, record = done.output.splitlines()
     file = tmp_path / "keys.json"
     file.write_text(f"[{record}]")
@@ -228,8 +292,13 @@ def test_keys_are_needed_wherever_others_can_reach(settings: dict[str, Any], nee
     assert Settings(**settings).auth_required is needed
 
 
-def test_the_api_refuses_to_start_without_keys_off_loopback(redis: Redis, settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="needs API keys, and there is none"), running_api(settings, tmp_path / "log", host="0.0.0.0"):
+def test_the_api_refuses_to_start_without_keys_off_loopback(
+    redis: Redis, settings: Settings, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(AssertionError, match="needs API keys, and there is none"),
+        running_api(settings, tmp_path / "log", host="0.0.0.0"),
+    ):
         pass
     with running_api(settings, tmp_path / "log", host="0.0.0.0", auth="none") as http:
         assert http.get("/v1/jobs", headers={"Host": "aps.example"}).status_code == 200

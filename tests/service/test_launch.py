@@ -16,8 +16,15 @@ from service.settings import Settings
 
 
 def launched(settings: Settings, port: int) -> subprocess.Popen[bytes]:
-    code = f"from service.launch import launch; from service.settings import Settings; launch(Settings(), embedded=True, port={port})"
-    return subprocess.Popen([sys.executable, "-c", code], env=settings.environment() | {"PYTHONPATH": os.getcwd()}, start_new_session=True)
+    code = (
+        "from service.launch.processes import launch; from service.settings import Settings;"
+        f" launch(Settings(), embedded=True, port={port})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=settings.environment() | {"PYTHONPATH": os.getcwd()},
+        start_new_session=True,
+    )
 
 
 def processes_using(folder: Path) -> list[str]:
@@ -32,7 +39,10 @@ def processes_using(folder: Path) -> list[str]:
 
 
 def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    settings, port = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1), free_port()
+    settings, port = (
+        Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1),
+        free_port(),
+    )
     service = launched(settings, port)
     deadline = time.monotonic() + 240
     while True:
@@ -58,7 +68,10 @@ def test_it_ends_when_a_worker_cannot_start(tmp_path: Path) -> None:
 
 
 def test_a_killed_launcher_leaves_no_orphans(tmp_path: Path) -> None:
-    settings, port = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1), free_port()
+    settings, port = (
+        Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1),
+        free_port(),
+    )
     service = launched(settings, port)
     deadline = time.monotonic() + 240
     while len(processes_using(tmp_path)) < 4:  # launcher, server, worker, API

@@ -13,7 +13,14 @@ from aps_cli.main import main
 from service.jobs import Claim, Job, JobState, JobStore, Phase, Priority, Progress, new_job_id
 from service.settings import Settings, queue_name
 
-FIELDS = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+FIELDS = {
+    "task": "restore",
+    "prior": "embedded",
+    "spec": {},
+    "inputs": {},
+    "image_size": (1, 1),
+    "output_size": (1, 1),
+}
 
 
 @pytest.fixture
@@ -46,7 +53,10 @@ def give_up(store: JobStore, job: Job) -> None:
 
 
 def test_higher_classes_go_first_and_within_a_class_who_came_first(store: JobStore) -> None:
-    jobs = [submitted(store, priority=priority) for priority in ("low", "normal", "high", "normal", "high")]
+    jobs = [
+        submitted(store, priority=priority)
+        for priority in ("low", "normal", "high", "normal", "high")
+    ]
     order = [jobs[i].id for i in (2, 4, 1, 3, 0)]
     assert [store.queue_position(job) for job in jobs] == [order.index(job.id) for job in jobs]
     assert [taken(store, f"worker {i}") for i in range(5)] == order
@@ -89,7 +99,11 @@ def test_a_waiting_job_fails_when_its_deadline_passes(store: JobStore) -> None:
     time.sleep(max(0, deadline.timestamp() - time.time()) + 0.01)
     assert [late.id for late in store.overdue()] == [job.id]
     failed = current(store, job)
-    assert (failed.state, failed.error and failed.error.code, failed.attempt) == (JobState.FAILED, "deadline_exceeded", 0)
+    assert (failed.state, failed.error and failed.error.code, failed.attempt) == (
+        JobState.FAILED,
+        "deadline_exceeded",
+        0,
+    )
     assert store.overdue() == []
     assert taken(store) == patient.id
 
@@ -132,11 +146,19 @@ def test_a_given_up_job_can_have_another_life_from_its_last_step(store: JobStore
 
     assert store.requeue(job.id) == "queued"
     again = current(store, job)
-    assert (again.state, again.phase, again.error, again.finished_at, again.stale_attempts) == (JobState.QUEUED, Phase.PREEMPTED, None, None, 0)
+    assert (again.state, again.phase, again.error, again.finished_at, again.stale_attempts) == (
+        JobState.QUEUED,
+        Phase.PREEMPTED,
+        None,
+        None,
+        0,
+    )
     assert again.version > version
     assert store.dead() == []
     assert store.redis.ttl(f"aps:job:{job.id}") == -1, "an unfinished job does not expire"
-    assert [event.type for event in store.events(job.id)].count("done") == 0, "a reader of the history does not stop at the first end"
+    assert [event.type for event in store.events(job.id)].count("done") == 0, (
+        "a reader of the history does not stop at the first end"
+    )
     claim = store.take("embedded", "b")
     assert claim
     assert store.load_checkpoint(job.id) == (4, b"four")

@@ -1,4 +1,6 @@
-"""After real work every metric has been set: what the API and a worker tell Prometheus, read where it reads."""
+"""After real work every metric has been set: what the API and a worker tell Prometheus, read where
+it reads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 from stack import Stack, png
 
-import service.telemetry
+import service.telemetry.metrics
 import worker.telemetry
 
 QUICK = {"steps": 2, "inner_steps": 1}
@@ -30,12 +32,19 @@ ELSEWHERE = {
 
 
 def scraped(url: str) -> dict[str, Metric]:
-    return {family.name: family for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text)}
+    return {
+        family.name: family
+        for family in text_string_to_metric_families(httpx.get(f"{url}/metrics").text)
+    }
 
 
 def value(family: Metric, **labels: str) -> float:
     """Sum of the counts or values with these labels."""
-    counted = [sample for sample in family.samples if not sample.name.endswith(("_bucket", "_sum", "_created"))]
+    counted = [
+        sample
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_sum", "_created"))
+    ]
     return sum(sample.value for sample in counted if labels.items() <= sample.labels.items())
 
 
@@ -68,10 +77,23 @@ def receiver() -> Any:
 
 def test_every_metric_is_set_by_real_work(stack: Stack, receiver: str) -> None:
     exporter = f"http://127.0.0.1:{stack.settings.metrics_port}"
-    # a picture that is refused, a job with a webhook to its end, and one canceled before a worker has heard of it
-    assert stack.http.post("/v1/files", content=b"no picture", headers={"Content-Type": "image/png"}).status_code == 422
-    spec = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": QUICK, "webhook": {"url": receiver}}
-    sha256 = stack.http.post("/v1/files", content=png(), headers={"Content-Type": "image/png"}).json()["sha256"]
+    # a picture that is refused, a job with a webhook to its end, and one canceled before a worker
+    # has heard of it
+    assert (
+        stack.http.post(
+            "/v1/files", content=b"no picture", headers={"Content-Type": "image/png"}
+        ).status_code
+        == 422
+    )
+    spec = {
+        "operator": {"type": "denoise"},
+        "sigma": 0.1,
+        "sampler": QUICK,
+        "webhook": {"url": receiver},
+    }
+    sha256 = stack.http.post(
+        "/v1/files", content=png(), headers={"Content-Type": "image/png"}
+    ).json()["sha256"]
     job = stack.http.post("/v1/restore", json={**spec, "image": f"sha256:{sha256}"}).json()
     assert stack.wait(job["id"])["state"] == "succeeded"
     # one that loses its worker after a step, which another continues
@@ -108,11 +130,14 @@ def test_every_metric_is_set_by_real_work(stack: Stack, receiver: str) -> None:
     ended = api["aps_jobs"]
     for state in ("succeeded", "canceled"):
         assert value(ended, prior="embedded", task="restore", status=state) >= 1
-    assert {sample.labels["outcome"] for sample in api["aps_decode_seconds"].samples} >= {"read", "error"}
+    assert {sample.labels["outcome"] for sample in api["aps_decode_seconds"].samples} >= {
+        "read",
+        "error",
+    }
     assert value(api["aps_leases_expired"], prior="embedded") >= 1
     assert value(child["aps_attempts"], reason="lost") == 1
     assert value(child["aps_resumes"], prior="embedded", reason="lost") == 1
-    for families, module in ((api, service.telemetry), (child, worker.telemetry)):
+    for families, module in ((api, service.telemetry.metrics), (child, worker.telemetry)):
         for name in declared(module) - set(ELSEWHERE) - {"aps_sse_clients", "aps_steps_wasted"}:
             assert value(families[name]) > 0, f"{name} is declared, and never set"
     assert value(child["aps_steps_wasted"], reason="lost") <= 1

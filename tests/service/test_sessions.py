@@ -1,4 +1,6 @@
-"""A browser's session: worth exactly its key, only for pages of ours, and gone when it or the key is."""
+"""A browser's session: worth exactly its key, only for pages of ours, and gone when it or the key
+is.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 from redis import Redis
 from stack import Stack, png
 
-from service.keys import KeyStore, Scope, new_key
-from service.sessions import MAX_SESSIONS, SessionStore
+from service.access.keys import KeyStore, Scope, new_key
+from service.access.sessions import MAX_SESSIONS, SessionStore
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}
@@ -35,12 +37,21 @@ def asks(http: httpx.Client, method: str, path: str, cookie: str, **headers: str
 
 def submitted(http: httpx.Client, cookie: str, **headers: str) -> httpx.Response:
     data = {"spec": json.dumps(QUICK)}
-    return http.post("/v1/restore", files={"image": png()}, data=data, headers={"Cookie": f"aps_session={cookie}", **headers})
+    return http.post(
+        "/v1/restore",
+        files={"image": png()},
+        data=data,
+        headers={"Cookie": f"aps_session={cookie}", **headers},
+    )
 
 
-def test_the_cookie_is_for_this_services_pages_only(guarded: httpx.Client, tokens: dict[str, str]) -> None:
+def test_the_cookie_is_for_this_services_pages_only(
+    guarded: httpx.Client, tokens: dict[str, str]
+) -> None:
     for origin, secure in (("http://127.0.0.1", False), ("https://aps.example", True)):
-        answer = guarded.post("/v1/session", headers={"Authorization": f"Bearer {tokens['ann']}", "Origin": origin})
+        answer = guarded.post(
+            "/v1/session", headers={"Authorization": f"Bearer {tokens['ann']}", "Origin": origin}
+        )
         cookie = SimpleCookie(answer.headers["set-cookie"])["aps_session"]
         assert cookie["httponly"]
         assert cookie["samesite"] == "strict"
@@ -52,15 +63,27 @@ def test_the_cookie_is_for_this_services_pages_only(guarded: httpx.Client, token
         guarded.cookies.clear()
 
 
-def test_it_is_worth_exactly_the_key(guarded: httpx.Client, stack: Stack, tokens: dict[str, str]) -> None:
+def test_it_is_worth_exactly_the_key(
+    guarded: httpx.Client, stack: Stack, tokens: dict[str, str]
+) -> None:
     own = {"Origin": str(guarded.base_url).rstrip("/")}
     cookies = {name: started(guarded, token) for name, token in tokens.items()}
     job = submitted(guarded, cookies["ann"], **own).json()
     assert asks(guarded, "GET", job["urls"]["self"], cookies["ann"]).status_code == 200
-    assert guarded.get(job["urls"]["self"], headers={"Authorization": f"Bearer {tokens['ann']}"}).status_code == 200, "the same tenant"
+    assert (
+        guarded.get(
+            job["urls"]["self"], headers={"Authorization": f"Bearer {tokens['ann']}"}
+        ).status_code
+        == 200
+    ), "the same tenant"
     assert asks(guarded, "GET", job["urls"]["self"], cookies["bob"]).status_code == 404
     assert "event: done" in asks(guarded, "GET", job["urls"]["events"], cookies["ann"]).text
-    assert asks(guarded, "GET", f"{job['urls']['self']}/artifacts/result.png", cookies["ann"]).content[:4] == b"\x89PNG"
+    assert (
+        asks(guarded, "GET", f"{job['urls']['self']}/artifacts/result.png", cookies["ann"]).content[
+            :4
+        ]
+        == b"\x89PNG"
+    )
     refused = submitted(guarded, cookies["reader"], **own)
     assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
     for name, cookie in cookies.items():
@@ -80,24 +103,53 @@ def test_it_is_worth_exactly_the_key(guarded: httpx.Client, stack: Stack, tokens
         {"Sec-Fetch-Site": "cross-site", "Origin": "OURS"},
     ],
 )
-def test_other_pages_cannot_use_it_to_change_anything(guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]) -> None:
+def test_other_pages_cannot_use_it_to_change_anything(
+    guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]
+) -> None:
     cookie = started(guarded, tokens["ann"])
-    sent = {name: value.replace("OURS", str(guarded.base_url).rstrip("/")) for name, value in headers.items()}
-    for method, path in (("POST", "/v1/restore"), ("POST", "/v1/jobs/x/cancel"), ("DELETE", "/v1/jobs/x"), ("DELETE", "/v1/session"), ("POST", "/v1/session")):
+    sent = {
+        name: value.replace("OURS", str(guarded.base_url).rstrip("/"))
+        for name, value in headers.items()
+    }
+    for method, path in (
+        ("POST", "/v1/restore"),
+        ("POST", "/v1/jobs/x/cancel"),
+        ("DELETE", "/v1/jobs/x"),
+        ("DELETE", "/v1/session"),
+        ("POST", "/v1/session"),
+    ):
         answer = asks(guarded, method, path, cookie, **sent)
-        assert (answer.status_code, answer.json()["code"]) == (403, "host_not_allowed"), (method, path)
+        assert (answer.status_code, answer.json()["code"]) == (403, "host_not_allowed"), (
+            method,
+            path,
+        )
     assert asks(guarded, "GET", "/v1/jobs", cookie, **sent).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "OURS"}, {"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"}]
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Origin": "OURS"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"},
+    ],
 )
-def test_our_own_page_may(guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]) -> None:
-    sent = {name: value.replace("OURS", str(guarded.base_url).rstrip("/")) for name, value in headers.items()}
-    assert asks(guarded, "DELETE", "/v1/jobs/x", started(guarded, tokens["ann"]), **sent).status_code == 404
+def test_our_own_page_may(
+    guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]
+) -> None:
+    sent = {
+        name: value.replace("OURS", str(guarded.base_url).rstrip("/"))
+        for name, value in headers.items()
+    }
+    assert (
+        asks(guarded, "DELETE", "/v1/jobs/x", started(guarded, tokens["ann"]), **sent).status_code
+        == 404
+    )
 
 
-def test_it_ends_when_it_is_forgotten_or_its_key_revoked(guarded: httpx.Client, running_stack: Stack) -> None:
+def test_it_ends_when_it_is_forgotten_or_its_key_revoked(
+    guarded: httpx.Client, running_stack: Stack
+) -> None:
     with Redis.from_url(running_stack.settings.redis_url) as redis:
         store = KeyStore(redis)
         token, key = new_key("dora", ALL)
@@ -107,7 +159,9 @@ def test_it_ends_when_it_is_forgotten_or_its_key_revoked(guarded: httpx.Client, 
         answer = asks(guarded, "DELETE", "/v1/session", first, **{"Sec-Fetch-Site": "same-origin"})
         assert answer.status_code == 204
         assert SimpleCookie(answer.headers["set-cookie"])["aps_session"]["max-age"] == "0"
-        assert [asks(guarded, "GET", "/v1/jobs", cookie).status_code for cookie in (first, second)] == [401, 200]
+        assert [
+            asks(guarded, "GET", "/v1/jobs", cookie).status_code for cookie in (first, second)
+        ] == [401, 200]
         store.revoke(key.id)
         assert asks(guarded, "GET", "/v1/jobs", second).status_code == 401
         lasts = [redis.ttl(name) for name in redis.scan_iter("aps:session:*")]
@@ -126,13 +180,17 @@ def test_one_more_than_a_key_may_have_ends_the_oldest(redis: Redis) -> None:
     assert redis.zcard(f"aps:sessions:{key.id}") == MAX_SESSIONS
 
 
-def test_it_is_neither_stored_nor_logged(guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path) -> None:
+def test_it_is_neither_stored_nor_logged(
+    guarded: httpx.Client, running_stack: Stack, tokens: dict[str, str], log: Path
+) -> None:
     cookie = started(guarded, tokens["ann"])
     asks(guarded, "GET", "/v1/jobs", cookie)
     assert "POST /v1/session: 204" in log.read_text()
     assert cookie not in log.read_text()
     with Redis.from_url(running_stack.settings.redis_url) as redis:
-        assert not any(cookie.encode() in (redis.dump(name) + name) for name in redis.scan_iter("*"))
+        assert not any(
+            cookie.encode() in (redis.dump(name) + name) for name in redis.scan_iter("*")
+        )
 
 
 def test_without_keys_there_is_no_session_to_start(stack: Stack) -> None:

@@ -1,4 +1,6 @@
-"""Pictures named by their content: every task and slot takes them, of the tenant's own, while they are kept."""
+"""Pictures named by their content: every task and slot takes them, of the tenant's own, while they
+are kept.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,19 @@ from redis import Redis
 from stack import Stack, png
 
 from aps_core.tasks import TaskSpec
-from service.jobs import ArtifactStore, Job, JobState, KnownPictures, QuotaExceeded, new_job_id, open_store
-from service.queue import Bell
-from service.services import Services
+from service.api.app_state import Services
+from service.dispatch.bell import Bell
+from service.dispatch.sweeper import Sweeper
+from service.jobs import (
+    ArtifactStore,
+    Job,
+    JobState,
+    KnownPictures,
+    QuotaExceeded,
+    new_job_id,
+    open_store,
+)
 from service.settings import Settings
-from service.sweeper import Sweeper
 
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 1, "inner_steps": 1}}
 
@@ -31,46 +41,83 @@ def keep(http: httpx.Client, data: bytes) -> str:
 
 def refused(answer: httpx.Response, field: str) -> bool:
     problem = answer.json()
-    return (answer.status_code, problem["code"], problem["errors"][0]["pointer"]) == (422, "unknown_picture", f"/{field}")
+    return (answer.status_code, problem["code"], problem["errors"][0]["pointer"]) == (
+        422,
+        "unknown_picture",
+        f"/{field}",
+    )
 
 
 def test_an_upload_says_what_is_stored(stack: Stack) -> None:
-    answer = stack.http.post("/v1/files", content=png(40, 30), headers={"Content-Type": "image/png"}).json()
-    assert (answer["width"], answer["height"], answer["has_alpha"], answer["media_type"]) == (40, 30, False, "image/png")
-    job = stack.http.post("/v1/restore", json={**QUICK, "image": f"sha256:{answer['sha256']}"}).json()
+    answer = stack.http.post(
+        "/v1/files", content=png(40, 30), headers={"Content-Type": "image/png"}
+    ).json()
+    assert (answer["width"], answer["height"], answer["has_alpha"], answer["media_type"]) == (
+        40,
+        30,
+        False,
+        "image/png",
+    )
+    job = stack.http.post(
+        "/v1/restore", json={**QUICK, "image": f"sha256:{answer['sha256']}"}
+    ).json()
     stored = job["artifacts"][0]
-    assert (stored["name"], stored["sha256"], stored["bytes"]) == ("measurement.png", answer["sha256"], answer["bytes"])
+    assert (stored["name"], stored["sha256"], stored["bytes"]) == (
+        "measurement.png",
+        answer["sha256"],
+        answer["bytes"],
+    )
     assert hashlib.sha256(stack.http.get(stored["url"]).content).hexdigest() == answer["sha256"]
 
 
 def test_what_is_no_picture_is_not_kept(stack: Stack) -> None:
-    for content, kind, status in ((b"GIF89a", "image/png", 422), (b"", "image/png", 422), (png(), "text/html", 415)):
+    for content, kind, status in (
+        (b"GIF89a", "image/png", 422),
+        (b"", "image/png", 422),
+        (png(), "text/html", 415),
+    ):
         answer = stack.http.post("/v1/files", content=content, headers={"Content-Type": kind})
         assert answer.status_code == status, answer.text
 
 
 SLOTS = [(task, slot) for task in sorted(TaskSpec.family) for slot in TaskSpec.named(task).pictures]
-SPECS: dict[str, dict[str, Any]] = {"restore": {"operator": {"type": "inpainting"}}, "edit": {"prompt": "a red flower"}, "stylize": {"prompt": "a town"}}
+SPECS: dict[str, dict[str, Any]] = {
+    "restore": {"operator": {"type": "inpainting"}},
+    "edit": {"prompt": "a red flower"},
+    "stylize": {"prompt": "a town"},
+}
 
 
 @pytest.mark.parametrize(("task", "slot"), SLOTS)
 def test_json_and_forms_name_pictures_in_any_slot(stack: Stack, task: str, slot: str) -> None:
-    files = {name: png(128, 128, "L" if name == "mask" else "RGB") for name in TaskSpec.named(task).pictures}
+    files = {
+        name: png(128, 128, "L" if name == "mask" else "RGB")
+        for name in TaskSpec.named(task).pictures
+    }
     known = {name: keep(stack.http, data) for name, data in files.items()}
     del files[slot]
-    form = stack.http.post(f"/v1/{task}", files=files, data={"spec": json.dumps(SPECS[task]), slot: known[slot]})
+    form = stack.http.post(
+        f"/v1/{task}", files=files, data={"spec": json.dumps(SPECS[task]), slot: known[slot]}
+    )
     by_json = stack.http.post(f"/v1/{task}", json={**SPECS[task], **known})
     assert (form.status_code, by_json.status_code) == (202, 202), form.text + by_json.text
     for answer in (form, by_json):
-        assert {artifact["sha256"] for artifact in answer.json()["artifacts"]} == {named.removeprefix("sha256:") for named in known.values()}
+        assert {artifact["sha256"] for artifact in answer.json()["artifacts"]} == {
+            named.removeprefix("sha256:") for named in known.values()
+        }
         stack.http.post(answer.json()["urls"]["cancel"])
 
 
 def test_a_result_is_the_next_job_s_picture(stack: Stack) -> None:
     stack.ensure_worker()
-    first = stack.wait(stack.submit(sampler=QUICK["sampler"], seed=471_108)["id"])  # nobody else makes this picture
+    # nobody else makes this picture
+    first = stack.wait(stack.submit(sampler=QUICK["sampler"], seed=471_108)["id"])
     result = next(artifact for artifact in first["artifacts"] if artifact["name"] == "result.png")
-    second = stack.http.post("/v1/restore", json={**QUICK, "image": f"sha256:{result['sha256']}"}, headers={"Prefer": "wait=30"}).json()
+    second = stack.http.post(
+        "/v1/restore",
+        json={**QUICK, "image": f"sha256:{result['sha256']}"},
+        headers={"Prefer": "wait=30"},
+    ).json()
     assert second["state"] == "succeeded"
     assert second["artifacts"][0]["sha256"] == result["sha256"]
     # the second has it for itself
@@ -80,13 +127,23 @@ def test_a_result_is_the_next_job_s_picture(stack: Stack) -> None:
     assert third.status_code == 202, third.text
     for job in (second, stack.wait(third.json()["id"])):
         assert stack.http.delete(f"/v1/jobs/{job['id']}").status_code == 204
-    assert refused(stack.http.post("/v1/restore", json={**QUICK, "image": f"sha256:{result['sha256']}"}), "image")
+    assert refused(
+        stack.http.post("/v1/restore", json={**QUICK, "image": f"sha256:{result['sha256']}"}),
+        "image",
+    )
 
 
-@pytest.mark.parametrize("named", ["sha256:" + 64 * "0", "sha256:", "sha256:../../etc/passwd", "sha256:" + 64 * "F"])
+@pytest.mark.parametrize(
+    "named", ["sha256:" + 64 * "0", "sha256:", "sha256:../../etc/passwd", "sha256:" + 64 * "F"]
+)
 def test_an_unknown_hash_names_its_field(stack: Stack, named: str) -> None:
     assert refused(stack.http.post("/v1/restore", json={**QUICK, "image": named}), "image")
-    assert refused(stack.http.post("/v1/restore", data={"spec": json.dumps(QUICK), "mask": named}, files={"image": png()}), "mask")
+    assert refused(
+        stack.http.post(
+            "/v1/restore", data={"spec": json.dumps(QUICK), "mask": named}, files={"image": png()}
+        ),
+        "mask",
+    )
 
 
 def test_a_client_stores_as_many_pictures_as_it_may(redis: Redis, settings: Settings) -> None:
@@ -97,9 +154,12 @@ def test_a_client_stores_as_many_pictures_as_it_may(redis: Redis, settings: Sett
         with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* goes in \d+ s") as refusal:
             services.pictures.keep(png(10, 10), "ann")
         assert 0 < refusal.value.retry_after <= 3600
-        assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, "what is refused leaves nothing behind"
+        assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, (
+            "what is refused leaves nothing behind"
+        )
         services.pictures.keep(png(10, 10), "bob")
-        redis.zadd("aps:uploads:ann", {redis.zrange("aps:uploads:ann", 0, 0)[0]: 1})  # its time is over
+        # its time is over
+        redis.zadd("aps:uploads:ann", {redis.zrange("aps:uploads:ann", 0, 0)[0]: 1})
         services.pictures.keep(png(10, 10), "ann")
     finally:
         services.close()
@@ -110,17 +170,27 @@ def old_id(seconds: float) -> str:
     return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
 
 
-def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(redis: Redis, settings: Settings) -> None:
+def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
+    redis: Redis, settings: Settings
+) -> None:
     settings = settings.model_copy(update={"job_ttl_seconds": 60})
     store, _ = open_store(settings)
     artifacts, bell = ArtifactStore(settings.artifacts), Bell(settings)
-    known, sweeper = KnownPictures(redis, settings.key_prefix, 60), Sweeper(settings, store, artifacts, bell)
+    known, sweeper = (
+        KnownPictures(redis, settings.key_prefix, 60),
+        Sweeper(settings, store, artifacts, bell),
+    )
     upload, waiting = old_id(7200), old_id(7100)
     stored = artifacts.put(upload, "image.png", png(), "image/png")
     sha256 = stored.file.removesuffix(".png")
     known.keep(upload, "", stored.file, 1)
     artifacts.copy(upload, stored.file, waiting)
-    fields = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {"image": stored.model_dump()}}
+    fields = {
+        "task": "restore",
+        "prior": "embedded",
+        "spec": {},
+        "inputs": {"image": stored.model_dump()},
+    }
     store.submit(Job.model_validate({"id": waiting, **fields}))
     assert known.holders("", sha256) == [waiting, upload], "a live job keeps it longest"
 

@@ -20,9 +20,16 @@ LONG = {**QUICK, "sampler": {"steps": 24, "inner_steps": 8}}
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def post(stack: Stack, spec: dict[str, Any] = QUICK, image: bytes | None = None, **headers: str) -> httpx.Response:
+def post(
+    stack: Stack, spec: dict[str, Any] = QUICK, image: bytes | None = None, **headers: str
+) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return stack.http.post("/v1/restore", files={"image": image or png()}, data={"spec": json.dumps(spec)}, headers=named)
+    return stack.http.post(
+        "/v1/restore",
+        files={"image": image or png()},
+        data={"spec": json.dumps(spec)},
+        headers=named,
+    )
 
 
 def jobs(stack: Stack) -> list[str]:
@@ -67,8 +74,13 @@ def test_requests_at_the_same_time_are_one_job(stack: Stack) -> None:
     ids = {answer.json()["id"] for answer in answers}
     assert set(jobs(stack)) - before == ids
     assert len(ids) == 1
-    assert sorted(answer.headers.get("Idempotent-Replayed", "no") for answer in answers) == ["no", *["true"] * 5]
-    assert {path.name for path in stack.settings.artifacts_dir.iterdir()} - folders == ids, "nothing is left of the duplicates"
+    assert sorted(answer.headers.get("Idempotent-Replayed", "no") for answer in answers) == [
+        "no",
+        *["true"] * 5,
+    ]
+    assert {path.name for path in stack.settings.artifacts_dir.iterdir()} - folders == ids, (
+        "nothing is left of the duplicates"
+    )
 
 
 def test_the_key_of_a_deleted_job_says_so(stack: Stack) -> None:
@@ -101,10 +113,16 @@ def test_a_repeated_request_may_wait_for_the_first_one(stack: Stack) -> None:
     key = str(uuid4())
     first = post(stack, Idempotency_Key=key).json()
     second = post(stack, Idempotency_Key=key, Prefer="wait=30")
-    assert (second.status_code, second.json()["id"], second.json()["state"]) == (200, first["id"], "succeeded")
+    assert (second.status_code, second.json()["id"], second.json()["state"]) == (
+        200,
+        first["id"],
+        "succeeded",
+    )
 
 
-@pytest.mark.parametrize(("header", "value"), [("Idempotency-Key", "x" * 256), ("Cancel-After", "later")])
+@pytest.mark.parametrize(
+    ("header", "value"), [("Idempotency-Key", "x" * 256), ("Cancel-After", "later")]
+)
 def test_malformed_headers_are_refused(stack: Stack, header: str, value: str) -> None:
     answer = post(stack, **{header: value})
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_header")
@@ -113,7 +131,11 @@ def test_malformed_headers_are_refused(stack: Stack, header: str, value: str) ->
 
 def test_deadline_and_trace_travel_with_the_job(stack: Stack) -> None:
     job = post(stack, Cancel_After="5m", traceparent=TRACE, X_Request_ID="req-77").json()
-    assert (job["cancel_after_seconds"], job["traceparent"], job["request_id"]) == (300, TRACE, "req-77")
+    assert (job["cancel_after_seconds"], job["traceparent"], job["request_id"]) == (
+        300,
+        TRACE,
+        "req-77",
+    )
     line = next(line for line in stack.log.read_text().splitlines() if job["id"] in line)
     assert "req-77" in line
     assert TRACE[3:35] in line
@@ -124,8 +146,17 @@ def test_deadline_and_trace_travel_with_the_job(stack: Stack) -> None:
 
 
 def job_of(tenant: str, seconds: float = 1.5, **more: Any) -> Job:
-    fields = {"task": "restore", "prior": "p", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
-    return Job.model_validate({"id": new_job_id(), "tenant": tenant, "estimated_seconds": seconds, **fields, **more})
+    fields = {
+        "task": "restore",
+        "prior": "p",
+        "spec": {},
+        "inputs": {},
+        "image_size": (1, 1),
+        "output_size": (1, 1),
+    }
+    return Job.model_validate(
+        {"id": new_job_id(), "tenant": tenant, "estimated_seconds": seconds, **fields, **more}
+    )
 
 
 def test_a_tenant_waits_with_so_many_jobs_and_no_more(redis: Redis) -> None:
@@ -147,7 +178,11 @@ def test_a_tenant_waits_with_so_many_jobs_and_no_more(redis: Redis) -> None:
 
 def test_a_tenant_runs_so_many_jobs_and_no_more(redis: Redis) -> None:
     store = JobStore(redis)
-    first, second, other = job_of("a", max_running=1), job_of("a", max_running=1), job_of("b", max_running=1)
+    first, second, other = (
+        job_of("a", max_running=1),
+        job_of("a", max_running=1),
+        job_of("b", max_running=1),
+    )
     for job in (first, second, other):
         store.submit(job)
     assert isinstance(store.claim(first.id, "w"), Claim)

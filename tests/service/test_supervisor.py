@@ -1,4 +1,6 @@
-"""Processes kept alive: restarted with growing pauses, stopped together, gone with whoever started them."""
+"""Processes kept alive: restarted with growing pauses, stopped together, gone with whoever started
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from service import supervisor
+from service.launch import supervisor
+from service.launch.supervisor import Supervisor
 from service.settings import Settings
-from service.supervisor import Supervisor
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -35,18 +37,29 @@ def test_what_dies_is_started_again_as_it_was(processes: Supervisor) -> None:
     processes.start("sleeper", SLEEP, MARK="here")
     first = processes.children["sleeper"]
     first.kill()
-    until(processes, lambda: processes.children["sleeper"].pid != first.pid and processes.children["sleeper"].poll() is None)
+    until(
+        processes,
+        lambda: (
+            processes.children["sleeper"].pid != first.pid
+            and processes.children["sleeper"].poll() is None
+        ),
+    )
     with open(f"/proc/{processes.children['sleeper'].pid}/environ") as environment:
         assert "MARK=here" in environment.read()
 
 
-def test_what_dies_again_and_again_is_started_more_and_more_rarely(processes: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dies_again_and_again_is_started_more_and_more_rarely(
+    processes: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.1)
     processes.start("failing", [sys.executable, "-c", "raise SystemExit(3)"])
     member = processes.members["failing"]
     pauses = []
     for failures in (1, 2, 3, 4):
-        until(processes, lambda failures=failures: member.failures == failures and member.due_at is not None)  # type: ignore[misc]
+        until(
+            processes,
+            lambda failures=failures: member.failures == failures and member.due_at is not None,
+        )  # type: ignore[misc]
         assert member.due_at is not None
         pauses.append(member.due_at - time.monotonic())
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.05)
@@ -68,7 +81,10 @@ def test_stopping_asks_everybody_at_once(processes: Supervisor) -> None:
     slow = [
         sys.executable,
         "-c",
-        "import signal, sys, time\nsignal.signal(15, lambda *_: (time.sleep(1), sys.exit(0)))\nprint('up', flush=True)\ntime.sleep(600)",
+        (
+            "import signal, sys, time\nsignal.signal(15, lambda *_: (time.sleep(1),"
+            " sys.exit(0)))\nprint('up', flush=True)\ntime.sleep(600)"
+        ),
     ]
     for number in range(3):
         processes.start(f"slow {number}", slow)

@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from service.dispatch.bell import Bell
+from service.dispatch.sweeper import Sweeper
 from service.jobs import ArtifactStore, Claim, Job, JobState, JobStore, new_job_id, open_store
-from service.queue import Bell
 from service.settings import Settings, queue_name
-from service.sweeper import Sweeper
 
 QUEUE = f"aps:mq:{queue_name('embedded')}"
-FIELDS = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+FIELDS = {
+    "task": "restore",
+    "prior": "embedded",
+    "spec": {},
+    "inputs": {},
+    "image_size": (1, 1),
+    "output_size": (1, 1),
+}
 
 
 @pytest.fixture
@@ -95,7 +102,9 @@ def test_files_go_when_their_job_has_expired_and_never_before(sweeper: Sweeper) 
     assert files_left(sweeper) == {waiting.id, finished.id}
 
 
-def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(sweeper: Sweeper) -> None:
+def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(
+    sweeper: Sweeper,
+) -> None:
     with_file(sweeper, id_of_age(7200))
     under_way = with_file(sweeper, id_of_age(1))
     Path(sweeper.artifacts.root, "not-a-job").mkdir()
@@ -115,7 +124,12 @@ def test_of_many_sweepers_one_works(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 1000)
     assert sweeper.store.lead("jobs", 0.5), "another process leads"
-    fast = Sweeper(sweeper.settings.model_copy(update={"sweep_seconds": 0.05}), sweeper.store, sweeper.artifacts, sweeper.bell)
+    fast = Sweeper(
+        sweeper.settings.model_copy(update={"sweep_seconds": 0.05}),
+        sweeper.store,
+        sweeper.artifacts,
+        sweeper.bell,
+    )
     fast.start()
     try:
         time.sleep(0.2)

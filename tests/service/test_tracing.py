@@ -1,4 +1,6 @@
-"""One trace from the client over the API to the worker's steps, as an OTLP collector receives it; silence where nobody asked."""
+"""One trace from the client over the API to the worker's steps, as an OTLP collector receives it;
+silence where nobody asked.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from stack import png
 
-from service.embedded import running_server
-from service.launch import worker_command
+from service.launch.embedded_server import running_server
+from service.launch.processes import worker_command
+from service.launch.supervisor import process
 from service.settings import Settings
-from service.supervisor import process
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -40,9 +42,15 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            service = next(each.value.string_value for each in resource.resource.attributes if each.key == "service.name")
+            service = next(
+                each.value.string_value
+                for each in resource.resource.attributes
+                if each.key == "service.name"
+            )
             assert isinstance(self.server, Collector)
-            self.server.spans += [(service, span) for scope in resource.scope_spans for span in scope.spans]
+            self.server.spans += [
+                (service, span) for scope in resource.scope_spans for span in scope.spans
+            ]
         self.send_response(200)
         self.end_headers()
 
@@ -60,23 +68,35 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 def test_submission_queue_job_and_steps_are_one_trace(collector: Collector, tmp_path: Path) -> None:
-    base = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", priors=["embedded"], threads=1)
+    base = Settings(
+        data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", priors=["embedded"], threads=1
+    )
     with running_server(base) as url:
         settings = base.model_copy(update={"redis_url": url})
-        with running_api(settings, tmp_path / "log") as http, process("worker", worker_command(settings), settings, tmp_path / "log"):
+        with (
+            running_api(settings, tmp_path / "log") as http,
+            process("worker", worker_command(settings), settings, tmp_path / "log"),
+        ):
             deadline = time.monotonic() + 240
             while http.get("/readyz").status_code != 200:
                 assert time.monotonic() < deadline, (tmp_path / "log").read_text()
                 time.sleep(0.1)
             spec = {"operator": {"type": "denoise"}, "sampler": {"steps": 3, "inner_steps": 1}}
             headers = {"traceparent": f"00-{TRACE}-{CALLER}-01", "Prefer": "wait=60"}
-            job = http.post("/v1/restore", files={"image": png()}, data={"spec": json.dumps(spec)}, headers=headers).json()
+            job = http.post(
+                "/v1/restore",
+                files={"image": png()},
+                data={"spec": json.dumps(spec)},
+                headers=headers,
+            ).json()
             assert job["state"] == "succeeded"
             while len(collector.spans) < 6:
                 assert time.monotonic() < deadline, (tmp_path / "log").read_text()
                 time.sleep(0.05)
     found = {span.name: (service, span) for service, span in collector.spans}
-    assert [(name, found[name][0]) for name in ("submit restore", "queue", "job restore", "step")] == [
+    assert [
+        (name, found[name][0]) for name in ("submit restore", "queue", "job restore", "step")
+    ] == [
         ("submit restore", "aps-api"),
         ("queue", "aps-worker"),
         ("job restore", "aps-worker"),
@@ -89,22 +109,29 @@ def test_submission_queue_job_and_steps_are_one_trace(collector: Collector, tmp_
     assert found["queue"][1].parent_span_id == computed.parent_span_id == submit.span_id
     steps = [span for _, span in collector.spans if span.name == "step"]
     assert [span.parent_span_id for span in steps] == [computed.span_id] * 3
-    assert {each.key: each.value.string_value for each in computed.attributes}["aps.outcome"] == "succeeded"
+    assert {each.key: each.value.string_value for each in computed.attributes}[
+        "aps.outcome"
+    ] == "succeeded"
 
 
-@pytest.mark.parametrize(("asked", "said"), [("otlp", "OpenTelemetry is not installed"), ("jaeger", "is not supported here"), ("", "")])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("otlp", "OpenTelemetry is not installed"), ("jaeger", "is not supported here"), ("", "")],
+)
 def test_without_the_packages_it_says_so_once_and_only_if_asked(asked: str, said: str) -> None:
     program = f"""
 import logging, os, sys
 logging.basicConfig(stream=sys.stdout)
 os.environ.update({{"OTEL_TRACES_EXPORTER": {asked!r}}} if {asked!r} else {{}})
 sys.modules["opentelemetry"] = None
-from service import tracing
+from service.telemetry import tracing
 tracing.configure("api")
 with tracing.span("x", "parent") as span:
     assert span.traceparent == "parent"
 tracing.stop()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.count("\n") == bool(said)
     assert said in done.stdout

@@ -13,9 +13,9 @@ from PIL import Image
 from stack import png
 
 from aps_core.errors import ImageRejected, ImageTooLarge
-from service.png import encode
 from service.settings import Settings
-from service.uploads import Decoder, Upload
+from service.uploads.decoder import Decoder, Upload
+from service.uploads.png import encode
 
 
 def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
@@ -55,7 +55,13 @@ def test_orientation_is_applied_and_metadata_dropped(sanitise) -> None:
     exif[0x0112] = 6  # rotate by 90 degrees to display
     exif[0x8825] = {1: "N", 2: (52.0, 31.0, 0.0)}  # GPS
     exif[0x010E] = "a secret caption"
-    data = encoded(Image.open(io.BytesIO(png(40, 20))), "JPEG", exif=exif, comment=b"a secret comment", icc_profile=b"secret profile")
+    data = encoded(
+        Image.open(io.BytesIO(png(40, 20))),
+        "JPEG",
+        exif=exif,
+        comment=b"a secret comment",
+        icc_profile=b"secret profile",
+    )
     upload = sanitise(data, "image")
     assert upload.size == (20, 40)
     assert b"secret" not in upload.png
@@ -78,7 +84,9 @@ def test_alpha_is_kept_and_told(sanitise) -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 70), (70, 1), (33, 20)])
 def test_what_is_written_is_what_was_there(mode: str, size: tuple[int, int]) -> None:
     kind = np.uint16 if mode == "I;16" else np.uint8
-    noise = np.random.default_rng(0).integers(0, np.iinfo(kind).max + 1, (*size[::-1], len(Image.new(mode, size).getbands())), kind)
+    noise = np.random.default_rng(0).integers(
+        0, np.iinfo(kind).max + 1, (*size[::-1], len(Image.new(mode, size).getbands())), kind
+    )
     image = Image.fromarray(noise.squeeze(-1) if noise.shape[-1] == 1 else noise)
     assert image.mode == mode
     read = Image.open(io.BytesIO(encode(image)))

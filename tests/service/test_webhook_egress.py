@@ -10,8 +10,8 @@ import httpx
 import pytest
 from internet import ESCAPES, INSIDE, OUTSIDE, Server, answers
 
-from service.egress import UrlRefused
-from service.outward import check_url, open_client
+from service.egress.public_only import check_url, open_client
+from service.egress.requests import UrlRefused
 
 PUBLIC = "93.184.215.14"
 
@@ -31,14 +31,28 @@ def test_no_way_in_by_name_or_number(inside: Server, host: str, scheme: str) -> 
         call(f"{scheme}://{host}:{inside.server_address[1]}/")
 
 
-@pytest.mark.parametrize("found", [[INSIDE], [PUBLIC, INSIDE], [INSIDE, PUBLIC], [PUBLIC, "::1"], [PUBLIC, "::ffff:169.254.169.254"], []])
-def test_every_address_of_a_name_must_be_good(inside: Server, monkeypatch: pytest.MonkeyPatch, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    "found",
+    [
+        [INSIDE],
+        [PUBLIC, INSIDE],
+        [INSIDE, PUBLIC],
+        [PUBLIC, "::1"],
+        [PUBLIC, "::ffff:169.254.169.254"],
+        [],
+    ],
+)
+def test_every_address_of_a_name_must_be_good(
+    inside: Server, monkeypatch: pytest.MonkeyPatch, found: list[str]
+) -> None:
     answers(monkeypatch, found)
     with pytest.raises(httpx.ConnectError, match="public"):
         call(f"https://rebind.example:{inside.server_address[1]}/")
 
 
-def test_a_name_that_changes_its_mind_is_asked_once(inside: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_changes_its_mind_is_asked_once(
+    inside: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked, reached = answers(monkeypatch, [PUBLIC], [INSIDE]), []
 
     async def connect(self: Any, host: str, *_: Any, **__: Any) -> Any:
@@ -53,17 +67,38 @@ def test_a_name_that_changes_its_mind_is_asked_once(inside: Server, monkeypatch:
 
 def test_redirects_are_answers(internet: Server, inside: Server) -> None:
     target = f"http%3A%2F%2F{INSIDE}%3A{inside.server_address[1]}%2F"
-    assert call(f"http://{OUTSIDE}:{internet.server_address[1]}/to/{target}", allow_private=True).status_code == 302
+    assert (
+        call(
+            f"http://{OUTSIDE}:{internet.server_address[1]}/to/{target}", allow_private=True
+        ).status_code
+        == 302
+    )
 
 
 @pytest.mark.parametrize("environment", ["http_proxy", "https_proxy", "all_proxy"])
-def test_proxies_of_the_environment_are_not_used(internet: Server, inside: Server, monkeypatch: pytest.MonkeyPatch, environment: str) -> None:
+def test_proxies_of_the_environment_are_not_used(
+    internet: Server, inside: Server, monkeypatch: pytest.MonkeyPatch, environment: str
+) -> None:
     monkeypatch.setenv(environment, f"http://{INSIDE}:{inside.server_address[1]}")
-    assert call(f"http://{OUTSIDE}:{internet.server_address[1]}/photo", allow_private=True).status_code == 200
+    assert (
+        call(f"http://{OUTSIDE}:{internet.server_address[1]}/photo", allow_private=True).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
-    "url", ["http://example.org/", "ftp://example.org/", "file:///etc/passwd", "https://a:b@example.org/", "https://", "https://[", "x", "", "https://a/ b"]
+    "url",
+    [
+        "http://example.org/",
+        "ftp://example.org/",
+        "file:///etc/passwd",
+        "https://a:b@example.org/",
+        "https://",
+        "https://[",
+        "x",
+        "",
+        "https://a/ b",
+    ],
 )
 def test_only_proper_https_urls_are_taken(url: str) -> None:
     with pytest.raises(UrlRefused):

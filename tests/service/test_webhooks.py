@@ -14,11 +14,28 @@ import pytest
 from redis import Redis
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from service.jobs import Claim, Delivery, DeliveryState, Job, JobStore, Outbox, Progress, new_job_id, open_store
+from service.jobs import (
+    Claim,
+    Delivery,
+    DeliveryState,
+    Job,
+    JobStore,
+    Outbox,
+    Progress,
+    new_job_id,
+    open_store,
+)
 from service.settings import Settings
-from service.webhooks import secret_for, send_webhooks
+from service.webhooks.sender import secret_for, send_webhooks
 
-FIELDS = {"task": "restore", "prior": "embedded", "spec": {"long": "x" * 30_000}, "inputs": {}, "image_size": (1, 1), "output_size": (1, 1)}
+FIELDS = {
+    "task": "restore",
+    "prior": "embedded",
+    "spec": {"long": "x" * 30_000},
+    "inputs": {},
+    "image_size": (1, 1),
+    "output_size": (1, 1),
+}
 
 
 @dataclass
@@ -31,7 +48,13 @@ class Receiver:
 
     def respond(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers["Content-Length"]))
-        self.got.append((time.monotonic(), {name.lower(): value for name, value in request.headers.items()}, body))
+        self.got.append(
+            (
+                time.monotonic(),
+                {name.lower(): value for name, value in request.headers.items()},
+                body,
+            )
+        )
         self.answers[min(len(self.got), len(self.answers)) - 1](request)
 
     def wait(self, messages: int, seconds: float = 10) -> list[dict[str, object]]:
@@ -102,7 +125,13 @@ def receive() -> Iterator[Callable[..., Receiver]]:
 
 @pytest.fixture
 def service(redis: Redis, settings: Settings) -> Settings:
-    return settings.model_copy(update={"webhook_allow_private": True, "webhook_retry_seconds": [0.05, 0.05], "webhook_timeout_seconds": 0.5})
+    return settings.model_copy(
+        update={
+            "webhook_allow_private": True,
+            "webhook_retry_seconds": [0.05, 0.05],
+            "webhook_timeout_seconds": 0.5,
+        }
+    )
 
 
 @pytest.fixture
@@ -162,7 +191,9 @@ def verified(receiver: Receiver, secret: str, message: int = 0) -> dict[str, obj
     return data
 
 
-def test_the_public_library_verifies_what_arrives_at_once(store: JobStore, service: Settings, sender, receive) -> None:
+def test_the_public_library_verifies_what_arrives_at_once(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     receiver = receive()
     sender(service)
     time.sleep(0.3)  # it has started
@@ -183,7 +214,9 @@ def test_the_public_library_verifies_what_arrives_at_once(store: JobStore, servi
     assert Outbox(store.redis).pending() == 0
 
 
-def test_while_secrets_change_both_verify(store: JobStore, service: Settings, sender, receive) -> None:
+def test_while_secrets_change_both_verify(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     receiver = receive()
     finished(store, receiver.url, tenant="acme")
     sender(service.model_copy(update={"webhook_secrets": ["new", "old"]}))
@@ -194,7 +227,9 @@ def test_while_secrets_change_both_verify(store: JobStore, service: Settings, se
         verified(receiver, secret_for("other", "acme"))
 
 
-def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(store: JobStore, receive) -> None:
+def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(
+    store: JobStore, receive
+) -> None:
     outbox = Outbox(store.redis)
     job = submitted(store, "http://x", "job.started", "job.progress", "job.completed")
     claim = store.claim(job.id, "a")
@@ -202,28 +237,41 @@ def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(st
     assert [delivery.type for delivery in outbox.deliveries(job.id)] == ["job.started"]
     for step in (1, 2, 3):
         store.step(claim, Progress(step=step, total=3), {}, b"")
-    assert [delivery.type for delivery in outbox.deliveries(job.id)] == ["job.started", "job.progress"], "at most two a second"
+    assert [delivery.type for delivery in outbox.deliveries(job.id)] == [
+        "job.started",
+        "job.progress",
+    ], "at most two a second"
     store.cancel(job.id)
     store.canceled(claim, [])
     assert outbox.deliveries(job.id)[-1].type == "job.completed"
     quiet = submitted(store, "http://x")
     store.cancel(quiet.id)
-    assert [delivery.type for delivery in outbox.deliveries(quiet.id)] == ["job.completed"], "a job canceled in the queue, too"
+    assert [delivery.type for delivery in outbox.deliveries(quiet.id)] == ["job.completed"], (
+        "a job canceled in the queue, too"
+    )
     assert outbox.pending() == 4
 
 
-def test_a_failing_receiver_is_tried_again_with_the_same_message(store: JobStore, service: Settings, sender, receive) -> None:
-    receiver = receive(status(500), status(301, Location="http://127.0.0.1:1/elsewhere"), status(200))
+def test_a_failing_receiver_is_tried_again_with_the_same_message(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
+    receiver = receive(
+        status(500), status(301, Location="http://127.0.0.1:1/elsewhere"), status(200)
+    )
     job = finished(store, receiver.url)
     sender(service)
     receiver.wait(3)
     delivery = ended(store, job)
     assert delivery.state is DeliveryState.DELIVERED
-    assert [attempt.status for attempt in delivery.attempts] == [500, 301, 200], "a redirection is a failure, and is not followed"
+    assert [attempt.status for attempt in delivery.attempts] == [500, 301, 200], (
+        "a redirection is a failure, and is not followed"
+    )
     assert len({(headers["webhook-id"], body) for _, headers, body in receiver.got}) == 1
 
 
-def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(store: JobStore, service: Settings, sender, receive) -> None:
+def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     job = finished(store, "http://127.0.0.1:9/hook")
     sender(service)
     delivery = ended(store, job)
@@ -237,7 +285,9 @@ def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(store: JobSto
     assert (again.state, len(again.attempts)) == (DeliveryState.DELIVERED, 4)
 
 
-def test_410_silences_a_receiver_until_it_is_asked_for_again(store: JobStore, service: Settings, sender, receive) -> None:
+def test_410_silences_a_receiver_until_it_is_asked_for_again(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     receiver = receive(status(410), status(200))
     sender(service)
     assert ended(store, finished(store, receiver.url)).state is DeliveryState.GONE
@@ -255,8 +305,12 @@ def test_retry_after_is_respected(store: JobStore, service: Settings, sender, re
     assert receiver.got[1][0] - receiver.got[0][0] >= 1
 
 
-@pytest.mark.parametrize(("answer", "state"), [(flood, DeliveryState.DELIVERED), (drip, DeliveryState.FAILED)])
-def test_slow_and_endless_answers_hold_up_nobody_else(store: JobStore, service: Settings, sender, receive, answer, state) -> None:
+@pytest.mark.parametrize(
+    ("answer", "state"), [(flood, DeliveryState.DELIVERED), (drip, DeliveryState.FAILED)]
+)
+def test_slow_and_endless_answers_hold_up_nobody_else(
+    store: JobStore, service: Settings, sender, receive, answer, state
+) -> None:
     bad, good = receive(answer), receive()
     sender(service)
     victims = [finished(store, bad.url) for _ in range(12)]
@@ -268,12 +322,18 @@ def test_slow_and_endless_answers_hold_up_nobody_else(store: JobStore, service: 
         assert ended(store, victims[0]).state is state
 
 
-def test_two_senders_share_the_work_and_one_that_died_loses_nothing(store: JobStore, service: Settings, sender, receive) -> None:
+def test_two_senders_share_the_work_and_one_that_died_loses_nothing(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     receiver = receive()
     job = finished(store, receiver.url)
-    store.redis.zadd("aps:webhooks:due", {Outbox(store.redis).deliveries(job.id)[0].id: time.time() + 0.4})  # taken by a sender that died
+    store.redis.zadd(
+        "aps:webhooks:due", {Outbox(store.redis).deliveries(job.id)[0].id: time.time() + 0.4}
+    )  # taken by a sender that died
     for _ in range(2):
-        sender(service.model_copy(update={"webhook_timeout_seconds": 10}))  # nobody is slow here, but a busy machine
+        sender(
+            service.model_copy(update={"webhook_timeout_seconds": 10})
+        )  # nobody is slow here, but a busy machine
     for _ in range(20):
         finished(store, receiver.url)
     receiver.wait(21)
@@ -283,7 +343,10 @@ def test_two_senders_share_the_work_and_one_that_died_loses_nothing(store: JobSt
 
 def test_private_addresses_are_refused(store: JobStore, service: Settings, sender, receive) -> None:
     receiver = receive()
-    jobs = [finished(store, receiver.url.replace("127.0.0.1", host)) for host in ("127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "2130706433")]
+    jobs = [
+        finished(store, receiver.url.replace("127.0.0.1", host))
+        for host in ("127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "2130706433")
+    ]
     sender(service.model_copy(update={"webhook_allow_private": False}))
     for job in jobs:
         delivery = ended(store, job)
@@ -292,7 +355,9 @@ def test_private_addresses_are_refused(store: JobStore, service: Settings, sende
     assert receiver.got == []
 
 
-def test_a_deleted_job_is_not_told_about(store: JobStore, service: Settings, sender, receive) -> None:
+def test_a_deleted_job_is_not_told_about(
+    store: JobStore, service: Settings, sender, receive
+) -> None:
     receiver = receive()
     job = finished(store, receiver.url)
     store.delete(job.id)

@@ -11,12 +11,21 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from stack import Stack
 
 CHROMIUM = shutil.which("chromium")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; absent, the tests are skipped, or fail where APS_REQUIRE_BROWSER says that they must run."""
+    """Debian's Chromium; absent, the tests are skipped, or fail where APS_REQUIRE_BROWSER says that
+    they must run.
+    """
     if CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ:
         pytest.skip("the studio's tests drive chromium, which is not installed")
     with sync_playwright() as playwright:
@@ -27,7 +36,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser complained about: errors on the console, uncaught exceptions, refusals by the content policy."""
+    """What the browser complained about: errors on the console, uncaught exceptions, refusals by
+    the content policy.
+    """
     return []
 
 
@@ -35,7 +46,12 @@ def complaints() -> list[str]:
 def page(browser: Browser, stack: Stack, complaints: list[str]) -> Iterator[Page]:
     """The studio, open and ready. A test that leaves complaints unexplained fails."""
     page = browser.new_page(base_url=stack.url, viewport={"width": 1280, "height": 900})
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto("/")
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()

@@ -14,9 +14,13 @@ SLOW = 60_000
 """Milliseconds a small job may take on a busy machine."""
 
 
-def choose(page: Page, image: bytes, name: str = "photo.png", slot: str = "Degraded picture") -> None:
+def choose(
+    page: Page, image: bytes, name: str = "photo.png", slot: str = "Degraded picture"
+) -> None:
     """Chooses a file for one of the task's pictures, and waits until it shows."""
-    page.get_by_label(slot, exact=True).set_input_files({"name": name, "mimeType": "image/png", "buffer": image})
+    page.get_by_label(slot, exact=True).set_input_files(
+        {"name": name, "mimeType": "image/png", "buffer": image}
+    )
     expect(page.get_by_text(re.compile(rf"^{re.escape(name)}, \d+ × \d+ pixels"))).to_be_visible()
 
 
@@ -38,7 +42,9 @@ def submit(page: Page, verb: str = "Restore") -> str:
 def task(page: Page, name: str) -> None:
     """Goes to a task by its link."""
     page.get_by_role("navigation", name="Tasks").get_by_role("link", name=name, exact=True).click()
-    expect(page.get_by_role("link", name=name, exact=True)).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("link", name=name, exact=True)).to_have_attribute(
+        "aria-current", "page"
+    )
 
 
 def ended(page: Page, title: str) -> None:
@@ -77,4 +83,7 @@ def findings(page: Page) -> list[str]:
     """What axe-core finds wrong, minor matters included."""
     page.evaluate(AXE)
     violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
-    return [f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}" for found in violations]
+    return [
+        f"{found['impact']}: {found['id']} at {found['nodes'][0]['html'][:120]}"
+        for found in violations
+    ]

@@ -17,7 +17,9 @@ from stack import Stack, free_port, png
 
 CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ, reason="chromium is not installed")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ, reason="chromium is not installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,12 @@ def site(running_stack: Stack) -> Iterator[str]:
     """The example's own server, in front of the service."""
     url = f"http://127.0.0.1:{(port := free_port())}"
     command = [sys.executable, "examples/browser/server.py", str(port)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "APS_SERVER": running_stack.url}, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "APS_SERVER": running_stack.url},
+        stderr=subprocess.DEVNULL,
+    ) as server:
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -43,7 +50,9 @@ def site(running_stack: Stack) -> Iterator[str]:
 def page(stack: Stack, site: str) -> Iterator[Page]:
     complaints: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(base_url=site)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto("/")
@@ -53,17 +62,24 @@ def page(stack: Stack, site: str) -> Iterator[Page]:
 
 
 def choose(page: Page, name: str, data: bytes) -> None:
-    page.get_by_label("Photo").set_input_files({"name": name, "mimeType": "image/png", "buffer": data})
+    page.get_by_label("Photo").set_input_files(
+        {"name": name, "mimeType": "image/png", "buffer": data}
+    )
     page.get_by_role("button", name="Restore").click()
 
 
 def test_a_photo_is_restored_with_previews(page: Page) -> None:
     seen = []
-    page.on("request", lambda request: seen.append(request.url) if "/previews/" in request.url else None)
+    page.on(
+        "request", lambda request: seen.append(request.url) if "/previews/" in request.url else None
+    )
     choose(page, "photo.png", png(32, 32))
     expect(page.get_by_role("status")).to_contain_text("Done", timeout=120_000)
     expect(page.get_by_role("img", name="Restored photo")).to_be_visible()
-    assert page.get_by_role("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 32
+    assert (
+        page.get_by_role("img").evaluate("image => image.decode().then(() => image.naturalWidth)")
+        == 32
+    )
     assert len(seen) > 3
 
 

@@ -17,7 +17,14 @@ from benchmarks.studio import loaded, scrubbed
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(page: Page, stack: Stack, scheme: Any) -> None:
     picture = stack.submit(png(32, 32), num_samples=2, sampler={"steps": 2, "inner_steps": 2})
-    text = stack.http.post("/v1/guide", json={"prompt": "Why?", "compare_unguided": True, "sampler": {"steps": 2, "max_new_tokens": 4}}).json()
+    text = stack.http.post(
+        "/v1/guide",
+        json={
+            "prompt": "Why?",
+            "compare_unguided": True,
+            "sampler": {"steps": 2, "max_new_tokens": 4},
+        },
+    ).json()
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     found = {}
     for name in ("Restore", "Stylize", "Edit", "Guide text", "Generate"):
@@ -53,7 +60,13 @@ def test_a_whole_run_without_a_mouse(page: Page, stack: Stack) -> None:
     def tab_to(name: str, most: int = 60) -> None:
         for _ in range(most):
             page.keyboard.press("Tab")
-            if name in (page.evaluate("(e => e.ariaLabel ?? e.labels?.[0]?.textContent ?? e.textContent)(document.activeElement)") or ""):
+            if name in (
+                page.evaluate(
+                    "(e => e.ariaLabel ?? e.labels?.[0]?.textContent ??"
+                    " e.textContent)(document.activeElement)"
+                )
+                or ""
+            ):
                 return
         raise AssertionError(f"Tab does not lead to {name}")
 
@@ -95,7 +108,9 @@ def test_a_whole_run_without_a_mouse(page: Page, stack: Stack) -> None:
 
 @pytest.fixture
 def phone(browser: Browser, stack: Stack) -> Any:
-    page = browser.new_page(base_url=stack.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = browser.new_page(
+        base_url=stack.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
     page.goto("/")
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
     yield page
@@ -142,12 +157,18 @@ def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
 
 
 def test_the_page_is_light_and_quick(page: Page) -> None:
-    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see ``benchmarks.studio``."""
+    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see
+    ``benchmarks.studio``.
+    """
     found = loaded(page)
     assert 20 < found["weight_kb"] < 300
     assert found["first_contentful_paint_ms"] < 3000
     assert max(scrubbed(page).values()) < 50
-    hosts = set(page.evaluate("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"))
+    hosts = set(
+        page.evaluate(
+            "performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"
+        )
+    )
     assert hosts == {page.evaluate("location.host")}
 
 
@@ -166,5 +187,8 @@ def test_every_word_is_in_one_file() -> None:
     folder = Path(__file__).parents[2] / "service" / "ui"
     for path in folder.glob("*.js"):
         if path.name != "strings.js":
-            said = re.findall(r'(?:textContent|alt|title|placeholder|"aria-label")\s*[:=]\s*"([A-Z][a-z]+[^"]*)"', path.read_text())
+            said = re.findall(
+                r'(?:textContent|alt|title|placeholder|"aria-label")\s*[:=]\s*"([A-Z][a-z]+[^"]*)"',
+                path.read_text(),
+            )
             assert said == [], path.name

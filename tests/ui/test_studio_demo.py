@@ -1,4 +1,6 @@
-"""The demonstration: the page degrades as the library does, restores what it made, and compares with the truth it kept."""
+"""The demonstration: the page degrades as the library does, restores what it made, and compares
+with the truth it kept.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from playwright.sync_api import Page, expect
 from stack import Stack, png
 from torch import Tensor
 
-from aps_core import images, metrics
+from aps_core.evaluation import metrics
+from aps_core.imaging import images
 from aps_core.operators import OperatorSpec
 
 PHOTO = Path(__file__).parents[2] / "service" / "ui" / "samples" / "photo-raccoon.png"
@@ -25,18 +28,28 @@ HEIGHT, WIDTH = 40, 56
 
 @pytest.fixture(scope="module")
 def x_CHW() -> Tensor:
-    return images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (128, 128))[:, 30 : 30 + HEIGHT, 20 : 20 + WIDTH].clamp(-1, 1)
+    return images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (128, 128))[
+        :, 30 : 30 + HEIGHT, 20 : 20 + WIDTH
+    ].clamp(-1, 1)
 
 
 def in_page(page: Page, script: str, *pictures: Tensor, **arguments: Any) -> Any:
-    """The value of ``script``, a function of pictures and arguments, with the page's modules ``d`` (degrade) and ``p`` (pixels)."""
-    given = [{"width": x.shape[-1], "height": x.shape[-2], "planes": x.flatten(1).tolist()} for x in pictures]
+    """The value of ``script``, a function of pictures and arguments, with the page's modules ``d``
+    (degrade) and ``p`` (pixels).
+    """
+    given = [
+        {"width": x.shape[-1], "height": x.shape[-2], "planes": x.flatten(1).tolist()}
+        for x in pictures
+    ]
     return page.evaluate(
         f"""async ([given, options]) => {{
             const [d, p] = await Promise.all([import("/degrade.js"), import("/pixels.js")]);
-            const pictures = given.map((x) => ({{ ...x, planes: x.planes.map((plane) => Float32Array.from(plane)) }}));
+            const pictures = given.map((x) => ({{
+                ...x, planes: x.planes.map((plane) => Float32Array.from(plane)),
+            }}));
             const found = ({script})(...pictures, options);
-            return found.planes ? {{ ...found, planes: found.planes.map((plane) => [...plane]) }} : found;
+            if (!found.planes) return found;
+            return {{ ...found, planes: found.planes.map((plane) => [...plane]) }};
         }}""",
         [given, arguments],
     )
@@ -55,30 +68,66 @@ def tensor(picture: dict[str, Any]) -> Tensor:
         {"type": "super_resolution", "factor": 2},
         {"type": "super_resolution", "factor": 8},
         {"type": "gaussian_blur", "sigma": 1.3},
-        {"type": "saturating_blur", "sigma": 2.0, "focus_x": 0.3, "focus_y": 0.6, "highlights": 3.0},
-        {"type": "inpainting", "mask": "box", "top": 0.2, "left": 0.33, "height": 0.41, "width": 0.5},
+        {
+            "type": "saturating_blur",
+            "sigma": 2.0,
+            "focus_x": 0.3,
+            "focus_y": 0.6,
+            "highlights": 3.0,
+        },
+        {
+            "type": "inpainting",
+            "mask": "box",
+            "top": 0.2,
+            "left": 0.33,
+            "height": 0.41,
+            "width": 0.5,
+        },
         {"type": "jpeg", "quality": 12},
         {"type": "jpeg", "quality": 80},
-        {"type": "compose", "stages": [{"type": "gaussian_blur", "sigma": 0.7}, {"type": "super_resolution", "factor": 4}, {"type": "jpeg", "quality": 30}]},
+        {
+            "type": "compose",
+            "stages": [
+                {"type": "gaussian_blur", "sigma": 0.7},
+                {"type": "super_resolution", "factor": 4},
+                {"type": "jpeg", "quality": 30},
+            ],
+        },
     ],
     ids=lambda operator: operator["type"],
 )
-def test_the_page_degrades_as_the_library_does(page: Page, x_CHW: Tensor, operator: dict[str, Any]) -> None:
+def test_the_page_degrades_as_the_library_does(
+    page: Page, x_CHW: Tensor, operator: dict[str, Any]
+) -> None:
     spec = OperatorSpec.named(operator["type"]).model_validate(operator)
     wanted = spec.bind((3, HEIGHT, WIDTH))(x_CHW[None])[0]
-    found = tensor(in_page(page, "(x, { operator }) => d.apply(x, operator)", x_CHW, operator=spec.model_dump(mode="json")))
+    found = tensor(
+        in_page(
+            page,
+            "(x, { operator }) => d.apply(x, operator)",
+            x_CHW,
+            operator=spec.model_dump(mode="json"),
+        )
+    )
     assert found.shape == wanted.shape
-    # a coefficient that lies between two levels may be rounded either way, which changes one block a little
+    # a coefficient that lies between two levels may be rounded either way, which changes one block
+    # a little
     close = (found - wanted).abs() < 1e-3
     assert close.float().mean() > (0.97 if "jpeg" in str(operator) else 0.9999)
 
 
 def test_what_it_cannot_simulate_it_says(page: Page) -> None:
     simulated = page.evaluate(
-        """async (operators) => { const d = await import("/degrade.js"); return operators.filter((type) => d.canSimulate({ type, stages: [] })); }""",
+        """async (operators) => {
+            const d = await import("/degrade.js");
+            return operators.filter((type) => d.canSimulate({ type, stages: [] }));
+        }""",
         sorted(OperatorSpec.family),
     )
-    assert set(OperatorSpec.family) - set(simulated) == {"motion_blur", "nonlinear_blur"}, "random paths and weights are the library's alone"
+    assert set(OperatorSpec.family) - set(simulated) == {
+        "motion_blur",
+        "nonlinear_blur",
+    }, "random paths and weights are the library's alone"
     page.get_by_text("Demo: degrade a clean picture").click()
     choose(page, png(64, 64), slot="Clean picture")
     page.get_by_text("Motion blur", exact=True).click()
@@ -88,7 +137,9 @@ def test_what_it_cannot_simulate_it_says(page: Page) -> None:
 
 
 def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
-    y_CHW = (x_CHW + 0.1 * torch.randn(x_CHW.shape, generator=torch.Generator().manual_seed(0))).clamp(-1, 1)
+    y_CHW = (
+        x_CHW + 0.1 * torch.randn(x_CHW.shape, generator=torch.Generator().manual_seed(0))
+    ).clamp(-1, 1)
     psnr, ssim = in_page(page, "(x, y) => [p.psnr(y, x), p.ssim(y, x)]", x_CHW, y_CHW)
     assert psnr == pytest.approx(metrics.psnr(y_CHW[None], x_CHW[None]).item(), abs=1e-3)
     assert ssim == pytest.approx(metrics.ssim(y_CHW[None], x_CHW[None]).item(), abs=1e-4)
@@ -97,12 +148,26 @@ def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
 def test_noise_is_as_strong_as_it_says(page: Page) -> None:
     grey = torch.full((3, 64, 64), -0.2)
     draw = "(x, { options, coloured }) => d.noisy(x, options, coloured)"
-    gaussian = tensor(in_page(page, draw, grey, options={"sigma": 0.1, "noise": "gaussian", "seed": 3}, coloured=True))
+    gaussian = tensor(
+        in_page(
+            page, draw, grey, options={"sigma": 0.1, "noise": "gaussian", "seed": 3}, coloured=True
+        )
+    )
     assert gaussian.std().item() == pytest.approx(0.1, rel=0.05)
     assert gaussian.mean().item() == pytest.approx(-0.2, abs=0.01)
-    assert torch.corrcoef(gaussian.flatten(1))[0, 1].abs() < 0.1, "independent from colour to colour"
+    assert torch.corrcoef(gaussian.flatten(1))[0, 1].abs() < 0.1, (
+        "independent from colour to colour"
+    )
     for peak in (20, 1000):
-        poisson = tensor(in_page(page, draw, grey, options={"noise": "poisson", "peak": peak, "seed": 3}, coloured=True))
+        poisson = tensor(
+            in_page(
+                page,
+                draw,
+                grey,
+                options={"noise": "poisson", "peak": peak, "seed": 3},
+                coloured=True,
+            )
+        )
         assert poisson.std().item() == pytest.approx(2 / peak * (0.4 * peak) ** 0.5, rel=0.05)
         assert poisson.mean().item() == pytest.approx(-0.2, abs=0.02)
     one = tensor(in_page(page, draw, grey, options={"seed": 1}, coloured=False))
@@ -123,13 +188,23 @@ def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: St
     ended(page, "Restored")
     assert stack.job(job_id)["spec"]["operator"] == {"type": "denoise"}
 
-    truth = images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (64, 64)).clamp(-1, 1)
-    measured, restored = (images.to_tensor(images.open_image(stack.artifact(job_id, name))) for name in ("measurement.png", "result.png"))
-    assert (measured - truth).std().item() == pytest.approx(0.2, rel=0.15), "what was sent is the noisy picture, not the clean one"
+    truth = images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (64, 64)).clamp(
+        -1, 1
+    )
+    measured, restored = (
+        images.to_tensor(images.open_image(stack.artifact(job_id, name)))
+        for name in ("measurement.png", "result.png")
+    )
+    assert (measured - truth).std().item() == pytest.approx(0.2, rel=0.15), (
+        "what was sent is the noisy picture, not the clean one"
+    )
     section = page.locator(".truth")
     expect(section).to_be_visible(timeout=SLOW)
     said = [float(number) for number in re.findall(r"\d+\.\d+", section.inner_text())]
-    for (before, after), measure, tolerance in ((said[:2], metrics.psnr, 0.7), (said[2:4], metrics.ssim, 0.03)):  # the browser reduces pictures its own way
+    for (before, after), measure, tolerance in (
+        (said[:2], metrics.psnr, 0.7),
+        (said[2:4], metrics.ssim, 0.03),
+    ):  # the browser reduces pictures its own way
         assert before == pytest.approx(measure(measured[None], truth[None]).item(), abs=tolerance)
         assert after == pytest.approx(measure(restored[None], truth[None]).item(), abs=tolerance)
     page.get_by_role("button", name="Known truth").click()
@@ -156,7 +231,11 @@ def test_missing_pixels_are_those_that_were_hidden(page: Page, stack: Stack) -> 
         Image.open(io.BytesIO(stack.artifact(job_id, "measurement.png"))) as sent,
         Image.open(io.BytesIO(png(48, 32))) as clean,
     ):
-        known, y, x = np.asarray(mask.convert("L")) == 255, np.asarray(sent.convert("RGB")), np.asarray(clean)
+        known, y, x = (
+            np.asarray(mask.convert("L")) == 255,
+            np.asarray(sent.convert("RGB")),
+            np.asarray(clean),
+        )
     assert known.mean() == pytest.approx(0.6, abs=0.01)
     assert (y[known] == x[known]).all()
     assert (y[~known] == 128).all()

@@ -1,4 +1,6 @@
-"""The studio's forms: made from schemas, filled from samples, and what is said when something is wrong."""
+"""The studio's forms: made from schemas, filled from samples, and what is said when something is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,24 @@ from stack import Stack, png
 def test_a_picture_can_be_dropped_or_pasted(page: Page, event: str, field: str) -> None:
     page.locator(".drop").evaluate(
         """async (drop, [event, field]) => {
-            const canvas = Object.assign(document.createElement("canvas"), { width: 24, height: 16 });
+            const size = { width: 24, height: 16 };
+            const canvas = Object.assign(document.createElement("canvas"), size);
             canvas.getContext("2d").fillRect(0, 0, 9, 9);
             const blob = await new Promise((done) => canvas.toBlob(done));
             const carried = new DataTransfer();
             carried.items.add(new File([blob], "carried.png", { type: "image/png" }));
             const Kind = event === "drop" ? DragEvent : ClipboardEvent;
-            drop.dispatchEvent(new Kind(event, { bubbles: true, cancelable: true, [field]: carried }));
+            const init = { bubbles: true, cancelable: true, [field]: carried };
+                drop.dispatchEvent(new Kind(event, init));
         }""",
         [event, field],
     )
     expect(page.get_by_text("24 × 16 pixels")).to_be_visible()
 
 
-def test_the_form_offers_every_operator_with_the_fields_of_its_schema(page: Page, stack: Stack) -> None:
+def test_the_form_offers_every_operator_with_the_fields_of_its_schema(
+    page: Page, stack: Stack
+) -> None:
     described = stack.http.get("/v1/capabilities").json()
     assert page.locator(".settings").get_by_role("radio").count() == len(described["operators"])
     for operator in described["operators"]:
@@ -66,8 +72,15 @@ def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
         }""",
         Haze.model_json_schema(),
     )
-    assert page.evaluate("window.haze.read()") == {"density": 0.5, "layers": 3, "colour": "brown", "moving": False}
-    expect(page.get_by_label("Density")).to_have_accessible_description("Share of the light that was scattered.")
+    assert page.evaluate("window.haze.read()") == {
+        "density": 0.5,
+        "layers": 3,
+        "colour": "brown",
+        "moving": False,
+    }
+    expect(page.get_by_label("Density")).to_have_accessible_description(
+        "Share of the light that was scattered."
+    )
     layers = page.get_by_label("Layers")
     assert [layers.get_attribute(name) for name in ("min", "max", "step")] == ["1", "8", "1"]
     page.get_by_label("Density").fill("0.25")
@@ -75,14 +88,25 @@ def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
     page.get_by_label("Moving").check()
     page.get_by_label("Note").fill("at dawn")
     page.get_by_label("Shift").fill("-1.5")
-    filled = {"density": 0.25, "layers": 3, "colour": "white", "moving": True, "note": "at dawn", "shift": -1.5}
+    filled = {
+        "density": 0.25,
+        "layers": 3,
+        "colour": "white",
+        "moving": True,
+        "note": "at dawn",
+        "shift": -1.5,
+    }
     assert page.evaluate("window.haze.read()") == filled
     assert Haze.model_validate(filled).shift == -1.5
 
 
 @pytest.mark.parametrize("name", ["Coffee", "Cat", "Rocket", "Astronaut"])
 def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> None:
-    samples = {entry["name"]: entry["spec"] for entry in stack.http.get("/samples/index.json").json() if entry["task"] == "restore"}
+    samples = {
+        entry["name"]: entry["spec"]
+        for entry in stack.http.get("/samples/index.json").json()
+        if entry["task"] == "restore"
+    }
     sample = page.get_by_role("button", name=re.compile(f"^{name}"))
     sample.click()
     expect(sample).to_have_attribute("aria-pressed", "true")
@@ -123,16 +147,22 @@ def test_a_mask_file_is_taken_when_the_operator_needs_one(page: Page, stack: Sta
     choose(page, png(24, 72), "tall.png")
     box = page.get_by_role("application").bounding_box()
     assert box is not None
-    assert box == page.get_by_alt_text("Degraded picture, as chosen").bounding_box(), "the mask lies on the picture"
+    assert box == page.get_by_alt_text("Degraded picture, as chosen").bounding_box(), (
+        "the mask lies on the picture"
+    )
     assert box["height"] / box["width"] == pytest.approx(3, rel=0.02)
     choose(page, png(32, 32))
     known = np.full((32, 32), 255, np.uint8)
     known[8:16, 4:20] = 0
     file = io.BytesIO()
     Image.fromarray(known).save(file, "PNG")
-    page.get_by_label("Use a mask file").set_input_files({"name": "wide.png", "mimeType": "image/png", "buffer": png(40, 32, "L")})
+    page.get_by_label("Use a mask file").set_input_files(
+        {"name": "wide.png", "mimeType": "image/png", "buffer": png(40, 32, "L")}
+    )
     expect(page.get_by_role("alert")).to_contain_text("32 × 32")
-    page.get_by_label("Use a mask file").set_input_files({"name": "mask.png", "mimeType": "image/png", "buffer": file.getvalue()})
+    page.get_by_label("Use a mask file").set_input_files(
+        {"name": "mask.png", "mimeType": "image/png", "buffer": file.getvalue()}
+    )
     expect(page.get_by_text("13 % painted.")).to_be_visible()
     sampler(page, steps=1, inner_steps=1)
     with Image.open(io.BytesIO(stack.artifact(submit(page), "mask.png"))) as sent:
@@ -144,10 +174,13 @@ def test_what_the_service_refuses_is_said_in_words(page: Page, complaints: list[
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(alert).to_contain_text("Choose a picture first")
 
-    page.get_by_label("Degraded picture", exact=True).set_input_files({"name": "broken.png", "mimeType": "image/png", "buffer": b"no picture at all"})
+    page.get_by_label("Degraded picture", exact=True).set_input_files(
+        {"name": "broken.png", "mimeType": "image/png", "buffer": b"no picture at all"}
+    )
     expect(alert).to_contain_text("broken.png")
 
-    choose(page, png(32, 32, image_format="GIF"), "drawing.gif")  # browsers show it, the service does not take it
+    # browsers show it, the service does not take it
+    choose(page, png(32, 32, image_format="GIF"), "drawing.gif")
     expect(page.get_by_text("drawing.gif, 32 × 32 pixels")).to_be_visible()
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(alert).to_contain_text("PNG, JPEG, WEBP")

@@ -1,4 +1,6 @@
-"""Watching jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code to copy, history."""
+"""Watching jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code to
+copy, history.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,25 @@ def done(running_stack: Stack) -> dict[str, Any]:
     return running_stack.wait(job["id"])
 
 
-def test_the_tokens_show_which_step_decided_them(page: Page, stack: Stack, done: dict[str, Any]) -> None:
+def test_the_tokens_show_which_step_decided_them(
+    page: Page, stack: Stack, done: dict[str, Any]
+) -> None:
     steps = [data for _, kind, data in stack.events(done["id"]) if kind == "progress"]
     page.goto(f"/#{done['id']}")
     expect(scrub(page)).to_have_attribute("max", "6")
     page.get_by_label("Tokens").select_option("Settled so far")
     scrub(page).fill("3")
-    expect(page.get_by_role("img", name="Current estimate of the picture")).to_have_attribute("src", re.compile("previews/3$"))
-    expect(scrub(page)).to_have_attribute("aria-valuetext", re.compile(rf"Step 3 of 6, {len(steps[2]['anchors'])} token"))
+    expect(page.get_by_role("img", name="Current estimate of the picture")).to_have_attribute(
+        "src", re.compile("previews/3$")
+    )
+    expect(scrub(page)).to_have_attribute(
+        "aria-valuetext", re.compile(rf"Step 3 of 6, {len(steps[2]['anchors'])} token")
+    )
     fresh = [index for index, colour in enumerate(colours(page)) if colour[1] > 200]
     assert fresh == sorted(steps[2]["anchors"])
-    still_open = {index for index, colour in enumerate(colours(page)) if colour[3] and colour[1] < 50}
+    still_open = {
+        index for index, colour in enumerate(colours(page)) if colour[3] and colour[1] < 50
+    }
     assert still_open == {token for step in steps[3:] for token in step["anchors"]}
 
     page.get_by_label("Tokens").select_option("Heat by step")
@@ -45,18 +55,30 @@ def test_the_tokens_show_which_step_decided_them(page: Page, stack: Stack, done:
     by_colour = {tuple(colours(page)[step["anchors"][0]]) for step in steps}
     assert len(by_colour) == 6, "a colour a step"
     page.get_by_label("Tokens").select_option("Heat by confidence")
-    scored = sorted((score, token) for step in steps for token, score in zip(step["anchors"], step["confidence"], strict=True))
-    light = [sum(colours(page)[token][:2]) for _, token in (scored[0], scored[len(scored) // 2], scored[-1])]
+    scored = sorted(
+        (score, token)
+        for step in steps
+        for token, score in zip(step["anchors"], step["confidence"], strict=True)
+    )
+    light = [
+        sum(colours(page)[token][:2])
+        for _, token in (scored[0], scored[len(scored) // 2], scored[-1])
+    ]
     assert light == sorted(light), "the surer, the lighter"
     assert light[0] < light[1] < light[2]
     columns, rows = steps[0]["grid"][1], steps[0]["grid"][0]
-    picture, canvas = page.locator("img.after").bounding_box(), page.locator(".tokens").bounding_box()
+    picture, canvas = (
+        page.locator("img.after").bounding_box(),
+        page.locator(".tokens").bounding_box(),
+    )
     assert picture is not None
     assert canvas is not None
-    assert canvas["width"] / picture["width"] == pytest.approx(columns * 4 / 64, rel=0.01) or canvas["width"] / picture["width"] == pytest.approx(
-        columns * 8 / 64, rel=0.01
+    assert canvas["width"] / picture["width"] == pytest.approx(
+        columns * 4 / 64, rel=0.01
+    ) or canvas["width"] / picture["width"] == pytest.approx(columns * 8 / 64, rel=0.01)
+    assert canvas["height"] / canvas["width"] == pytest.approx(rows / columns, rel=0.01), (
+        "tokens are square"
     )
-    assert canvas["height"] / canvas["width"] == pytest.approx(rows / columns, rel=0.01), "tokens are square"
 
 
 def test_the_steps_are_played(page: Page, done: dict[str, Any]) -> None:
@@ -88,7 +110,10 @@ def test_both_pictures_zoom_and_pan_together(page: Page, done: dict[str, Any]) -
     page.mouse.up()
     moved = after.bounding_box()
     assert moved is not None
-    assert (moved["x"] - first["x"], moved["y"] - first["y"]) == (pytest.approx(40, abs=1), pytest.approx(20, abs=1))
+    assert (moved["x"] - first["x"], moved["y"] - first["y"]) == (
+        pytest.approx(40, abs=1),
+        pytest.approx(20, abs=1),
+    )
     assert before.bounding_box() == moved
     expect(comparison(page)).to_have_value("50")
     page.locator(".stage").focus()
@@ -102,7 +127,9 @@ def test_samples_mean_and_spread_can_be_looked_at(page: Page, done: dict[str, An
         page.get_by_role("button", name=name).click()
         expect(page.get_by_role("button", name=name)).to_have_attribute("aria-pressed", "true")
         expect(page.locator("img.after")).to_have_attribute("src", re.compile(rf"{file}\.png$"))
-        expect(page.get_by_role("link", name="Download PNG")).to_have_attribute("href", re.compile(rf"{file}\.png$"))
+        expect(page.get_by_role("link", name="Download PNG")).to_have_attribute(
+            "href", re.compile(rf"{file}\.png$")
+        )
 
 
 def test_a_contact_strip_shows_how_it_came_about(page: Page, done: dict[str, Any]) -> None:
@@ -116,19 +143,36 @@ def test_a_contact_strip_shows_how_it_came_about(page: Page, done: dict[str, Any
         strip = np.asarray(picture.convert("RGB"))
     tile, gap = (256, 176), 16
     assert strip.shape[1] == gap + 6 * (tile[0] + gap), "what was sent, four steps, the result"
-    tiles = [strip[gap : gap + tile[1], gap + at * (tile[0] + gap) :][:, : tile[0]] for at in range(6)]
+    tiles = [
+        strip[gap : gap + tile[1], gap + at * (tile[0] + gap) :][:, : tile[0]] for at in range(6)
+    ]
     with Image.open(io.BytesIO(png(64, 44))) as sent:
-        assert np.abs(np.asarray(sent.resize(tile, Image.Resampling.NEAREST)).astype(int) - tiles[0]).mean() < 8
+        assert (
+            np.abs(
+                np.asarray(sent.resize(tile, Image.Resampling.NEAREST)).astype(int) - tiles[0]
+            ).mean()
+            < 8
+        )
     assert all(np.abs(one.astype(int) - other).mean() > 0.1 for one, other in pairwise(tiles))
     assert (strip[gap + tile[1] + 4 :] < 128).any(), "words beneath"
 
 
-def test_the_copied_curl_command_asks_for_the_same(page: Page, stack: Stack, done: dict[str, Any], tmp_path: Path) -> None:
+def test_the_copied_curl_command_asks_for_the_same(
+    page: Page, stack: Stack, done: dict[str, Any], tmp_path: Path
+) -> None:
     page.goto(f"/#{done['id']}")
     page.get_by_text("Use it in code").click()
     command = page.locator(".code pre").inner_text()
     (tmp_path / "image.png").write_bytes(png(64, 44))
-    answer = json.loads(subprocess.run(["bash", "-c", command.replace("wait=60", "wait=0")], cwd=tmp_path, capture_output=True, check=True, timeout=60).stdout)
+    answer = json.loads(
+        subprocess.run(
+            ["bash", "-c", command.replace("wait=60", "wait=0")],
+            cwd=tmp_path,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+    )
     assert answer["spec"] == done["spec"]
     stack.http.post(answer["urls"]["cancel"])
     page.get_by_text("Python", exact=True).click()
@@ -149,13 +193,17 @@ def test_a_reload_resumes_a_running_job_and_cancel_ends_it(page: Page, stack: St
     expect(running).to_be_visible(timeout=SLOW)
     page.reload()
     expect(running).to_be_visible(timeout=SLOW)
-    expect(page.get_by_role("img", name="Current estimate of the picture")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("img", name="Current estimate of the picture")).to_be_visible(
+        timeout=SLOW
+    )
     page.get_by_role("button", name="Cancel").click()
     ended(page, "Canceled")
     assert stack.job(job_id)["state"] == "canceled"
 
 
-def test_a_waiting_job_tells_its_place_and_a_lost_connection_is_mended(page: Page, stack: Stack, complaints: list[str]) -> None:
+def test_a_waiting_job_tells_its_place_and_a_lost_connection_is_mended(
+    page: Page, stack: Stack, complaints: list[str]
+) -> None:
     first = stack.submit(png(), sampler={"steps": 60, "inner_steps": 20})
     second = stack.submit(png(32, 32), sampler={"steps": 4, "inner_steps": 1})
     page.goto(f"/#{second['id']}")
@@ -178,14 +226,29 @@ def test_a_job_that_is_not_known_leads_back_to_the_form(page: Page, complaints: 
     complaints.clear()
 
 
-def test_the_history_is_filtered_opened_and_deleted(page: Page, stack: Stack, done: dict[str, Any]) -> None:
-    made = stack.http.post("/v1/generate", json={"prompt": "a very particular flower", "width": 32, "height": 32, "sampler": {"steps": 1}}).json()
+def test_the_history_is_filtered_opened_and_deleted(
+    page: Page, stack: Stack, done: dict[str, Any]
+) -> None:
+    made = stack.http.post(
+        "/v1/generate",
+        json={
+            "prompt": "a very particular flower",
+            "width": 32,
+            "height": 32,
+            "sampler": {"steps": 1},
+        },
+    ).json()
     stack.wait(made["id"])
     page.get_by_role("link", name="History").click()
     cards = page.get_by_role("listitem")
     flower = page.get_by_role("link", name="a very particular flower")
     expect(flower).to_be_visible()
-    assert page.locator("img.thumb").first.evaluate("async image => { await image.decode(); return image.naturalWidth; }") > 0
+    assert (
+        page.locator("img.thumb").first.evaluate(
+            "async image => { await image.decode(); return image.naturalWidth; }"
+        )
+        > 0
+    )
     page.get_by_label("Task", exact=True).select_option("Restore")
     expect(flower).to_be_hidden()
     expect(cards.first).to_be_visible()

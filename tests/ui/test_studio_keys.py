@@ -1,4 +1,6 @@
-"""The studio where keys are needed: asked once, everything works, and nothing of the key is left where scripts can read."""
+"""The studio where keys are needed: asked once, everything works, and nothing of the key is left
+where scripts can read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from redis import Redis
 from stack import Stack, png
 
-from service.keys import KeyStore, new_key
+from service.access.keys import KeyStore, new_key
 
 
 @pytest.fixture
@@ -32,8 +34,12 @@ def guarded(stack: Stack, token: str, tmp_path: Path) -> Iterator[httpx.Client]:
         yield http
 
 
-def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, guarded: httpx.Client, token: str) -> None:
-    context = browser.new_context(base_url=str(guarded.base_url), viewport={"width": 1280, "height": 900})
+def test_a_key_is_asked_for_once_and_then_everything_works(
+    browser: Browser, guarded: httpx.Client, token: str
+) -> None:
+    context = browser.new_context(
+        base_url=str(guarded.base_url), viewport={"width": 1280, "height": 900}
+    )
     page, addresses = context.new_page(), list[str]()
     page.on("request", lambda request: addresses.append(request.url))
     page.goto("/")
@@ -50,7 +56,8 @@ def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, gua
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
 
-    # the stream of events, the previews and the files need the cookie; sending needs the page's origin
+    # the stream of events, the previews and the files need the cookie; sending needs the page's
+    # origin
     choose(page, png(32, 32))
     sampler(page, steps=4, inner_steps=1)
     job_id = submit(page)
@@ -67,18 +74,30 @@ def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, gua
     expect(page.get_by_role("listitem")).to_have_count(1)
 
     assert page.evaluate("document.cookie") == ""
-    kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.documentElement.outerHTML])")
+    kept = page.evaluate(
+        "JSON.stringify([localStorage, sessionStorage, document.documentElement.outerHTML])"
+    )
     for where in (kept, *addresses):
         assert token[17:] not in where
     [cookie] = context.cookies()
-    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == ("aps_session", True, "Strict", "/v1")
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (
+        "aps_session",
+        True,
+        "Strict",
+        "/v1",
+    )
 
     page.get_by_role("button", name=re.compile("ready")).click()
     expect(page.get_by_text("Signed in with a key of eve.")).to_be_visible()
     page.get_by_role("button", name="Forget the key").click()
     expect(key).to_be_visible()
     assert context.cookies() == []
-    assert guarded.get(f"/v1/jobs/{job_id}", headers={"Cookie": f"aps_session={cookie['value']}"}).status_code == 401
+    assert (
+        guarded.get(
+            f"/v1/jobs/{job_id}", headers={"Cookie": f"aps_session={cookie['value']}"}
+        ).status_code
+        == 401
+    )
     page.get_by_role("button", name="Not now").click()
     expect(page.get_by_role("alert")).to_contain_text("Authorization: Bearer")
     page.get_by_role("button", name="Try again").click()
@@ -86,7 +105,9 @@ def test_a_key_is_asked_for_once_and_then_everything_works(browser: Browser, gua
     context.close()
 
 
-def test_a_page_of_somebody_else_can_do_nothing(browser: Browser, stack: Stack, guarded: httpx.Client, token: str) -> None:
+def test_a_page_of_somebody_else_can_do_nothing(
+    browser: Browser, stack: Stack, guarded: httpx.Client, token: str
+) -> None:
     context = browser.new_context()
     page: Page = context.new_page()
     page.goto(str(guarded.base_url))
@@ -94,10 +115,18 @@ def test_a_page_of_somebody_else_can_do_nothing(browser: Browser, stack: Stack, 
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
     other = context.new_page()
-    other.route("http://127.0.0.1:9/", lambda route: route.fulfill(content_type="text/html", body=f"<form method=post action={guarded.base_url}/v1/session>"))
+    other.route(
+        "http://127.0.0.1:9/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f"<form method=post action={guarded.base_url}/v1/session>",
+        ),
+    )
     other.goto("http://127.0.0.1:9/")
     with other.expect_navigation() as answer:
         other.evaluate("document.forms[0].submit()")
     assert answer.value.status == 403
-    assert "aps_session" in answer.value.request.all_headers()["cookie"], "another port is the same site, so the cookie alone would not do"
+    assert "aps_session" in answer.value.request.all_headers()["cookie"], (
+        "another port is the same site, so the cookie alone would not do"
+    )
     context.close()

@@ -1,4 +1,6 @@
-"""The API process goes away in the middle of a job and comes back: the page notices, waits, and goes on where it was."""
+"""The API process goes away in the middle of a job and comes back: the page notices, waits, and
+goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from pages import SLOW, choose, ended, sampler, scrub, submit
 from playwright.sync_api import Browser, Request, expect
 from stack import Stack, free_port, png
 
-from service.launch import api_command
-from service.supervisor import process
+from service.launch.processes import api_command
+from service.launch.supervisor import process
 
 STEPS = 40
 
@@ -36,10 +38,17 @@ def api(stack: Stack, port: int, log: Path) -> Iterator[None]:
         child.kill()  # as a crash would, with every stream open
 
 
-def test_a_job_survives_the_restart_of_the_api(browser: Browser, stack: Stack, tmp_path: Path) -> None:
+def test_a_job_survives_the_restart_of_the_api(
+    browser: Browser, stack: Stack, tmp_path: Path
+) -> None:
     port, log, streams = free_port(), tmp_path / "log", list[Request]()
-    page = browser.new_page(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900})
-    page.on("request", lambda request: streams.append(request) if request.url.endswith("/events") else None)
+    page = browser.new_page(
+        base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900}
+    )
+    page.on(
+        "request",
+        lambda request: streams.append(request) if request.url.endswith("/events") else None,
+    )
     with ExitStack() as first:
         first.enter_context(api(stack, port, log))
         page.goto("/")
@@ -47,7 +56,9 @@ def test_a_job_survives_the_restart_of_the_api(browser: Browser, stack: Stack, t
         page.get_by_text("Noise only", exact=True).click()
         sampler(page, steps=STEPS, inner_steps=12)
         job_id = submit(page)
-        expect(page.locator(".running").get_by_text(re.compile(rf"Step [3-9] of {STEPS}"))).to_be_visible(timeout=SLOW)
+        expect(
+            page.locator(".running").get_by_text(re.compile(rf"Step [3-9] of {STEPS}"))
+        ).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("Connection lost")).to_be_visible(timeout=SLOW)
     reached = int(scrub(page).get_attribute("max") or 0)
     assert reached < STEPS
@@ -55,7 +66,11 @@ def test_a_job_survives_the_restart_of_the_api(browser: Browser, stack: Stack, t
         ended(page, "Restored")
         expect(scrub(page)).to_have_attribute("max", str(STEPS))
         sent = [request.all_headers().get("last-event-id") for request in streams]
-        known = [event_id for event_id, kind, data in stack.events(job_id) if kind == "progress" and data["step"] == reached]
+        known = [
+            event_id
+            for event_id, kind, data in stack.events(job_id)
+            if kind == "progress" and data["step"] == reached
+        ]
         assert sent[0] is None
         assert known[0] in sent, "the stream goes on after the last step that was seen"
         page.reload()

@@ -37,7 +37,12 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
     expect(page.get_by_role("img", name=re.compile("Inner loop, step 5"))).to_be_visible()
     spec = stack.job(job_id)["spec"]
     assert spec["operator"] == {"type": "super_resolution", "factor": 2}
-    assert (spec["sigma"], spec["seed"], spec["sampler"]["steps"], spec["sampler"]["inner_steps"]) == (0.1, 7, 5, 3)
+    assert (
+        spec["sigma"],
+        spec["seed"],
+        spec["sampler"]["steps"],
+        spec["sampler"]["inner_steps"],
+    ) == (0.1, 7, 5, 3)
 
     after = page.get_by_role("img", name="The result")
     assert after.evaluate("image => image.complete && image.naturalWidth") == 64
@@ -105,7 +110,9 @@ def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
     job_id = submit(page, "Edit")
 
     with Image.open(io.BytesIO(stack.artifact(job_id, "mask.png"))) as picture:
-        assert picture.getchannel("A").tobytes() == picture.convert("L").tobytes(), "read by alpha or by brightness, it is the same"
+        assert picture.getchannel("A").tobytes() == picture.convert("L").tobytes(), (
+            "read by alpha or by brightness, it is the same"
+        )
         mask = np.asarray(picture.convert("L"))
     assert mask.shape == (64, 64)
     assert set(np.unique(mask)) == {0, 255}
@@ -114,7 +121,10 @@ def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
     assert (mask[:, 47:49] == 255).all(), "erased"
 
     ended(page, "Edited")
-    with Image.open(io.BytesIO(downloaded(page, "Download PNG"))) as picture, Image.open(io.BytesIO(png(64, 64))) as sent:
+    with (
+        Image.open(io.BytesIO(downloaded(page, "Download PNG"))) as picture,
+        Image.open(io.BytesIO(png(64, 64))) as sent,
+    ):
         kept = np.asarray(mask) == 255
         assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
     page.get_by_label("Tokens").select_option("Settled so far")
@@ -127,7 +137,9 @@ def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
     expect(page.get_by_text(f"{100 * (mask == 0).mean():.0f} % painted.")).to_be_visible()
 
 
-def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(page: Page, stack: Stack) -> None:
+def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
+    page: Page, stack: Stack
+) -> None:
     task(page, "Guide text")
     page.get_by_role("button", name="What is a lantern?").click()
     expect(page.get_by_label("Prompt")).to_have_value("What is a lantern?")
@@ -136,7 +148,10 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(page
     job_id = submit(page, "Answer")
     expect(page.locator(".answer .open").first).to_be_visible(timeout=SLOW)
     ended(page, "Answered")
-    guided, unguided = page.get_by_role("article", name="Guided"), page.get_by_role("article", name="Without guidance")
+    guided, unguided = (
+        page.get_by_role("article", name="Guided"),
+        page.get_by_role("article", name="Without guidance"),
+    )
     expect(guided).to_contain_text("Reward -")
     for card, name in ((guided, "answer.txt"), (unguided, "unguided.txt")):
         expect(card.locator(".answer")).to_have_text(stack.artifact(job_id, name).decode())
@@ -163,7 +178,9 @@ def test_a_prompt_is_drawn(page: Page, stack: Stack) -> None:
     expect(comparison(page)).to_have_count(0)
     assert stack.job(job_id)["spec"]["prompt"] == "a red flower"
     page.get_by_role("button", name="Sample 2").click()
-    expect(page.get_by_role("link", name="Download PNG")).to_have_attribute("href", re.compile("sample-2"))
+    expect(page.get_by_role("link", name="Download PNG")).to_have_attribute(
+        "href", re.compile("sample-2")
+    )
 
 
 UNKNOWN: dict[str, Any] = {
@@ -174,7 +191,13 @@ UNKNOWN: dict[str, Any] = {
         "properties": {
             "type": {"const": "colour_grade", "default": "colour_grade", "type": "string"},
             "prior": {"default": "embedded", "type": "string"},
-            "strength": {"default": 0.5, "minimum": 0, "maximum": 1, "type": "number", "description": "How much."},
+            "strength": {
+                "default": 0.5,
+                "minimum": 0,
+                "maximum": 1,
+                "type": "number",
+                "description": "How much.",
+            },
         },
         "required": ["strength"],
         "$defs": {},
@@ -203,7 +226,9 @@ def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list
 
     page.route("**/v1/colour_grade", refuse)
     page.route("**/v1/jobs/**", lambda route: route.abort())
-    page.get_by_label("Picture", exact=True).set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    page.get_by_label("Picture", exact=True).set_input_files(
+        {"name": "a.png", "mimeType": "image/png", "buffer": png()}
+    )
     expect(page.get_by_text("a.png, 64 × 64 pixels")).to_be_visible()
     page.get_by_role("button", name="Colour grade", exact=True).click()
     page.wait_for_timeout(300)

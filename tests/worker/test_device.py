@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from stack import free_port
 
-from service.devices import NoDevice, gpus
 from service.jobs import WorkerInfo
-from service.launch import start_workers
+from service.launch.devices import NoDevice, gpus
+from service.launch.processes import start_workers
+from service.launch.supervisor import Supervisor
 from service.settings import Settings
-from service.supervisor import Supervisor
 from worker import device, exporter, telemetry
 
 
@@ -29,8 +29,16 @@ class Driver(SimpleNamespace):
     NVMLError = NVMLError
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
 
-    def __init__(self, uuids: list[str], slices: tuple[str, ...] = (), uncorrected: int | None = 0, failed_rows: int = 0) -> None:
-        super().__init__(uuids=uuids, slices=slices, uncorrected=uncorrected, failed_rows=failed_rows)
+    def __init__(
+        self,
+        uuids: list[str],
+        slices: tuple[str, ...] = (),
+        uncorrected: int | None = 0,
+        failed_rows: int = 0,
+    ) -> None:
+        super().__init__(
+            uuids=uuids, slices=slices, uncorrected=uncorrected, failed_rows=failed_rows
+        )
 
     def nvmlInit(self) -> None:
         if not self.uuids:
@@ -72,7 +80,9 @@ class Driver(SimpleNamespace):
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return lambda *arguments, **fields: monkeypatch.setitem(sys.modules, "pynvml", Driver(*arguments, **fields))
+    return lambda *arguments, **fields: monkeypatch.setitem(
+        sys.modules, "pynvml", Driver(*arguments, **fields)
+    )
 
 
 def test_gpus_are_named_by_uuid_and_divided_ones_by_their_slices(driver: Any) -> None:
@@ -80,7 +90,9 @@ def test_gpus_are_named_by_uuid_and_divided_ones_by_their_slices(driver: Any) ->
     assert gpus() == ["GPU-a", "MIG-1", "MIG-2"]
 
 
-def test_what_the_environment_chooses_is_what_there_is(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_environment_chooses_is_what_there_is(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver(["GPU-a", "GPU-b"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
     assert gpus() == ["GPU-b"]
@@ -120,7 +132,9 @@ def test_every_gpu_gets_a_worker_of_its_own(driver: Any) -> None:
     assert on_cpu.asked == {"worker 1": {}}
 
 
-def test_faults_that_the_driver_knows_are_put_into_words(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_that_the_driver_knows_are_put_into_words(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert device.fault("cpu") is None
     driver(["GPU-a"])
     assert device.fault("cuda") is None
@@ -160,13 +174,25 @@ def test_a_worker_s_port_tells_life_readiness_and_numbers() -> None:
     assert "aps_device_healthy 1.0" in asked(port, "/metrics")[1]
 
 
-def test_a_worker_is_deaf_only_when_it_idles_while_jobs_wait_and_never_for_its_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_deaf_only_when_it_idles_while_jobs_wait_and_never_for_its_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from worker import lifecycle
 
     killed: list[int] = []
     monkeypatch.setattr(lifecycle.os, "kill", lambda pid, _: killed.append(pid))
     worker = lifecycle.Worker()
-    worker.entries = [WorkerInfo(name="one", prior="embedded", device="cpu", seconds_per_token=1e-4, max_pixels=10**6, job_bytes=10**9, token_bytes=1)]
+    worker.entries = [
+        WorkerInfo(
+            name="one",
+            prior="embedded",
+            device="cpu",
+            seconds_per_token=1e-4,
+            max_pixels=10**6,
+            job_bytes=10**9,
+            token_bytes=1,
+        )
+    ]
     waiting = 1
     worker.store = SimpleNamespace(depth=lambda _: waiting)  # type: ignore[assignment]
     worker.registry = SimpleNamespace(renew=lambda _: None)  # type: ignore[assignment]

@@ -14,7 +14,7 @@ from celery import Celery
 from stack import Stack, png
 
 from aps_core.errors import InvalidSpec
-from service.launch import worker_command
+from service.launch.processes import worker_command
 from service.settings import RUN_JOB, Settings, queue_name
 from worker.capacity import capacities
 
@@ -28,17 +28,33 @@ def child_of(parent: int) -> int | None:
 
 def test_a_worker_without_its_prior_ends_and_says_why(settings: Settings) -> None:
     absent = settings.model_copy(update={"priors": ["absent"]})
-    done = subprocess.run(worker_command(absent), env=absent.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        worker_command(absent),
+        env=absent.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "There is no prior 'absent'" in done.stdout + done.stderr
     assert done.returncode == os.EX_CONFIG
 
 
 def test_priors_that_do_not_fit_the_device_are_refused_in_one_line(settings: Settings) -> None:
     small = settings.model_copy(update={"memory_bytes": 600_000_000})
-    done = subprocess.run(worker_command(small), env=small.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        worker_command(small),
+        env=small.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == os.EX_CONFIG
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "cannot start" in line]
-    assert re.search(r"The priors need about 0\.\d+ GB \(embedded 0\.0386 GB and 0\.\d+ GB a job", line), line
+    assert re.search(
+        r"The priors need about 0\.\d+ GB \(embedded 0\.0386 GB and 0\.\d+ GB a job", line
+    ), line
     assert "but the device has 0.6 GB" in line
 
 
@@ -47,13 +63,17 @@ def test_capacity_is_what_all_weights_together_leave(settings: Settings) -> None
     alone = capacities(device.model_copy(update={"priors": ["embedded"]}))["embedded"].job_bytes
     assert 10**9 - 500_000_000 - 40_000_000 < alone < 500_000_000
     together = capacities(device.model_copy(update={"priors": ["embedded", "embedded_text"]}))
-    assert together["embedded"].job_bytes == together["embedded_text"].job_bytes < alone - 20_000_000
+    assert (
+        together["embedded"].job_bytes == together["embedded_text"].job_bytes < alone - 20_000_000
+    )
     with pytest.raises(InvalidSpec, match="none twice"):
         capacities(settings.model_copy(update={"priors": ["embedded", "embedded"]}))
     assert capacities(settings)["embedded"].job_bytes > 10**8, "of this machine"
 
 
-def test_a_job_that_kills_its_worker_fails_after_three_attempts_and_the_worker_lives_on(stack: Stack) -> None:
+def test_a_job_that_kills_its_worker_fails_after_three_attempts_and_the_worker_lives_on(
+    stack: Stack,
+) -> None:
     job = stack.submit(png(128, 128), sampler=ENDLESS)
     parent = stack.workers[-1].pid
     deadline = time.monotonic() + 120
@@ -65,7 +85,12 @@ def test_a_job_that_kills_its_worker_fails_after_three_attempts_and_the_worker_l
             killed += 1
             os.kill(child, signal.SIGKILL)
         time.sleep(0.05)
-    assert (now["state"], now["error"]["code"], now["attempt"], killed) == ("failed", "worker_lost", 3, 3)
+    assert (now["state"], now["error"]["code"], now["attempt"], killed) == (
+        "failed",
+        "worker_lost",
+        3,
+        3,
+    )
     after = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     assert stack.wait(after["id"])["state"] == "succeeded"
 
@@ -85,7 +110,12 @@ def test_a_message_delivered_twice_runs_the_job_once(stack: Stack) -> None:
 
 def test_pickled_messages_are_refused(stack: Stack, tmp_path: Path) -> None:
     with bell(stack.settings) as app:
-        app.send_task(RUN_JOB, args=[Trap(str(tmp_path / "sprung"))], queue=queue_name("embedded"), serializer="pickle")
+        app.send_task(
+            RUN_JOB,
+            args=[Trap(str(tmp_path / "sprung"))],
+            queue=queue_name("embedded"),
+            serializer="pickle",
+        )
     after = stack.submit(sampler={"steps": 1, "inner_steps": 1})
     assert stack.wait(after["id"])["state"] == "succeeded"
     assert not (tmp_path / "sprung").exists()

@@ -1,1 +1,1 @@
-"""Pages, screens, scans and icons: the training pictures of the documents prior and its two stages."""
+"""Pages, screens, scans, icons: training pictures of the documents prior, and its two stages."""

@@ -4,8 +4,8 @@
 
 Writes ``CORPUS/tiles/ink-NNN.npy`` (N, 512, 512), ink coverage, coloured and lit at training time,
 and ``colour-NNN.npy`` (N, 512, 512, 3), uint8. A shard that exists is kept, so more can be added
-while a run is going; a restarted run sees them. ``validation-*.npy`` hold pages, scans and screens of
-the validation split.
+while a run is going; a restarted run sees them. ``validation-*.npy`` hold pages, scans and screens
+of the validation split.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def screen_maker(corpus: Path, split: Split, seed: int) -> Maker:
     return picture_maker(files, random.Random(seed))
 
 
-def colour_makers(corpus: Path, text: Path, icons: Path | None, seed: int) -> list[tuple[Maker, float]]:
+def colour_makers(
+    corpus: Path, text: Path, icons: Path | None, seed: int
+) -> list[tuple[Maker, float]]:
     """Sources of training's colour tiles with their shares."""
     unpacked, rng = corpus / "unpacked", random.Random(seed)
     panels = PanelMaker(faces(unpacked, "train"), read_lines(text), SIZE, seed)
@@ -126,15 +128,21 @@ def build(corpus: Path, text: Path, icons: Path | None, shards: int) -> None:
 
     for i in range(shards):
         plan.append((f"ink-{i:03d}", INK_TILES, ink))
-        plan.append((f"colour-{i:03d}", COLOUR_TILES, lambda n: colour_makers(corpus, text, icons, n)))
+        plan.append(
+            (f"colour-{i:03d}", COLOUR_TILES, lambda n: colour_makers(corpus, text, icons, n))
+        )
     for seed, (name, count, makers) in enumerate(plan):
         if not (tiles / f"{name}.npy").exists():
             write(makers(seed), count, tiles / f"{name}.npy", seed)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of training.documents.fetch")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder of training.documents.fetch"
+    )
     parser.add_argument("--text", type=Path, required=True, help="text.tar.xz")
     parser.add_argument("--icons", type=Path, help="folder with icons_train.zip")
     parser.add_argument("--shards", type=int, default=4)

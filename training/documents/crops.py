@@ -82,11 +82,15 @@ class DocumentCrops:
         shear, stretch = rng.normal(0, 0.03, 2)
         share = size / x.shape[-1]
         a, b = share * np.cos(angle), share * np.sin(angle)
-        matrix = np.array([[a * (1 + stretch), -b + shear, 0], [b, a, 0], [*rng.normal(0, 0.04, 2), 1]])
+        matrix = np.array(
+            [[a * (1 + stretch), -b + shear, 0], [b, a, 0], [*rng.normal(0, 0.04, 2), 1]]
+        )
         axis = np.linspace(-1 + 1 / size, 1 - 1 / size, size)
         points = np.stack([*np.meshgrid(axis, axis), np.ones((size, size))], -1) @ matrix.T
         grid = torch.from_numpy(points[..., :2] / points[..., 2:]).float()[None]
-        return F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False)
+        return F.grid_sample(
+            x, grid, mode="bicubic", padding_mode="reflection", align_corners=False
+        )
 
     def _coloured(self, ink: Tensor, lit_share: float = LIT_SHARE) -> Tensor:
         """(3, S, S): ink coverage (1, S, S) as ink on paper, sometimes reversed, sometimes lit."""
@@ -128,12 +132,20 @@ class DocumentCrops:
     def _light(self, size: int) -> Tensor:
         """(1, S, S): a smooth field in about [0.4, 1.1], often with the soft edge of a shadow."""
         rng = self.rng
-        light = 1 - rng.uniform(0, 0.15) + self._field(size, int(rng.integers(2, 4)), rng.uniform(0.02, 0.15))
+        light = (
+            1
+            - rng.uniform(0, 0.15)
+            + self._field(size, int(rng.integers(2, 4)), rng.uniform(0.02, 0.15))
+        )
         if rng.random() < 0.4:
             axis = torch.linspace(-1, 1, size)
             turn = rng.uniform(0, 2 * np.pi)
-            distance = np.cos(turn) * axis[None] + np.sin(turn) * axis[:, None] + rng.uniform(-0.8, 0.8)
-            light = light * (1 - rng.uniform(0.1, 0.5) * torch.sigmoid(distance * rng.uniform(2, 25)))
+            distance = (
+                np.cos(turn) * axis[None] + np.sin(turn) * axis[:, None] + rng.uniform(-0.8, 0.8)
+            )
+            light = light * (
+                1 - rng.uniform(0.1, 0.5) * torch.sigmoid(distance * rng.uniform(2, 25))
+            )
         return light.clamp(0.25, 1.15)
 
     def _field(self, size: int, knots: int, amplitude: float) -> Tensor:

@@ -1,6 +1,7 @@
-"""Builds the 30 withheld pages of ``examples/documents``: 10 rendered, 10 scans, 10 screens.
+r"""Builds the 30 withheld pages of ``examples/documents``: 10 rendered, 10 scans, 10 screens.
 
-    python -m training.documents.evaluation --corpus CORPUS --text text.tar.xz --out examples/documents
+    python -m training.documents.evaluation --corpus CORPUS --text text.tar.xz \
+        --out examples/documents
 
 Deterministic. The rendered pages come with their text in ``texts.json``, for character error rates;
 every second one has coloured ink, uneven light or a small tilt. Blank cuts are drawn anew.
@@ -84,7 +85,11 @@ def scan_pictures(corpus: Path) -> Iterator[tuple[str, Tile, str]]:
         reduced = image.resize((size[0], size[1]), Image.Resampling.BOX)
         tile = _lively(reduced, rng, side)
         assert tile is not None, f"page {number} is blank"
-        yield f"scan-{number}", np.repeat(255 - tile[..., None], 3, 2), f"{sources.SCANS}, page {number}"
+        yield (
+            f"scan-{number}",
+            np.repeat(255 - tile[..., None], 3, 2),
+            f"{sources.SCANS}, page {number}",
+        )
 
 
 def screen_pictures(corpus: Path) -> Iterator[tuple[str, Tile, str]]:
@@ -131,8 +136,12 @@ def build(corpus: Path, text: Path, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder of training.documents.fetch")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder of training.documents.fetch"
+    )
     parser.add_argument("--text", type=Path, required=True, help="text.tar.xz")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

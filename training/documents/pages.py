@@ -1,4 +1,7 @@
-"""Pages of text as ink coverage: prose, headings, lists, tables, forms; (H, W) uint8, 255 = full ink."""
+"""Pages of text as ink coverage: prose, headings, lists, tables, forms.
+
+Arrays are (H, W) uint8, 255 = full ink.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,9 @@ class PageMaker:
                 break
             draw.text((x, y), line, fill=ink, font=font)
             if kind > 0.97:
-                draw.line((x, y + em, x + font.getlength(line), y + em), fill=ink, width=em // 14 or 1)
+                draw.line(
+                    (x, y + em, x + font.getlength(line), y + em), fill=ink, width=em // 14 or 1
+                )
             y += max(1, round(em * leading))
         return y + round(em * rng.choice((0, 0.4, 1.0)))
 
@@ -116,7 +121,9 @@ class PageMaker:
                 text = self.writer.number() if rng.random() < 0.6 else self.writer.label(1)
                 used = head if row == 0 else font
                 room = max(1, column_width // em * 2)
-                draw.text((x + em // 3, y + (row_height - em) // 2), text[:room], fill=255, font=used)
+                draw.text(
+                    (x + em // 3, y + (row_height - em) // 2), text[:room], fill=255, font=used
+                )
                 if rules == "grid":
                     draw.line((x, 0, x, side), fill=255, width=line)
 

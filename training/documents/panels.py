@@ -60,13 +60,17 @@ class PanelMaker:
             y = 0
             while y < self.size:
                 height = self.rng.randint(60, 200)
-                part = self.rng.choice((self._controls, self._table, self._chart, self._flow, self._bar, self._note))
+                part = self.rng.choice(
+                    (self._controls, self._table, self._chart, self._flow, self._bar, self._note)
+                )
                 part(draw, (x, y, x + width - 8, y + height - 8), theme)
                 y += height
             x += width
         return np.asarray(image).copy()
 
-    def _box(self, draw: ImageDraw.ImageDraw, box: tuple[float, ...], theme: Theme, fill: Colour) -> None:
+    def _box(
+        self, draw: ImageDraw.ImageDraw, box: tuple[float, ...], theme: Theme, fill: Colour
+    ) -> None:
         draw.rounded_rectangle(box, theme.radius, fill, theme.edge, theme.line)
 
     def _controls(self, draw: ImageDraw.ImageDraw, box: tuple[int, ...], t: Theme) -> None:
@@ -92,7 +96,9 @@ class PanelMaker:
                 draw.ellipse((x0, mid, x0 + t.em, mid + t.em), t.field, t.edge, t.line)
                 if self.rng.random() < 0.5:
                     inset = t.em * 0.28
-                    draw.ellipse((x0 + inset, mid + inset, x0 + t.em - inset, mid + t.em - inset), t.text)
+                    draw.ellipse(
+                        (x0 + inset, mid + inset, x0 + t.em - inset, mid + t.em - inset), t.text
+                    )
                 draw.text((x0 + t.em * 1.4, y + t.em * 0.2), label, t.text, t.font)
             else:
                 self._box(draw, (x0, y, x1, y + t.em * 1.6), t, t.field)
@@ -121,7 +127,9 @@ class PanelMaker:
             side, start = min(x1 - x0, y1 - y0), 0.0
             while start < 360:
                 end = min(360.0, start + self.rng.uniform(20, 120))
-                draw.pieslice((x0, y0, x0 + side, y0 + side), start, end, self.rng.choice(t.accents), t.back)
+                draw.pieslice(
+                    (x0, y0, x0 + side, y0 + side), start, end, self.rng.choice(t.accents), t.back
+                )
                 start = end
             return
         draw.line([(x0, y0), (x0, y1), (x1, y1)], t.text, t.line)
@@ -157,10 +165,14 @@ class PanelMaker:
             draw.text((left + t.em / 2, y + t.em * 0.4), label, t.text, t.font)
             previous = (centre, y + height)
 
-    def _arrow(self, draw: ImageDraw.ImageDraw, a: tuple[float, float], b: tuple[float, float], t: Theme) -> None:
+    def _arrow(
+        self, draw: ImageDraw.ImageDraw, a: tuple[float, float], b: tuple[float, float], t: Theme
+    ) -> None:
         draw.line((a, b), t.text, t.line)
         angle = math.atan2(b[1] - a[1], b[0] - a[0])
-        tips = [(b[0] - 7 * math.cos(angle + d), b[1] - 7 * math.sin(angle + d)) for d in (0.4, -0.4)]
+        tips = [
+            (b[0] - 7 * math.cos(angle + d), b[1] - 7 * math.sin(angle + d)) for d in (0.4, -0.4)
+        ]
         draw.polygon([b, *tips], t.text)
 
     def _bar(self, draw: ImageDraw.ImageDraw, box: tuple[int, ...], t: Theme) -> None:

@@ -1,11 +1,11 @@
-"""Stage 2 of the documents prior: an MMaDA transformer on the token grids of 128-pixel crops.
+r"""Stage 2 of the documents prior: an MMaDA transformer on the token grids of 128-pixel crops.
 
-    python -m training.documents.prior --corpus CORPUS --tokenizer runs/documents-tokenizer-annealed \
-        --out runs/documents-prior
+    python -m training.documents.prior --corpus CORPUS --out runs/documents-prior \
+        --tokenizer runs/documents-tokenizer-annealed
 
-Stops, continues and anneals like :mod:`training.documents.tokenizer`. Differences to the photographs'
-prior: no captions, and a share of the visible bits is flipped, because APS shows the prior
-anchors that may be wrong.
+Stops, continues and anneals like :mod:`training.documents.tokenizer`. Differences to the
+photographs' prior: no captions, and a share of the visible bits is flipped, because APS shows the
+prior anchors that may be wrong.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
-from aps_core.priors.embedded import fast_dtype
-from aps_core.priors.mmada import MMaDAConfig, MMaDAPrior
+from aps_core.priors.embedded.image import fast_dtype
+from aps_core.priors.mmada.network import MMaDAConfig, MMaDAPrior
 from aps_core.tokenizers.magvit2 import load_magvit
 from training.documents import runs
 from training.documents.crops import DocumentCrops, load_tiles
@@ -27,7 +27,6 @@ from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import build, config_for, masked_nll, save, text_tokenizer, validate
-
 
 HELD_OUT = 16
 """Pictures of each validation set."""
@@ -43,7 +42,9 @@ def flipped(codes_BL: Tensor, bits: int, largest: float, generator: torch.Genera
 class DocumentsPriorLoss:
     """Draws crops, encodes, masks and disturbs them; masked cross-entropy."""
 
-    def __init__(self, prior: MMaDAPrior, crops: DocumentCrops, batch: int, flips: float, seed: int) -> None:
+    def __init__(
+        self, prior: MMaDAPrior, crops: DocumentCrops, batch: int, flips: float, seed: int
+    ) -> None:
         self.prior, self.crops, self.batch_size, self.flips = prior, crops, batch, flips
         self.bits = prior.tokenizer.codebook_KD.shape[1]
         self.generator = torch.Generator().manual_seed(seed)
@@ -51,7 +52,9 @@ class DocumentsPriorLoss:
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         device = self.prior.tokenizer.codebook_KD.device
         codes_BL = self.prior.tokenizer.encode(self.crops.batch(self.batch_size, 128).to(device))
-        fraction_B1 = torch.cos(torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2)
+        fraction_B1 = torch.cos(
+            torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2
+        )
         masked_BL = (torch.rand(codes_BL.shape, generator=self.generator) < fraction_B1).to(device)
         shown_BL = flipped(codes_BL, self.bits, self.flips, self.generator)
         loss, _ = masked_nll(self.prior, codes_BL, masked_BL, [""] * len(codes_BL), shown_BL)
@@ -59,7 +62,7 @@ class DocumentsPriorLoss:
 
 
 def export(model: LlamaForCausalLM, prior: MMaDAPrior, config: MMaDAConfig, out: Path) -> None:
-    """Writes the checkpoint folder, shared tables folded into plain ones, and leaves ``model`` as it is."""
+    """Writes the checkpoint folder with plain tables; ``model`` keeps its shared ones."""
     plain = LlamaForCausalLM(config.llama())
     plain.load_state_dict(_folded(model))
     save(plain, config, prior.text_tokenizer, out)
@@ -67,7 +70,11 @@ def export(model: LlamaForCausalLM, prior: MMaDAPrior, config: MMaDAConfig, out:
 
 def _folded(model: LlamaForCausalLM) -> dict[str, Tensor]:
     """The state dict without parametrizations."""
-    tables = {name: module for name, module in model.named_modules() if parametrize.is_parametrized(module)}
+    tables = {
+        name: module
+        for name, module in model.named_modules()
+        if parametrize.is_parametrized(module)
+    }
     state = {k: v for k, v in model.state_dict().items() if ".parametrizations." not in k}
     for name, module in tables.items():
         assert isinstance(module.weight, Tensor)
@@ -77,10 +84,14 @@ def _folded(model: LlamaForCausalLM) -> dict[str, Tensor]:
 
 def main() -> None:
     parser = runs.parser(__doc__, 1200, 8, "token grids a step (128 on a GPU)")
-    parser.add_argument("--tokenizer", type=Path, required=True, help="folder with the trained tokenizer")
+    parser.add_argument(
+        "--tokenizer", type=Path, required=True, help="folder with the trained tokenizer"
+    )
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--flips", type=float, default=0.1, help="largest share of visible bits flipped")
+    parser.add_argument(
+        "--flips", type=float, default=0.1, help="largest share of visible bits flipped"
+    )
     args = parser.parse_args()
 
     device = device_and_threads(args.threads)
@@ -88,7 +99,9 @@ def main() -> None:
     out, schedule = runs.folder_and_schedule(args)
     tokenizer = load_magvit(args.tokenizer, device, fast_dtype(device))
     text = text_tokenizer([])
-    config = config_for(text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers)
+    config = config_for(
+        text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
+    )
     prior = build(config, tokenizer, text, device)
     tiles, seed = args.corpus / "tiles", args.seed + steps_done(out)
     crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)

@@ -1,4 +1,4 @@
-"""What the stages share on the command line: runs that go on for days, and annealed copies of them."""
+"""What the stages share: options, runs that go on for days, annealed copies of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ import torch
 from training.schedule import Anneal, Constant, Schedule
 
 
-def parser(description: str | None, minutes: float, batch: int, batch_help: str) -> argparse.ArgumentParser:
+def parser(
+    description: str | None, minutes: float, batch: int, batch_help: str
+) -> argparse.ArgumentParser:
     """The options that every stage has."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--corpus", type=Path, required=True, help="folder of training.documents.build")
-    made.add_argument("--out", type=Path, required=True, help="run folder; an existing run is resumed")
-    made.add_argument("--minutes", type=float, default=minutes, help="compute in all; may be raised later")
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--corpus", type=Path, required=True, help="folder of training.documents.build"
+    )
+    made.add_argument(
+        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+    )
+    made.add_argument(
+        "--minutes", type=float, default=minutes, help="compute in all; may be raised later"
+    )
     made.add_argument("--anneal", type=float, metavar="MINUTES", help="end a copy of the run")
     made.add_argument("--batch", type=int, default=batch, help=batch_help)
     made.add_argument("--rate", type=float, default=2e-3)
@@ -26,7 +36,7 @@ def parser(description: str | None, minutes: float, batch: int, batch_help: str)
 
 
 def folder_and_schedule(args: argparse.Namespace) -> tuple[Path, Schedule]:
-    """The run's folder and schedule: constant, or annealing in a copy when ``--anneal`` is given."""
+    """The run's folder and schedule: constant, or with ``--anneal`` annealing in a copy."""
     if not args.anneal:
         return args.out, Constant(args.minutes)
     out, start = annealed_copy(args.out)

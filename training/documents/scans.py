@@ -29,7 +29,9 @@ def scan_tile(unpacked: Path, split: Split, rng: random.Random, size: int) -> Ti
     factor = 1.3 * (5 / 1.3) ** rng.random()
     factor = min(factor, min(image.size) / size)
     width, height = (round(n / factor) for n in image.size)
-    reduced = image.resize((width, height), Image.Resampling.BOX if rng.random() < 0.5 else Image.Resampling.BICUBIC)
+    reduced = image.resize(
+        (width, height), Image.Resampling.BOX if rng.random() < 0.5 else Image.Resampling.BICUBIC
+    )
     return cut(reduced, rng, size)
 
 
@@ -54,7 +56,7 @@ def typeset_tile(files: list[Path], rng: random.Random, size: int) -> Tile | Non
 
 
 def pictures(unpacked: Path, names: tuple[str, ...], smallest: int) -> list[Path]:
-    """PNG files of the packages with sides of ``smallest`` or more, each content once, English first."""
+    """PNG files with sides of ``smallest`` or more, each content once, English ones first."""
     seen: set[str] = set()
     found = []
     paths = [p for name in names for p in (unpacked / name).rglob("*.png")]

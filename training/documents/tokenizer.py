@@ -1,7 +1,8 @@
-"""Stage 1 of the documents prior: its MAGVIT-v2 tokenizer, trained for as long as there is time.
+r"""Stage 1 of the documents prior: its MAGVIT-v2 tokenizer, trained for as long as there is time.
 
     python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer
-    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer --anneal 60
+    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer \
+        --anneal 60
 
 The first command trains at a constant rate and may be stopped at any second (SIGTERM, SIGINT or a
 file ``OUT/STOP``) and continued by the same command. The second takes a copy of its state to
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aps_core.metrics import psnr
+from aps_core.evaluation.metrics import psnr
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training.documents import runs
 from training.documents.crops import DocumentCrops, load_tiles

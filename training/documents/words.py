@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def read_lines(archive: Path, part: str = "train") -> list[str]:
-    """The paragraphs of ``text.tar.xz`` (see ``training/README.md``), ``part`` ``train`` or ``eval``."""
+    """Paragraphs of ``text.tar.xz`` (``training/README.md``); ``part``: ``train`` or ``eval``."""
     lines: list[str] = []
     with tarfile.open(archive) as tar:
         for member in tar:

@@ -1,6 +1,8 @@
-"""On a worker's path, makes its decoder fail once, in the middle of a job, as a GPU would, whenever it has been armed.
+"""On a worker's path, makes its decoder fail once, in the middle of a job, as a GPU would, whenever
+it has been armed.
 
-``SABOTAGE`` names a file; written into it, ``memory`` or ``sticky`` says how. It goes when it has happened.
+``SABOTAGE`` names a file; written into it, ``memory`` or ``sticky`` says how. It goes when it has
+happened.
 """
 
 import os
@@ -8,7 +10,10 @@ from pathlib import Path
 
 from celery.signals import worker_process_init
 
-WORDS = {"memory": "CUDA out of memory. Tried to allocate 2.00 GiB.", "sticky": "CUDA error: an illegal memory access was encountered"}
+WORDS = {
+    "memory": "CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "sticky": "CUDA error: an illegal memory access was encountered",
+}
 
 
 @worker_process_init.connect

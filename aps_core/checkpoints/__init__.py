@@ -1,0 +1,1 @@
+"""Checkpoint files: what exists, where it is stored, how it is read and verified."""

@@ -1,0 +1,303 @@
+"""Reading checkpoint files: safetensors only, every mismatch named. Never downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from aps_core.errors import WeightsInvalid, WeightsMissing
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Config = TypeVar("Config", bound=BaseModel)
+
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+"""Weights shipped with the package."""
+
+INDEX = "model.safetensors.index.json"
+SINGLE_FILES = (
+    "model.safetensors",
+    "pytorch_model.safetensors",
+    "diffusion_pytorch_model.safetensors",
+)
+"""Names of an unsharded checkpoint: transformers', showlab/magvitv2's, diffusers'."""
+PICKLES = (".bin", ".pth", ".pt", ".ckpt")
+STORED_AS = ("F64", "F32", "F16", "BF16")
+
+
+def refuse_pickle(path: Path) -> None:
+    """Refuses a PyTorch pickle: opening one can run any code its author put there.
+
+    Raises:
+        WeightsInvalid: ``path`` is a pickle, bare or in PyTorch's zip archive; the message says how
+            to convert it.
+    """
+    with path.open("rb") as file:
+        start = file.read(9)
+    if start[8:] == b"{":  # safetensors: eight bytes of length, then JSON
+        return
+    if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
+        raise WeightsInvalid(
+            f"{path} is a pickle, which can run code when it is opened. Convert it once, where that"
+            " does no harm, with safetensors.torch.save_file(torch.load(file, weights_only=True),"
+            " new_file) - of the tensors alone, should they lie deeper in it."
+        )
+
+
+def folder_identity(folder: Path) -> str:
+    """Hash of a folder of weights that changes when they do, without reading gigabytes.
+
+    Of every safetensors file: name, size, and a mebibyte of its start (all keys and shapes), middle
+    and end.
+    """
+    sha = hashlib.sha256()
+    for path in sorted(folder.rglob("*.safetensors")):
+        size = path.stat().st_size
+        sha.update(f"{path.relative_to(folder)}:{size};".encode())
+        with path.open("rb") as file:
+            for start in (0, size // 2, max(0, size - 2**20)):
+                file.seek(start)
+                sha.update(file.read(2**20))
+    return sha.hexdigest()
+
+
+def safetensors_header(file: Path) -> dict[str, Any]:
+    """The JSON at a safetensors file's start, without its metadata: dtype, shape and place of every
+    tensor. Needs no library.
+
+    Raises:
+        WeightsInvalid: the file is something else, or its length is not what the header says.
+    """
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        start = opened.read(8)
+        length = int.from_bytes(start, "little") if len(start) == 8 else size
+        if length > size - 8:
+            raise WeightsInvalid(
+                f"{file} is not a safetensors file, or was cut off within its header."
+            )
+        try:
+            header: dict[str, Any] = json.loads(opened.read(length))
+            header.pop("__metadata__", None)
+            expected = (
+                8 + length + max((value["data_offsets"][1] for value in header.values()), default=0)
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WeightsInvalid(f"{file} has a damaged header: {error}") from error
+    if size != expected:
+        raise WeightsInvalid(f"{file} has {size} bytes, but its header tells of {expected}.")
+    return header
+
+
+def stored_numbers(folder: Path) -> int:
+    """How many numbers the checkpoints in a folder and its sub-folders hold, from their headers."""
+    files = (file for file in folder.rglob("*.safetensors"))
+    return sum(
+        math.prod(value["shape"]) for file in files for value in safetensors_header(file).values()
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint's configuration.
+
+    Raises:
+        WeightsMissing: the file is absent.
+        WeightsInvalid: it is not a JSON object.
+    """
+    if not path.is_file():
+        raise WeightsMissing(f"{path} does not exist.")
+    try:
+        data = json.loads(path.read_text())
+    except ValueError as error:
+        raise WeightsInvalid(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise WeightsInvalid(f"{path} holds a {type(data).__name__}, not an object.")
+    return data
+
+
+def read_config(folder: Path, model: type[Config]) -> Config:
+    """Reads a checkpoint folder's ``config.json``.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: the file is absent, or a field is missing or wrong.
+    """
+    path = folder / "config.json"
+    data = read_json(path)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise WeightsInvalid(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from error
+
+
+def checkpoint_files(path: Path) -> dict[Path, list[str] | None]:
+    """The safetensors files of a checkpoint, each with the keys its index says it holds (None:
+    there is no index).
+
+    ``path`` is a file, or a folder as published: sharded under ``model.safetensors.index.json``, or
+    one file of a name in :data:`SINGLE_FILES`.
+
+    Raises:
+        WeightsMissing: there is nothing to read.
+        WeightsInvalid: there is only a pickle, or the index is damaged or names a file that is not
+            there.
+    """
+    if path.is_dir():
+        if (path / INDEX).is_file():
+            return _shards(path / INDEX)
+        single = next((path / name for name in SINGLE_FILES if (path / name).is_file()), None)
+        if single is not None:
+            return {single: None}
+        pickles = [other for other in sorted(path.iterdir()) if other.suffix in PICKLES]
+        wanted = f"{path} holds no {INDEX}, {', '.join(SINGLE_FILES[:-1])} or {SINGLE_FILES[-1]}."
+    elif path.is_file():
+        return {path: None}
+    else:
+        pickles = [other for suffix in PICKLES if (other := path.with_suffix(suffix)).is_file()]
+        wanted = f"{path} does not exist."
+    for other in pickles:
+        refuse_pickle(other)
+    raise WeightsMissing(wanted)
+
+
+def _shards(index: Path) -> dict[Path, list[str] | None]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise WeightsInvalid(f"{index} has no 'weight_map' from keys to files.")
+    files: dict[Path, list[str] | None] = {}
+    for key, name in sorted(places.items()):
+        if not isinstance(name, str) or Path(name).name != name:
+            raise WeightsInvalid(
+                f"{index}: key '{key}' lies in {name!r}, which is not the name of a file beside it."
+            )
+        keys = files.setdefault(index.parent / name, [])
+        assert keys is not None
+        keys.append(key)
+    for file, keys in files.items():
+        if not file.is_file():
+            raise WeightsInvalid(
+                f"{file} does not exist, but {index.name} says it holds {len(keys or ())} tensors,"
+                f" among them '{(keys or ['?'])[0]}'."
+            )
+    return files
+
+
+def locate_tensors(
+    path: Path,
+    shapes: Mapping[str, Sequence[int]],
+    ignore: tuple[str, ...] = (),
+    rename: Callable[[str], str] = str,
+) -> dict[str, tuple[Path, str]]:
+    """File and stored key of every tensor named in ``shapes``; only headers are read.
+
+    Raises:
+        WeightsMissing, WeightsInvalid: see :func:`read_tensors`.
+    """
+    files = checkpoint_files(path)
+    places: dict[str, tuple[Path, str]] = {}
+    for file, promised in files.items():
+        for stored, (shape, kind) in _header(file, promised).items():
+            if stored.startswith(ignore or ("\0",)):
+                continue
+            key = rename(stored)
+            if key not in shapes:
+                raise WeightsInvalid(f"{file}: key '{stored}' is unexpected.")
+            if key in places:
+                raise WeightsInvalid(
+                    f"{file}: key '{stored}' is also in {places[key][0].name}, as"
+                    f" '{places[key][1]}'."
+                )
+            if shape != tuple(shapes[key]):
+                raise WeightsInvalid(
+                    f"{file}: '{stored}' has shape {shape}, expected {tuple(shapes[key])}."
+                )
+            if kind not in STORED_AS:
+                raise WeightsInvalid(
+                    f"{file}: '{stored}' is stored as {kind}; only {', '.join(STORED_AS)} are"
+                    " numbers this model can use."
+                )
+            places[key] = (file, stored)
+    whole = next(iter(files)) if len(files) == 1 else path / INDEX
+    for key in sorted(shapes.keys() - places.keys()):
+        raise WeightsInvalid(f"{whole}: key '{key}' is missing.")
+    return places
+
+
+def read_tensors(
+    path: Path,
+    shapes: Mapping[str, Sequence[int]],
+    ignore: tuple[str, ...] = (),
+    rename: Callable[[str], str] = str,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    rows: Mapping[str, slice] | None = None,
+) -> dict[str, Tensor]:
+    """Reads exactly the tensors named in ``shapes`` from a safetensors file or a published
+    checkpoint folder.
+
+    Keys and shapes are compared before anything is read. Tensors then go one by one to ``device``
+    and ``dtype`` (by default the stored one), so the host never holds more than one of them besides
+    the result.
+
+    ``ignore`` lists prefixes of keys that may be present without being read; ``rename`` turns a
+    file's spelling of a key into that of ``shapes``, for checkpoints published with several
+    spellings; ``rows`` names tensors of which only these rows are read.
+
+    Raises:
+        WeightsMissing: there is no file.
+        WeightsInvalid: a file is damaged or a pickle, the index and the files disagree, or a key is
+            missing, unexpected, or of another shape; the message names them.
+    """
+    places = locate_tensors(path, shapes, ignore, rename)
+    return {
+        key: _read(file, stored, device, dtype, (rows or {}).get(key))
+        for key, (file, stored) in places.items()
+    }
+
+
+def _header(file: Path, promised: list[str] | None) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and number format of every tensor of a file."""
+    with _opened(file) as stored:
+        found = {key: stored.get_slice(key) for key in stored.keys()}  # noqa: SIM118 - not a dict
+        for key in sorted(found.keys() ^ set(found if promised is None else promised)):
+            raise WeightsInvalid(
+                f"{file}: key '{key}' is"
+                f" {'not in the index' if key in found else 'not there, though the index says so'}."
+            )
+        return {key: (tuple(part.get_shape()), part.get_dtype()) for key, part in found.items()}
+
+
+def _read(
+    file: Path, key: str, device: torch.device | str, dtype: torch.dtype | None, rows: slice | None
+) -> Tensor:
+    # A file is mapped anew for every tensor: pages once read stay in memory as long as their
+    # mapping does.
+    with _opened(file, str(device)) as stored:
+        tensor: Tensor = stored.get_slice(key)[rows] if rows is not None else stored.get_tensor(key)
+        # A copy of its own, not a view of the file: a file replaced under a running process would
+        # kill it.
+        return tensor.to(device, dtype, copy=tensor.device.type == "cpu")
+
+
+@contextmanager
+def _opened(file: Path, device: str = "cpu") -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    refuse_pickle(file)
+    try:
+        with safe_open(file, framework="pt", device=device) as stored:
+            yield stored
+    except (SafetensorError, OSError) as error:
+        raise WeightsInvalid(f"{file} is not a readable safetensors file: {error}") from error

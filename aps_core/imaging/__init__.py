@@ -1,0 +1,1 @@
+"""Pictures as files and tensors: reading, resizing, noise, blending, provenance."""

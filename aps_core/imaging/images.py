@@ -1,0 +1,234 @@
+"""Pictures in and out: safe reading, tensors in [-1, 1], resizing, encoding. Needs no torch until
+tensors are made.
+
+Accepted: PNG, JPEG and WebP of one frame; of the several pictures phones put in one JPEG, the
+first. EXIF orientation is applied, then all metadata (colour profile, place, camera) is dropped;
+CMYK, palettes and other modes become RGB without colour management; alpha, also a transparent
+colour, is kept as a mask candidate unless it is opaque everywhere, which says nothing (canvases and
+editors write it into every picture, masks included); 16-bit grey keeps its precision (16-bit colour
+is read as 8-bit, which is what Pillow gives).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import ExifTags, Image
+
+from aps_core._lazy import lazy_import
+from aps_core.errors import ImageRejected, ImageTooLarge
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+_OTHERS = {
+    b"GIF8": "GIF",
+    b"BM": "BMP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"<svg": "SVG",
+    b"<?xml": "SVG",
+    b"%PDF": "PDF",
+}
+"""First bytes of what people send by mistake; only named in the message, never opened."""
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What undoes each EXIF orientation."""
+MAX_PIXELS = 64_000_000
+"""Largest upload that is read, in pixels; a phone's camera makes 12 to 50 million."""
+BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
+"""A picture larger than the first number with more pixels for each byte of its file than the second
+is not a photograph.
+"""
+_KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16."""
+
+    image: Image.Image
+
+    @property
+    def width(self) -> int:
+        """Pixels across."""
+        return self.image.width
+
+    @property
+    def height(self) -> int:
+        """Pixels down."""
+        return self.image.height
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether the picture brings its own mask."""
+        return self.image.mode in ("RGBA", "LA")
+
+    def digest(self) -> str:
+        """SHA-256 over size, mode and pixels."""
+        return hashlib.sha256(
+            f"{self.image.size} {self.image.mode} ".encode() + self.image.tobytes()
+        ).hexdigest()
+
+
+def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
+    """Reads an encoded picture. The size is checked before any pixel is decoded.
+
+    Raises:
+        ImageRejected: with code ``image_empty``, ``not_an_image``, ``unsupported_image_format``,
+            ``image_animated`` or ``image_truncated`` (incomplete or damaged).
+        ImageTooLarge: it has more than ``max_pixels`` pixels, or memory does not suffice to decode
+            it.
+    """
+    if not data:
+        raise ImageRejected("The picture is empty (0 bytes).", "image_empty")
+    with warnings.catch_warnings():
+        # our own limit comes right below
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        try:
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+        except Image.DecompressionBombError as error:
+            raise ImageTooLarge(
+                f"The picture has more than the {max_pixels:,} pixels that are read; send a smaller"
+                " one."
+            ) from error
+        except (OSError, ValueError, SyntaxError) as error:
+            raise _unreadable(data) from error
+    if image.width * image.height > max_pixels:
+        raise ImageTooLarge(
+            f"The picture is {image.width}x{image.height} pixels; at most {max_pixels:,} pixels are"
+            " read. Send a smaller one."
+        )
+    if image.width * image.height > max(BOMB_PIXELS, BOMB_PIXELS_PER_BYTE * len(data)):
+        raise ImageTooLarge(
+            f"The picture claims {image.width}x{image.height} pixels in {len(data)} bytes, too many"
+            " to be a photograph; send a smaller one."
+        )
+    frames = getattr(image, "n_frames", 1)
+    if (
+        frames > 1 and image.format != "MPO"
+    ):  # a JPEG that holds further pictures (depth, gain map) behind the photograph
+        raise ImageRejected(
+            f"The {image.format} picture is animated ({frames} frames); send a single frame.",
+            "image_animated",
+        )
+    try:
+        image.load()
+        turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return Picture(_plain(image if turn is None else image.transpose(turn)))
+    except MemoryError as error:
+        raise ImageTooLarge(
+            f"Decoding {image.width}x{image.height} pixels needs more memory than there is; send a"
+            " smaller picture."
+        ) from error
+    except (OSError, ValueError, SyntaxError, struct.error) as error:
+        raise ImageRejected(
+            f"The {image.format} file is damaged or incomplete: {error}", "image_truncated"
+        ) from error
+
+
+def _unreadable(data: bytes) -> ImageRejected:
+    """Why ``data`` could not be identified: another format we can name, or no picture."""
+    accepted = ", ".join(FORMATS)
+    head = data[:64].lstrip()
+    name = (
+        "HEIC, AVIF or video"
+        if data[4:8] == b"ftyp"
+        else next((name for magic, name in _OTHERS.items() if head.startswith(magic)), None)
+    )
+    if name is None:
+        return ImageRejected(
+            f"This is not a picture in one of the formats {accepted}.", "not_an_image"
+        )
+    return ImageRejected(
+        f"This is a {name} file, not a picture in one of the formats {accepted}; convert it first.",
+        "unsupported_image_format",
+    )
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """Only pixels: no metadata, no palette, a mode we keep."""
+    if "transparency" in image.info and image.mode in ("1", "L", "P", "RGB"):
+        image = image.convert("RGBA")
+    elif image.mode not in _KEPT_MODES:
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    if image.mode in ("RGBA", "LA") and image.getchannel("A").getextrema()[0] == 255:
+        image = image.convert(image.mode[:-1])
+    bare = Image.new(image.mode, image.size)
+    bare.paste(image)
+    return bare
+
+
+def to_tensor(picture: Picture) -> Tensor:
+    """RGB (3, H, W), float32 in [-1, 1]; grey is repeated, alpha is left out."""
+    image = picture.image
+    if image.mode == "I;16":
+        grey = np.asarray(image).astype(np.float32) / 32767.5 - 1
+        return torch.from_numpy(grey).expand(3, -1, -1).contiguous()
+    rgb = np.array(image.convert("RGB"), dtype=np.float32)
+    return torch.from_numpy(rgb).permute(2, 0, 1).contiguous().div_(127.5).sub_(1)
+
+
+def mask_to_tensor(picture: Picture) -> Tensor:
+    """(H, W) of 0 and 1, 1 = known: the alpha channel where there is one, else white against
+    black.
+    """
+    return torch.from_numpy(np.array(mask_band(picture), dtype=np.float32)).ge(127.5).float()
+
+
+def mask_band(picture: Picture) -> Image.Image:
+    """The 8-bit channel a mask is read from; 128 and more is known."""
+    image = picture.image
+    return (
+        image.getchannel("A")
+        if picture.has_alpha
+        else (
+            image.convert("L")
+            if image.mode != "I;16"
+            else image.point(lambda v: v / 256).convert("L")
+        )
+    )
+
+
+def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:
+    """Antialiased bicubic resize to (height, width)."""
+    return torch.nn.functional.interpolate(x_CHW[None], size, mode="bicubic", antialias=True)[0]
+
+
+def to_pil(x_CHW: Tensor) -> Image.Image:
+    """(3, H, W) in [-1, 1] to an 8-bit RGB picture; values outside are clipped."""
+    x = x_CHW.detach().float().add(1).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
+    return Image.fromarray(x.permute(1, 2, 0).contiguous().cpu().numpy())
+
+
+def encode_jpeg(x_CHW: Tensor, quality: int = 80) -> bytes:
+    """JPEG bytes of (3, H, W) in [-1, 1]; about a millisecond at 512x512."""
+    buffer = io.BytesIO()
+    to_pil(x_CHW).save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
+def encode_png(x_CHW: Tensor) -> bytes:
+    """PNG bytes of (3, H, W) in [-1, 1]; a result goes through
+    :func:`aps_core.imaging.provenance.encode` instead.
+    """
+    buffer = io.BytesIO()
+    to_pil(x_CHW).save(buffer, "PNG", compress_level=3)
+    return buffer.getvalue()

@@ -1,0 +1,63 @@
+"""Padding and resizing of tensors whose gradients are the same in every run.
+
+With deterministic algorithms on, torch refuses to differentiate its own reflection padding and
+bicubic interpolation on a GPU; indexing and matrix products it does not.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from aps_core._lazy import lazy_import
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
+
+def reflect_pad(x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
+    """Mirrors any number of pixels before and after, the edge pixel not repeated; small pictures
+    are mirrored repeatedly.
+    """
+    for dim, (before, after) in ((-2, rows), (-1, columns)):
+        # no further at once: the next mirror stands at the picture's edge again
+        reach = x_BCHW.shape[dim] - 1
+        if reach == 0:  # its own mirror
+            x_BCHW = torch.cat([x_BCHW] * (1 + before + after), dim)
+            continue
+        while before or after:
+            first, last = min(before, reach), min(after, reach)
+            end = x_BCHW.shape[dim] - 1
+            x_BCHW = torch.cat(
+                (
+                    x_BCHW.narrow(dim, 1, first).flip(dim),
+                    x_BCHW,
+                    x_BCHW.narrow(dim, end - last, last).flip(dim),
+                ),
+                dim,
+            )
+            before, after = before - first, after - last
+    return x_BCHW
+
+
+def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
+    """Antialiased bicubic resizing to (height, width), as torch's and Pillow's."""
+    if x_BCHW.shape[-2:] == size:
+        return x_BCHW
+    down, across = (
+        _bicubic(old, new, x_BCHW.device, x_BCHW.dtype)
+        for old, new in zip(x_BCHW.shape[-2:], size, strict=True)
+    )
+    return down @ (x_BCHW @ across.T)
+
+
+@lru_cache(maxsize=16)
+def _bicubic(old: int, new: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(new, old) weights of one axis: torch's resizing of the unit vectors."""
+    vectors = torch.eye(old, dtype=torch.float64, device=device)[None, None]
+    return torch.nn.functional.interpolate(vectors, (new, old), mode="bicubic", antialias=True)[
+        0, 0
+    ].to(dtype)

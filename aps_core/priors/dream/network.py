@@ -1,0 +1,58 @@
+"""Dream: a masked diffusion language model in the shape of Qwen2.5
+(``Dream-org/Dream-v0-Instruct-7B``).
+
+The network is transformers' Qwen2 with ``is_causal=False``; checkpoints have Qwen2's own key names.
+As Dream grew out of an autoregressive model, its output at a position predicts the *next* token.
+The same code runs the published 7B model and the embedded text prior, which differ by
+``config.json`` only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from aps_core.checkpoints.files import read_config
+from aps_core.checkpoints.networks import load_network, load_tokenizer
+from aps_core.text.masked_lm import MaskedLM, TextIds
+
+
+class DreamConfig(TextIds):
+    """The fields of a Dream ``config.json`` that shape the network."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    rms_norm_eps: float
+    rope_theta: float
+    max_position_embeddings: int
+    tie_word_embeddings: bool = False
+
+    def qwen2(self) -> Qwen2Config:
+        """The same network in transformers' terms."""
+        config = Qwen2Config(
+            **self.model_dump(
+                exclude={"rope_theta", "mask_token_id", "eos_token_id", "prompt_format"}
+            ),
+            rope_parameters={"rope_type": "default", "rope_theta": self.rope_theta},
+            use_cache=False,
+        )
+        config.is_causal = False
+        return config
+
+
+def load_dream(folder: Path, device: torch.device, dtype: torch.dtype) -> MaskedLM:
+    """Loads a Dream checkpoint folder: ``config.json``, ``model.safetensors`` and the tokenizer's
+    files.
+
+    Raises:
+        WeightsMissing: a file is absent.
+        WeightsInvalid: a field or key is missing, unknown, or of another shape.
+    """
+    config = read_config(folder, DreamConfig)
+    model = load_network(folder, Qwen2ForCausalLM, config.qwen2(), device, dtype)
+    return MaskedLM(model, config, load_tokenizer(folder), shifted=True)

@@ -1,0 +1,5 @@
+"""The embedded priors for pictures and text: small, trained, shipped with the package."""
+
+from aps_core.priors.embedded import image, text
+
+__all__ = ["image", "text"]

@@ -1,0 +1,113 @@
+"""The embedded image prior: MMaDA and MAGVIT-v2 at a small size, shipped with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from aps_core._lazy import lazy_import
+from aps_core.checkpoints.files import EMBEDDED, read_json
+from aps_core.priors.base import ImagePriorSpec
+from aps_core.priors.prompts import check_length
+from aps_core.runtime import memory
+
+if TYPE_CHECKING:
+    import torch
+
+    from aps_core.types import Prior
+else:
+    torch = lazy_import("torch")
+
+
+class EmbeddedPrior(ImagePriorSpec):
+    """Small MMaDA-style prior over 128x128 pictures, trained on openly licensed photographs; runs
+    on a laptop CPU.
+    """
+
+    type: Literal["embedded"] = "embedded"
+    native_size: ClassVar[tuple[int, int]] = (128, 128)
+    stride: ClassVar[int] = 4
+    recommended: ClassVar[dict[str, Any]] = {
+        "steps": 10,
+        "inner_steps": 30,
+        "learning_rate": 1.0,
+        "anchor_score": "margin",
+        "anchor_temperature": 2.0,
+        "perceptual_weight": 0.0,
+        "guidance_scale": 1.0,
+    }
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
+        "prior_only": {"steps": 15, "order_temperature": 40.0},
+        "single_optimisation": {"learning_rate": 0.05},
+        "g2d2": {
+            "steps": 15,
+            "learning_rate": 5.0,
+            "learning_rate_decades": 0.0,
+            "revision": 0.1,
+            "forget": 0.1,
+        },
+        "sgdd": {"steps": 5, "denoise_steps": 16, "alpha": 0.1},
+        "svdd": {"steps": 15, "order_temperature": 40.0, "temperature": 1.0},
+    }
+
+    def folders(self) -> tuple[Path, ...]:
+        """See :meth:`PriorSpec.folders`."""
+        return EMBEDDED / "image" / "mmada", EMBEDDED / "image" / "tokenizer"
+
+    def check_prompt(self, prompt: str) -> None:
+        """See :meth:`ImagePriorSpec.check_prompt`."""
+        mmada_check_prompt(self.folders()[0], prompt)
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`."""
+        return mmada_token_bytes(self, device)
+
+    def load(self, device: torch.device) -> Prior:
+        """See :meth:`ImagePriorSpec.load`."""
+        from aps_core.priors.mmada.network import load_mmada
+        from aps_core.tokenizers.magvit2 import load_magvit
+
+        transformer, tokenizer = self.folders()
+        return load_mmada(
+            transformer,
+            load_magvit(tokenizer, device, fast_dtype(device)),
+            device,
+            fast_dtype(device),
+        )
+
+
+def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
+    """Memory per token of any MMaDA prior with a MAGVIT-v2 tokenizer; its folders in this order."""
+    transformer, tokenizer = spec.folders()
+    codes = 2 ** int(read_json(tokenizer / "config.json").get("codebook_dim", 13))
+    number = spec.number_bytes(device)
+    return memory.image_token_bytes(
+        memory.magvit_decoder(tokenizer),
+        codes,
+        spec.stride,
+        memory.llada(transformer).forward_bytes(number),
+        number,
+    )
+
+
+def mmada_check_prompt(folder: Path, prompt: str) -> None:
+    """Checks a prompt against the text block of an MMaDA checkpoint, which would cut it.
+
+    Raises:
+        InvalidSpec: it has more tokens than fit.
+    """
+    if not prompt:
+        return
+    longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
+    check_length(folder, prompt, longest - 2)  # the block's start and end are tokens too
+
+
+def fast_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the hardware multiplies it natively, else float32.
+
+    On CPUs without AVX-512 bf16 or AMX, bfloat16 is emulated and slower than float32.
+    """
+    if device.type == "cpu":
+        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16

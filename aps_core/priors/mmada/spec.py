@@ -1,0 +1,67 @@
+"""The published image priors: MMaDA-8B with the MAGVIT-v2 tokenizer, in bfloat16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from aps_core._lazy import lazy_import
+from aps_core.checkpoints.files import read_json
+from aps_core.priors.base import ImagePriorSpec
+from aps_core.priors.embedded.image import mmada_check_prompt, mmada_token_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+    from aps_core.types import Prior
+else:
+    torch = lazy_import("torch")
+
+CODES = 8192
+"""Image codes of the published tokenizer."""
+
+
+class MMaDA8B(ImagePriorSpec):
+    """MMaDA-8B-Base, 512x512 pictures; the paper's prior and settings. Needs a GPU with about 20
+    GB.
+    """
+
+    type: Literal["mmada_8b"] = "mmada_8b"
+    native_size: ClassVar[tuple[int, int]] = (512, 512)
+    stride: ClassVar[int] = 16
+    weights: ClassVar[tuple[str, ...]] = ("mmada-8b-base", "magvitv2")
+
+    def check_prompt(self, prompt: str) -> None:
+        """See :meth:`ImagePriorSpec.check_prompt`."""
+        if self.missing() is None:
+            mmada_check_prompt(self.folders()[0], prompt)
+
+    def number_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.number_bytes`: bfloat16 everywhere."""
+        return 2
+
+    def weights_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.weights_bytes`: without the head's text rows, which are not read."""
+        config = read_json(self.folders()[0] / "config.json")
+        unread = (int(config["embedding_size"]) - CODES) * int(config["d_model"])
+        return super().weights_bytes(device) - unread * self.number_bytes(device)
+
+    def token_bytes(self, device: str) -> int:
+        """See :meth:`PriorSpec.token_bytes`."""
+        return mmada_token_bytes(self, device)
+
+    def load(self, device: torch.device) -> Prior:
+        """See :meth:`ImagePriorSpec.load`."""
+        from aps_core.priors.mmada.network import load_mmada
+        from aps_core.tokenizers.magvit2 import load_magvit
+
+        transformer, tokenizer = self.folders()
+        return load_mmada(
+            transformer, load_magvit(tokenizer, device, torch.bfloat16), device, torch.bfloat16
+        )
+
+
+class MMaDA8BMixCoT(MMaDA8B):
+    """MMaDA-8B after mixed chain-of-thought tuning, otherwise as mmada_8b."""
+
+    type: Literal["mmada_8b_mixcot"] = "mmada_8b_mixcot"  # type: ignore[assignment]
+    weights: ClassVar[tuple[str, ...]] = ("mmada-8b-mixcot", "magvitv2")

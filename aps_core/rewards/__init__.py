@@ -1,5 +1,0 @@
-"""Text rewards: one kind each, registered by :class:`RewardSpec`. Specs need no torch."""
-
-from aps_core.rewards.specs import LogLikelihoodReward, RewardSpec, YesNoReward
-
-__all__ = ["LogLikelihoodReward", "RewardSpec", "YesNoReward"]

@@ -1,0 +1,1 @@
+"""Resident priors on a device: engine, time and memory estimates, out-of-memory fallbacks."""

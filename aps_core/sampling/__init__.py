@@ -1,0 +1,1 @@
+"""What the samplers share: schedule, anchors, inner loop, random draws."""

@@ -1,0 +1,205 @@
+"""The inner optimisation of a reverse step: M Adam steps or fewer on the logits of the masked
+tokens.
+
+Runs eagerly or as a replayed CUDA graph, and waits for the device once, at the end. ``adaptive``
+reads the loss and the misfit every few steps to decide whether to stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aps_core.errors import SamplingDiverged
+from aps_core.sampling.config import APSConfig
+from aps_core.sampling.cuda_graph import captured
+from aps_core.sampling.regularisers import regularisers
+from aps_core.types import MASK
+
+WINDOW, MIN_STEPS, PLATEAU = 5, 10, 0.005
+"""Adaptive stop: looked at every ``WINDOW`` steps, from ``MIN_STEPS`` on; less improvement than
+``PLATEAU`` of the loss ends the optimisation.
+"""
+
+Place = Callable[[Tensor], Tensor]
+"""Puts embeddings (N, D) of the masked tokens among those of the decided ones: (B, L, D)."""
+
+Evaluate = Callable[[Tensor, Place], tuple[Tensor, Tensor, Tensor]]
+"""From the logits (N, K): loss (B,), misfit (B,) and decoded picture (B, 3, H, W)."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Outcome of one inner optimisation."""
+
+    phi_NK: Tensor
+    x_hat_BCHW: Tensor
+    loss_curve: list[float]
+    misfit: float
+
+
+class InnerLoop:
+    """The inner optimisations of one run. A graph is captured once and serves all reverse steps."""
+
+    def __init__(
+        self,
+        evaluate: Evaluate,
+        codebook_KD: Tensor,
+        config: APSConfig,
+        noise_floor: float,
+        graph: bool | None = None,
+    ) -> None:
+        fixed = codebook_KD.is_cuda if graph is None else graph
+        self.step, self.config, self.noise_floor = (
+            InnerStep(evaluate, codebook_KD, config, fixed),
+            config,
+            noise_floor,
+        )
+        self.replay: Callable[[], None] | None = None
+
+    def run(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> Fit:
+        """Optimises the logits of the masked tokens of ``z`` from ``start``; ``keep`` scales the
+        prior term of Eq. (qe).
+
+        Raises:
+            SamplingDiverged: the loss is not finite.
+        """
+        step, limit = self.step, self.config.inner_steps
+        step.begin(start_NK, z_BL, keep)
+        losses = torch.zeros(max(1, limit), device=start_NK.device)
+        used = 0
+        if limit == 0:  # the prior's expectation is decoded once
+            with torch.no_grad():
+                step.forward()
+            losses[0], used = step.loss, 1
+        elif step.fixed and self.replay is None:
+            self.replay = captured(step) if start_NK.is_cuda else step
+            step.begin(start_NK, z_BL, keep)  # the warm-up moved the logits
+        advance = self.replay or step
+        while used < limit and not (used % WINDOW == 0 and self._converged(losses[:used])):
+            advance()
+            losses[used] = step.loss
+            used += 1
+        curve = (losses[:used] / len(z_BL)).tolist()
+        if not math.isfinite(curve[-1]):
+            raise SamplingDiverged(
+                f"The loss became {curve[-1]} after {used} inner steps; lower the learning rate"
+                f" ({self.config.learning_rate})."
+            )
+        return Fit(step.phi_NK, step.x_hat_BCHW.clone(), curve, float(step.misfit_B.mean()))
+
+    def _converged(self, losses: Tensor) -> bool:
+        """On a plateau, or at the noise floor: below it only noise is left to fit."""
+        if self.config.inner != "adaptive" or len(losses) < MIN_STEPS:
+            return False
+        *recent, worst = torch.cat(
+            [losses[-2 * WINDOW :], self.step.misfit_B.max()[None]]
+        ).tolist()  # one wait for both
+        plateau = min(recent[WINDOW:]) > (1 - PLATEAU) * min(recent[:WINDOW])
+        return bool(plateau or worst <= self.noise_floor)
+
+
+class InnerStep:
+    """One Adam step on the logits, lines 8-14 of Algorithm 1.
+
+    A *fixed* step keeps the shape and address of every tensor for the whole run, as a CUDA graph
+    needs: it carries the rows of all B * L tokens, those of decided tokens without effect.
+    Otherwise it holds the N masked rows only.
+    """
+
+    adam: torch.optim.Adam
+    loss: Tensor
+    misfit_B: Tensor
+    x_hat_BCHW: Tensor
+
+    def __init__(
+        self, evaluate: Evaluate, codebook_KD: Tensor, config: APSConfig, fixed: bool
+    ) -> None:
+        self.evaluate, self.codebook_KD, self.config, self.fixed = (
+            evaluate,
+            codebook_KD,
+            config,
+            fixed,
+        )
+        self.tensors: dict[str, Tensor] = {}
+
+    def begin(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> None:
+        """Starts a reverse step from the logits ``start`` of the masked tokens, with Adam
+        afresh.
+        """
+        masked_M = (z_BL == MASK).flatten()
+        self.rows_N = masked_M.nonzero()[:, 0]
+        phi = (
+            start_NK.new_zeros(len(masked_M), start_NK.shape[1]).index_copy(
+                0, self.rows_N, start_NK
+            )
+            if self.fixed
+            else start_NK.clone()
+        )
+        fresh = {
+            "phi": phi,
+            "decided": self.codebook_KD[z_BL.clamp(min=0)],
+            "masked": masked_M,
+            "pull": phi.new_tensor(self.config.prior_weight * keep),
+        }
+        if self.config.prior_weight:
+            fresh["prior"] = torch.softmax(phi, dim=-1)
+        if self.fixed and self.tensors:
+            for name, value in fresh.items():
+                self.tensors[name].data.copy_(value)
+            for value in self.adam.state[self.tensors["phi"]].values():
+                value.zero_()
+        else:
+            self.tensors = fresh
+            self.adam = torch.optim.Adam(
+                [phi.requires_grad_()],
+                lr=self.config.learning_rate,
+                fused=True,
+                capturable=self.fixed,
+            )
+
+    def place(self, x_ND: Tensor) -> Tensor:
+        """See :data:`Place`."""
+        decided_BLD = self.tensors["decided"]
+        decided_MD = decided_BLD.flatten(0, 1)
+        x_MD = (
+            torch.where(self.tensors["masked"][:, None], x_ND, decided_MD)
+            if self.fixed
+            else decided_MD.index_copy(0, self.rows_N, x_ND)
+        )
+        return x_MD.view_as(decided_BLD)
+
+    def forward(self) -> Tensor:
+        """The loss at the current logits; leaves ``loss``, ``misfit_B`` and ``x_hat_BCHW``
+        behind.
+        """
+        phi = self.tensors["phi"]
+        loss_B, self.misfit_B, x_hat_BCHW = self.evaluate(phi, self.place)  # lines 8-13
+        loss = loss_B.sum()
+        if self.config.prior_weight or self.config.entropy_weight:
+            counted = self.tensors["masked"] if self.fixed else self.tensors["masked"][self.rows_N]
+            loss = loss + regularisers(
+                phi,
+                self.tensors.get("prior"),
+                self.tensors["pull"],
+                self.config.entropy_weight,
+                counted,
+            )
+        self.loss, self.x_hat_BCHW = loss.detach(), x_hat_BCHW.detach()
+        return loss
+
+    def __call__(self) -> None:
+        """Evaluates and moves the logits once."""
+        phi = self.tensors["phi"]
+        (phi.grad,) = torch.autograd.grad(self.forward(), phi)
+        self.adam.step()  # line 14
+
+    @property
+    def phi_NK(self) -> Tensor:
+        """The masked tokens' logits, as they are now."""
+        phi = self.tensors["phi"].detach()
+        return phi[self.rows_N] if self.fixed else phi

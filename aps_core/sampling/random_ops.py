@@ -1,0 +1,32 @@
+"""Random draws of codes from tables of them, each from an explicit generator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+
+def categorical(p_NK: Tensor, generator: Generator) -> Tensor:
+    """One code (N,) a row by probabilities (N, K) that need not sum to 1, never one of probability
+    0.
+
+    The distribution function is inverted at one uniform number a row; :func:`torch.multinomial`
+    takes one for every code, which on a CPU is most of the time an unguided picture takes.
+    """
+    below_NK = p_NK.cumsum(-1)
+    total_N1 = below_NK[:, -1:]
+    uniform_N1 = torch.rand(total_N1.shape, generator=generator, device=p_NK.device) * total_N1
+    # the product may round up to the total
+    uniform_N1 = torch.minimum(uniform_N1, total_N1.nextafter(torch.zeros_like(total_N1)))
+    return torch.searchsorted(below_NK, uniform_N1, right=True)[:, 0]
+
+
+def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
+    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
+
+    Algorithm 1 itself is deterministic; this is what makes several samples differ.
+    """
+    if temperature == 0:
+        return logits_NK
+    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
+    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))

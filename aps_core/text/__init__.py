@@ -1,0 +1,1 @@
+"""Text: sampling with a masked language model, and rewards that guide it."""

@@ -1,0 +1,176 @@
+"""Anchored posterior sampling of text: Algorithm 1 inside Dream's loop (paper appendix, section
+"Question Answering").
+
+A reward model takes the place of decoder and measurement error: in every reverse step the masked
+tokens' logits ``phi`` climb its reward by M Adam steps, through the expected embedding with a
+straight-through argmax. Dream's own filtering and confidence then choose the anchors, so that the
+masking schedule stays the baseline's. Without a reward, or with M = 0, this *is* Dream's
+``diffusion_generate``.
+
+Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Generator, Tensor
+
+from aps_core.errors import SamplingDiverged
+from aps_core.sampling.cuda_graph import captured
+from aps_core.text.config import TextConfig
+from aps_core.text.sampling import TextStep, TextStepHook, diffusion_generate
+from aps_core.types import SamplerState, TextPrior
+
+if TYPE_CHECKING:
+    from aps_core.text.rewards import RewardSpec
+    from aps_core.text.rewards.language_model import RewardModel
+
+
+@dataclass(frozen=True)
+class TextReward:
+    """A reward model, what is read from it, and the prompt whose answer it scores."""
+
+    model: RewardModel
+    spec: RewardSpec
+    prompt: str
+
+    def __call__(self, ids_BL: Tensor, masked_BL: Tensor, phi_BLV: Tensor) -> Tensor:
+        """Reward (B,) of the answer whose masked tokens are the likeliest under softmax(phi)."""
+        # lines 8, 10
+        answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_BLV, self.model.end)
+        return self.spec.score(self.model, self.prompt, answer)  # lines 9, 11-13
+
+    @torch.no_grad()
+    def of(self, ids_BL: Tensor) -> Tensor:
+        """Reward (B,) of a finished answer."""
+        return self.spec.score(
+            self.model, self.prompt, self.model.alignment.answer(ids_BL, self.model.end)
+        )
+
+
+def sample_text_aps(
+    prior: TextPrior,
+    prompt_BP: Tensor,
+    config: TextConfig,
+    *,
+    generator: Generator,
+    reward: TextReward | None = None,
+    on_step: TextStepHook | None = None,
+    resume: SamplerState | None = None,
+    graph: bool | None = None,
+) -> Tensor:
+    """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
+
+    Every random draw comes from ``generator``, and guidance draws nothing: a guided and an unguided
+    run of one seed differ by the tilt alone. ``graph`` replays the inner steps as a CUDA graph
+    (default: on CUDA).
+
+    Raises:
+        SamplingCancelled: ``on_step`` returned False.
+        SamplingDiverged: the reward is not finite.
+    """
+    curve: list[float] = []
+    prompt, inner = (
+        prompt_BP.shape[1],
+        RewardAscent(reward, config, graph) if reward is not None and config.inner_steps else None,
+    )
+
+    def tilt(step: int, ids_BS: Tensor, logits_BSV: Tensor) -> Tensor:
+        curve.clear()
+        masked_BL = ids_BS[:, prompt:] == prior.mask_id
+        if inner is None or not bool(masked_BL.any()):  # the model may reveal everything early
+            return logits_BSV
+        phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL)
+        curve.extend(rewards)
+        return torch.cat(
+            [
+                logits_BSV[:, :prompt],
+                torch.where(masked_BL[..., None], phi_BLV, logits_BSV[:, prompt:]),
+            ],
+            dim=1,
+        )
+
+    def hook(info: TextStep) -> bool | None:
+        return on_step(replace(info, reward_curve=list(curve))) if on_step is not None else None
+
+    return diffusion_generate(
+        prior, prompt_BP, config, generator=generator, logits_hook=tilt, on_step=hook, resume=resume
+    )
+
+
+class RewardAscent:
+    """Lines 7-15 for text: M Adam steps on the masked tokens' logits, afresh in every reverse step.
+
+    All tensors keep shape and address for the whole run, so that on CUDA one graph serves every
+    reverse step: the rows of decided tokens are carried along without effect.
+    """
+
+    phi_BLV: Tensor
+    adam: torch.optim.Adam
+    reward_B: Tensor
+
+    def __init__(self, reward: TextReward, config: TextConfig, graph: bool | None = None) -> None:
+        self.reward, self.config, self.graph = reward, config, graph
+        self.tensors: dict[str, Tensor] = {}
+        self.replay: Callable[[], None] | None = None
+
+    def run(
+        self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor
+    ) -> tuple[Tensor, list[float]]:
+        """The logits after M steps from the prior's, and the reward before each of them (mean over
+        rows).
+
+        Raises:
+            SamplingDiverged: the reward is not finite.
+        """
+        self.begin(prior_BLV, ids_BL, masked_BL)
+        if self.replay is None:
+            self.replay = (
+                captured(self)
+                if (prior_BLV.is_cuda if self.graph is None else self.graph)
+                else self
+            )
+            self.begin(prior_BLV, ids_BL, masked_BL)  # a capture's warm-up moves the logits
+        rewards = torch.zeros(self.config.inner_steps, device=prior_BLV.device)
+        for step in range(self.config.inner_steps):  # line 7
+            self.replay()
+            rewards[step] = self.reward_B.mean()
+        curve: list[float] = rewards.tolist()  # the only wait for the device
+        if not math.isfinite(curve[-1]):
+            raise SamplingDiverged(
+                f"The reward became {curve[-1]}; lower the learning rate"
+                f" ({self.config.learning_rate})."
+            )
+        return self.phi_BLV.detach(), curve
+
+    def begin(self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor) -> None:
+        """Starts a reverse step from the prior's logits, with Adam afresh."""
+        fresh = {"phi": prior_BLV, "ids": ids_BL, "masked": masked_BL}
+        if self.tensors:
+            for name, value in fresh.items():
+                self.tensors[name].data.copy_(value)
+            for value in self.adam.state[self.phi_BLV].values():
+                value.zero_()
+            return
+        self.tensors = {name: value.clone() for name, value in fresh.items()}
+        self.phi_BLV = self.tensors["phi"].requires_grad_()
+        self.adam = torch.optim.Adam(
+            [self.phi_BLV],
+            lr=self.config.learning_rate,
+            fused=True,
+            capturable=self.phi_BLV.is_cuda,
+        )
+
+    def __call__(self) -> None:
+        """Evaluates the reward and moves the logits once."""
+        with torch.enable_grad():
+            # lines 8-13
+            reward_B = self.reward(self.tensors["ids"], self.tensors["masked"], self.phi_BLV)
+            (self.phi_BLV.grad,) = torch.autograd.grad(-reward_B.sum(), self.phi_BLV)
+        self.reward_B = reward_B.detach()
+        self.adam.step()  # line 14

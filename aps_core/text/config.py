@@ -1,0 +1,72 @@
+"""Settings of text sampling: Dream's own, and those of anchored posterior sampling on top.
+
+Defaults are the paper's for question answering (appendix, section "Question Answering"); Dream's
+``entropy`` order is its release's recommendation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class TextConfig(BaseModel):
+    """Reverse steps, token filtering, order of unmasking, and the tilt towards a reward."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    max_new_tokens: int = Field(128, ge=1, le=2048, description="Room for the answer, in tokens.")
+    steps: int = Field(128, ge=1, le=2048, description="Reverse steps T.")
+    temperature: float = Field(
+        0.2,
+        ge=0,
+        le=5,
+        description="Divides the logits before a token is drawn; 0 takes the likeliest.",
+    )
+    top_p: float | None = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Draw from the smallest set of tokens with this much probability.",
+    )
+    top_k: int | None = Field(
+        50,
+        ge=1,
+        description=(
+            "Draw from this many likeliest tokens; null for no limit. 50 is what Dream's release"
+            " uses when nothing is said: its generation defaults come from the model's"
+            " configuration object."
+        ),
+    )
+    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = Field(
+        "entropy",
+        description=(
+            "Which tokens are kept first: least entropy, likeliest, largest margin to the second,"
+            " or at random ('origin')."
+        ),
+    )
+    alg_temp: float | None = Field(
+        0.0,
+        ge=0,
+        description="Remasking temperature: above 0 the tokens to keep are drawn, not ranked.",
+    )
+    eps: float = Field(1e-3, gt=0, lt=1, description="Time at which the masking schedule ends.")
+    inner_steps: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description=(
+            "Adam steps M on the masked tokens' logits in every reverse step; 0 leaves the prior"
+            " alone."
+        ),
+    )
+    learning_rate: float = Field(
+        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats a step."
+    )
+
+    def with_recommended(self, recommended: dict[str, Any]) -> TextConfig:
+        """These settings, with a prior's recommendation in the fields that were not set
+        explicitly.
+        """
+        return TextConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})

@@ -1,0 +1,87 @@
+"""A masked diffusion language model over text: what Dream and LLaDA share.
+
+Shapes: B rows, S sequence (prompt and answer), V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import PreTrainedModel
+
+CHATML = (
+    "<|im_start|>system\nYou are a helpful"
+    " assistant.<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+)
+"""Qwen's chat layout, which Dream was tuned on."""
+
+
+class TextIds(BaseModel):
+    """Special tokens and prompt layout of a text prior; part of its ``config.json``."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    vocab_size: int
+    mask_token_id: int
+    eos_token_id: int
+    prompt_format: str = CHATML
+    """Layout of one turn, ``{prompt}`` in it. Releases keep it in code or templates; the embedded
+    prior names its own.
+    """
+
+
+class MaskedLM:
+    """See :class:`aps_core.types.TextPrior`. ``shifted``: the output at position i - 1 predicts
+    token i (Dream).
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, ids: TextIds, tokenizer: Tokenizer, *, shifted: bool
+    ) -> None:
+        self.model, self.tokenizer, self.shifted = model, tokenizer, shifted
+        self.ids = ids
+        self.vocab_size, self.mask_id, self.eos_id = (
+            ids.vocab_size,
+            ids.mask_token_id,
+            ids.eos_token_id,
+        )
+
+    @torch.no_grad()
+    def logits(self, ids_BS: Tensor, attention_BS: Tensor | None = None) -> Tensor:
+        """Logits (B, S, V) of every position, float32. ``attention_BS`` is 0 at padding.
+
+        Without padding there is no mask at all. With it, positions count from the first real token
+        and pads get position 1, as in Dream's release; logits at pads mean nothing.
+        """
+        if attention_BS is None or bool(attention_BS.all()):
+            logits_BSV = self.model(input_ids=ids_BS, use_cache=False).logits
+        else:
+            position_BS = (attention_BS.long().cumsum(-1) - 1).masked_fill(attention_BS == 0, 1)
+            logits_BSV = self.model(
+                input_ids=ids_BS,
+                attention_mask=attention_BS.long(),
+                position_ids=position_BS,
+                use_cache=False,
+            ).logits
+        if self.shifted:
+            logits_BSV = torch.cat([logits_BSV[:, :1], logits_BSV[:, :-1]], dim=1)
+        return logits_BSV.float()  # type: ignore[no-any-return]
+
+    def encode(self, prompt: str) -> list[int]:
+        """Token ids of a prompt in the layout the model was tuned on, ready for the answer."""
+        return self.tokenizer.encode(
+            self.ids.prompt_format.replace("{prompt}", prompt), add_special_tokens=False
+        ).ids
+
+    def decode(self, ids: list[int]) -> str:
+        """The answer's text up to its end, without special tokens and masks."""
+        ends = {
+            self.eos_id,
+            self.tokenizer.token_to_id("<|im_end|>"),
+            self.tokenizer.token_to_id("<|eot_id|>"),
+        }
+        length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        kept = [token for token in ids[:length] if token != self.mask_id]
+        return self.tokenizer.decode(kept, skip_special_tokens=True).strip()

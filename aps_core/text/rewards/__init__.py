@@ -1,0 +1,5 @@
+"""Text rewards: one kind each, registered by :class:`RewardSpec`. Specs need no torch."""
+
+from aps_core.text.rewards.specs import LogLikelihoodReward, RewardSpec, YesNoReward
+
+__all__ = ["LogLikelihoodReward", "RewardSpec", "YesNoReward"]

@@ -1,0 +1,202 @@
+"""Dream's ``diffusion_generate``: iterative unmasking of an answer behind a prompt.
+
+Follows the release (``generation_utils.py`` of ``Dream-org/Dream-v0-Instruct-7B``), whose
+parameters it shares; every random draw comes from an explicit generator. Two traits of the release
+are kept: a model may predict the mask token itself, so that masks can remain; and in a batch the
+*mean* number of masks sets how many tokens each row reveals, so that a row with fewer masks can
+lose decided ones. Rows sampled one at a time are free of the second.
+
+Shapes: B rows, S sequence (prompt and answer), V vocabulary, N masked positions of all rows
+together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+
+from aps_core.errors import InvalidSpec, SamplingCancelled
+from aps_core.text.config import TextConfig
+from aps_core.types import SamplerState, TextPrior
+
+FIXED_POINT = 2.0**40
+"""Units in a probability of 1 where probabilities are summed as integers; finer than float32 at
+150,000 tokens.
+"""
+
+LogitsHook = Callable[[int, Tensor, Tensor], Tensor]
+"""(step, ids (B, S), logits (B, S, V)) to the logits to go on with: before filtering, as in Dream's
+release.
+"""
+
+
+@dataclass(frozen=True)
+class TextStep:
+    """What the step hook sees after each reverse step."""
+
+    state: SamplerState
+    """``z_BL`` holds the ids of prompt and answer, masks as the prior's mask id."""
+    total: int
+    """Reverse steps of the whole run."""
+    decided_BS: Tensor
+    """True where a token was decided in this step."""
+    seconds: float
+    """Wall time of this step."""
+    prior_seconds: float
+    """Of it, the prior's forward."""
+    reward_curve: list[float] = field(default_factory=list)
+    """Reward at every inner iteration, mean over the batch; empty without guidance."""
+
+
+TextStepHook = Callable[[TextStep], bool | None]
+"""Called after every reverse step; returning False cancels the run."""
+
+
+def diffusion_generate(
+    prior: TextPrior,
+    prompt_BP: Tensor,
+    config: TextConfig,
+    *,
+    generator: Generator,
+    attention_BP: Tensor | None = None,
+    logits_hook: LogitsHook | None = None,
+    on_step: TextStepHook | None = None,
+    resume: SamplerState | None = None,
+) -> Tensor:
+    """Fills ``config.max_new_tokens`` masks behind ``prompt_BP`` and returns ids (B, S).
+
+    ``attention_BP`` is 0 at padding before a prompt. A run resumed from a :class:`SamplerState`
+    gives the same tokens as one that was never interrupted.
+
+    Raises:
+        InvalidSpec: the prompt has no token.
+        SamplingCancelled: ``on_step`` returned False.
+    """
+    if prompt_BP.shape[1] == 0:
+        raise InvalidSpec("The prompt has no tokens; the answer needs at least one before it.")
+    ids_BS = torch.nn.functional.pad(prompt_BP, (0, config.max_new_tokens), value=prior.mask_id)
+    attention_BS = (
+        None
+        if attention_BP is None
+        else torch.nn.functional.pad(attention_BP, (0, config.max_new_tokens), value=1)
+    )
+    first = 0
+    if resume is not None:
+        ids_BS, first = resume.z_BL.to(generator.device), resume.step
+        generator.set_state(resume.generator_state)
+    times = torch.linspace(1, config.eps, config.steps + 1)
+    for step in range(first, config.steps):
+        started = time.perf_counter()
+        logits_BSV = prior.logits(ids_BS, attention_BS)
+        prior_seconds = time.perf_counter() - started
+        if logits_hook is not None:
+            logits_BSV = logits_hook(step, ids_BS, logits_BSV)
+        share = 1 - times[step + 1] / times[step] if step < config.steps - 1 else torch.tensor(1.0)
+        next_BS = (_reveal_at_random if config.alg == "origin" else _reveal_most_trusted)(
+            ids_BS, logits_BSV, share, prior.mask_id, config, generator
+        )
+        decided_BS = (ids_BS == prior.mask_id) & (next_BS != prior.mask_id)
+        ids_BS = next_BS
+        state = SamplerState(step + 1, ids_BS, generator.get_state())
+        if (
+            on_step is not None
+            and on_step(
+                TextStep(
+                    state, config.steps, decided_BS, time.perf_counter() - started, prior_seconds
+                )
+            )
+            is False
+        ):
+            raise SamplingCancelled(f"Stopped after reverse step {step + 1} of {config.steps}.")
+    return ids_BS
+
+
+def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
+    """Temperature, then nucleus, then top-k; what is left out gets the type's minimum."""
+    lowest = torch.finfo(logits_NV.dtype).min
+    if config.temperature > 0:
+        logits_NV = logits_NV / config.temperature
+    if config.top_p is not None and config.top_p < 1:
+        sorted_NV, order_NV = logits_NV.sort(dim=-1, descending=True)
+        # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
+        beyond_NV = (sorted_NV.softmax(-1) * FIXED_POINT).long().cumsum(
+            -1
+        ) > config.top_p * FIXED_POINT
+        beyond_NV = beyond_NV.roll(1, dims=-1)  # the token that crosses the threshold stays
+        beyond_NV[:, :1] = False
+        logits_NV = logits_NV.masked_fill(
+            torch.zeros_like(beyond_NV).scatter(-1, order_NV, beyond_NV), lowest
+        )
+    if config.top_k is not None:
+        least_N1 = logits_NV.topk(min(config.top_k, logits_NV.shape[-1]), dim=-1).values[:, -1:]
+        logits_NV = logits_NV.masked_fill(logits_NV < least_N1, lowest)
+    return logits_NV
+
+
+def sample_tokens(
+    logits_NV: Tensor, config: TextConfig, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """A token for every row and its confidence, both (N,); the confidence is that of the filtered,
+    tempered distribution.
+    """
+    probs_NV = filtered(logits_NV, config).softmax(-1)
+    if config.temperature > 0:
+        token_N = torch.multinomial(probs_NV, 1, generator=generator)[:, 0]
+        confidence_N = probs_NV.gather(-1, token_N[:, None])[:, 0]
+    else:
+        confidence_N, token_N = probs_NV.max(dim=-1)
+    if config.alg == "topk_margin":
+        top_N2 = probs_NV.topk(2, dim=-1).values
+        confidence_N = top_N2[:, 0] - top_N2[:, 1]
+    elif config.alg == "entropy":
+        confidence_N = (probs_NV * torch.log(probs_NV + 1e-10)).sum(-1)
+    return confidence_N, token_N
+
+
+def _reveal_at_random(
+    ids_BS: Tensor,
+    logits_BSV: Tensor,
+    share: Tensor,
+    mask_id: int,
+    config: TextConfig,
+    generator: Generator,
+) -> Tensor:
+    """``origin``: every masked position is revealed by itself with probability ``share``."""
+    masked_BS = ids_BS == mask_id
+    token_N = ids_BS[masked_BS]
+    chosen_N = torch.rand(token_N.shape, generator=generator, device=ids_BS.device) < float(share)
+    token_N[chosen_N] = sample_tokens(logits_BSV[masked_BS][chosen_N], config, generator)[1]
+    return ids_BS.masked_scatter(masked_BS, token_N)
+
+
+def _reveal_most_trusted(
+    ids_BS: Tensor,
+    logits_BSV: Tensor,
+    share: Tensor,
+    mask_id: int,
+    config: TextConfig,
+    generator: Generator,
+) -> Tensor:
+    """Draws a token for every masked position and keeps the most confident ones, a share of the
+    masks of a mean row.
+    """
+    masked_BS = ids_BS == mask_id
+    confidence_N, token_N = sample_tokens(logits_BSV[masked_BS], config, generator)
+    count = int(masked_BS.sum().cpu() / len(ids_BS) * share)
+    if count == 0:
+        return ids_BS
+    confidence_BS = logits_BSV.new_full(ids_BS.shape, -torch.inf).masked_scatter(
+        masked_BS, confidence_N
+    )
+    if config.alg_temp:
+        kept_BC = torch.multinomial(
+            (confidence_BS / config.alg_temp).softmax(-1), count, generator=generator
+        )
+    else:
+        kept_BC = confidence_BS.topk(count, dim=-1).indices
+    drawn_BS = torch.full_like(ids_BS, mask_id).masked_scatter(masked_BS, token_N)
+    return ids_BS.scatter(1, kept_BC, drawn_BS.gather(1, kept_BC))

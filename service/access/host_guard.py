@@ -1,0 +1,84 @@
+"""Protects a service without keys from other web sites in its user's browser.
+
+A page anywhere may send requests to this machine, and may even point a name of its own at it (DNS
+rebinding). Both show: in ``Origin``, and in a ``Host`` that is not ours.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.middleware import PROBES
+from service.api.problems import Misdirected, library_error
+from service.settings import Settings
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class HostGuard:
+    """Checks ``Host`` and ``Origin`` of every request but the probes'."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+        self.open = not settings.auth_required
+        self.hosts = tuple(settings.allowed_hosts) or (
+            LOOPBACK if self.open and settings.on_loopback else ()
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection."""
+        if (
+            scope["type"] == "http"
+            and scope["path"] not in PROBES
+            and (refusal := self._refusal(scope))
+        ):
+            response = await library_error(Request(scope), Misdirected(refusal))
+            await response(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self.hosts and _name(f"//{host}") not in self.hosts:
+            return (
+                f"The host {host[:100]!r} is none of ours ({', '.join(self.hosts)}); see"
+                " APS_ALLOWED_HOSTS."
+            )
+        if (
+            self.open
+            and (origin := headers.get("origin")) is not None
+            and urlsplit(origin).netloc != host
+        ):
+            return f"Requests from pages of {origin[:100]!r} are not taken."
+        if self.open and self.settings.auth == "auto" and not _local(scope.get("server")):
+            return (
+                "Without API keys the service answers on loopback only; see APS_HOST and APS_AUTH."
+            )
+        return None
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _local(server: tuple[str, int | None] | None) -> bool:
+    """Whether a connection came in on loopback or a unix socket, whatever its headers say."""
+    return server is None or server[1] is None or _is_loopback(server[0])
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in LOOPBACK

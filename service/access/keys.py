@@ -1,0 +1,176 @@
+"""API keys: whose they are, what they allow, and where they are kept, as hashes only.
+
+A key reads ``aps_ID_SECRET``. The ID is public and finds the record; the secret has 256 random
+bits, so one SHA-256 is all the hashing it needs. Keys live in Redis (``aps keys``) or, for
+deployments that bring their own secrets, in the file named by ``APS_KEYS_FILE``: the same records,
+as a JSON list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from redis import Redis
+from redis.client import Pipeline
+
+from aps_core.errors import APSError
+
+Scope = Literal["read", "write"]
+"""``read``: look at one's jobs; ``write``: also submit, cancel and delete."""
+
+ACTIVE_KEYS = 2
+"""A principal changes its key without a gap: make the second, switch over, revoke the first."""
+
+_TOKEN = re.compile(r"aps_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
+
+
+class KeyRefused(APSError):
+    """A key cannot be made, or there is none to use."""
+
+    code = "key_refused"
+    title = "The API key was refused"
+
+
+class ApiKey(BaseModel):
+    """One key, without its secret."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(pattern=r"^[0-9a-f]{12}$")
+    principal: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Whose key it is. Jobs belong to principals, not to keys.",
+    )
+    scopes: frozenset[Scope]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    created_at: datetime
+    max_queued: int | None = Field(
+        None, ge=1, description="Waiting jobs the principal may have; by default APS_MAX_QUEUED."
+    )
+    max_running: int | None = Field(
+        None,
+        ge=1,
+        description="Jobs of the principal that run at a time; by default APS_MAX_RUNNING.",
+    )
+
+
+_FILE = TypeAdapter(list[ApiKey])
+
+
+def new_key(
+    principal: str,
+    scopes: frozenset[Scope],
+    max_queued: int | None = None,
+    max_running: int | None = None,
+) -> tuple[str, ApiKey]:
+    """A fresh key, to be shown once, and its record.
+
+    Raises:
+        KeyRefused: the principal's name has other characters than letters, digits, dot, dash and
+            underscore.
+    """
+    key_id = secrets.token_hex(6)
+    token = f"aps_{key_id}_{secrets.token_urlsafe(32)}"
+    limits = {"max_queued": max_queued, "max_running": max_running}
+    try:
+        return token, ApiKey(
+            id=key_id,
+            principal=principal,
+            scopes=scopes,
+            sha256=_digest(token),
+            created_at=datetime.now(UTC),
+            **limits,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise KeyRefused(f"{first['loc'][0]} {first['input']!r}: {first['msg']}.") from error
+
+
+class KeyStore:
+    """The keys of one service."""
+
+    def __init__(self, redis: Redis, prefix: str = "aps:", file: Path | None = None) -> None:
+        self.redis, self.prefix, self._key = redis, prefix, f"{prefix}apikeys"
+        self._fixed = {key.id: key for key in _read(file)} if file else {}
+
+    def find(self, token: str) -> ApiKey | None:
+        """The key's record, if it is one of ours and active."""
+        named = _TOKEN.fullmatch(token)
+        if named is None:
+            return None
+        key = self.get(named[1])
+        return key if key is not None and hmac.compare_digest(key.sha256, _digest(token)) else None
+
+    def get(self, key_id: str) -> ApiKey | None:
+        """An active key's record by its id."""
+        return self._fixed.get(key_id) or self._stored(key_id)
+
+    def add(self, key: ApiKey) -> None:
+        """Makes a key valid.
+
+        Raises:
+            KeyRefused: the principal has two already.
+        """
+
+        def put(pipe: Pipeline) -> None:
+            records = cast("dict[bytes, bytes]", pipe.hgetall(self._key))
+            held = [
+                known.id
+                for known in map(ApiKey.model_validate_json, records.values())
+                if known.principal == key.principal
+            ]
+            if len(held) >= ACTIVE_KEYS:
+                raise KeyRefused(
+                    f"'{key.principal}' has {len(held)} active keys already ({', '.join(held)});"
+                    " revoke one first."
+                )
+            pipe.multi()
+            pipe.hset(self._key, key.id, key.model_dump_json())
+
+        self.redis.transaction(put, self._key)
+
+    def all(self) -> list[ApiKey]:
+        """Every active key, by principal."""
+        stored = map(
+            ApiKey.model_validate_json,
+            cast("dict[bytes, bytes]", self.redis.hgetall(self._key)).values(),
+        )
+        return sorted(
+            [*self._fixed.values(), *stored], key=lambda key: (key.principal, key.created_at)
+        )
+
+    def revoke(self, key_id: str) -> bool:
+        """Makes a key invalid at once; False when it is not one of those in Redis."""
+        return bool(self.redis.hdel(self._key, key_id))
+
+    def _stored(self, key_id: str) -> ApiKey | None:
+        record = cast("bytes | None", self.redis.hget(self._key, key_id))
+        return ApiKey.model_validate_json(record) if record else None
+
+
+def _read(file: Path) -> list[ApiKey]:
+    try:
+        keys = _FILE.validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise KeyRefused(
+            f"APS_KEYS_FILE {file} cannot be read as a list of keys: {error}"
+        ) from error
+    for principal, number in Counter(key.principal for key in keys).items():
+        if number > ACTIVE_KEYS:
+            raise KeyRefused(
+                f"APS_KEYS_FILE {file}: '{principal}' has {number} keys; at most {ACTIVE_KEYS} may"
+                " be active."
+            )
+    return keys
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

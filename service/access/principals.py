@@ -1,0 +1,115 @@
+"""Who is asking, and what they may do: a dependency of every route under ``/v1``."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Request, Security
+from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+from redis.exceptions import RedisError
+from starlette.concurrency import run_in_threadpool
+
+from service.access.keys import ApiKey, KeyRefused, KeyStore
+from service.access.sessions import COOKIE, SessionStore, check_origin
+from service.api.app_state import services_of
+from service.api.problems import ScopeMissing, Unauthorized
+from service.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_bearer = HTTPBearer(
+    auto_error=False,
+    scheme_name="key",
+    description="An API key; not needed where the service runs on loopback without keys.",
+)
+_session = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    scheme_name="session",
+    description="What a key was exchanged for at `POST /v1/session`; for browsers.",
+)
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Whose jobs a request may see, and how many there may be. Empty where keys are off: one tenant
+    for all.
+    """
+
+    name: str = ""
+    max_queued: int | None = None
+    max_running: int | None = None
+    key: ApiKey | None = None
+
+
+async def principal(
+    request: Request,
+    needed: SecurityScopes,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
+    session: Annotated[str | None, Security(_session)] = None,
+) -> Principal:
+    """The holder of the request's key, or of the key its session stands for.
+
+    Raises:
+        Unauthorized: it has no valid key and no session.
+        ScopeMissing: the key lacks a scope.
+        Misdirected: it would change something, by a session's cookie, from a page that is not ours.
+    """
+    services = services_of(request)
+    if not services.settings.auth_required:
+        return Principal()
+    if credentials is not None:
+        key = await run_in_threadpool(services.keys.find, credentials.credentials)
+    elif session is not None:
+        check_origin(request)
+        key = await run_in_threadpool(SessionStore(services.keys).find, session)
+    else:
+        raise Unauthorized(
+            "Send an API key: 'Authorization: Bearer aps_...'. Keys are made with 'aps keys"
+            " create'."
+        )
+    if key is None:
+        raise Unauthorized(
+            "This API key is not known here, or has been revoked."
+            if credentials
+            else "The session is over; send the API key again."
+        )
+    if missing := set(needed.scopes) - key.scopes:
+        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
+    settings = services.settings
+    return Principal(
+        key.principal,
+        key.max_queued or settings.max_queued,
+        key.max_running or settings.max_running,
+        key,
+    )
+
+
+Reader = Annotated[Principal, Security(principal, scopes=["read"])]
+Writer = Annotated[Principal, Security(principal, scopes=["write"])]
+
+
+def check_start(settings: Settings, keys: KeyStore) -> None:
+    """Refuses to serve strangers by mistake.
+
+    Raises:
+        KeyRefused: keys are needed, and there is none.
+    """
+    if not settings.auth_required:
+        if not settings.on_loopback:
+            log.warning("APS_AUTH=none: whoever reaches %s may use this service", settings.host)
+        return
+    try:
+        known = keys.all()
+    except RedisError as error:
+        # and so every request is refused
+        log.warning("API keys could not be counted, the store does not answer: %s", error)
+        return
+    if not known:
+        raise KeyRefused(
+            f"With APS_HOST={settings.host} and APS_AUTH={settings.auth} the service needs API"
+            " keys, and there is none. Make one ('aps keys create NAME'), name a file of keys"
+            " (APS_KEYS_FILE), or say APS_AUTH=none."
+        )

@@ -1,0 +1,245 @@
+"""What the routes work with: store, registry, artifacts, bell; and how a job is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fastapi import Request
+from redis.exceptions import RedisError
+
+from aps_core.errors import InvalidSpec
+from aps_core.runtime.estimate import Capacity, check_size
+from aps_core.tasks import Inputs, validate_spec
+from service.access.keys import KeyStore
+from service.api.availability import check_weights, worker_for
+from service.api.options import Options
+from service.api.problems import Gone, NotFound
+from service.api.views import JobView, view
+from service.dispatch.bell import Bell
+from service.egress.public_only import check_url
+from service.jobs import (
+    ArtifactStore,
+    IdempotencyConflict,
+    Job,
+    JobStore,
+    KnownPictures,
+    NotNow,
+    Outbox,
+    StorageUnavailable,
+    Terms,
+    WorkerInfo,
+    WorkerRegistry,
+    new_job_id,
+    open_store,
+)
+from service.settings import Settings
+from service.uploads.decoder import Decoder
+from service.uploads.pictures import Pictures
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request for a job, as it came in."""
+
+    task: str
+    spec: dict[str, Any]
+    pictures: Mapping[str, bytes | str]
+    """By their names in :class:`Inputs`: the file, or where it lies, or the content hash of one
+    that is stored.
+    """
+    tenant: str = ""
+    max_queued: int | None = None
+    max_running: int | None = None
+    request_id: str = ""
+    traceparent: str = ""
+    idempotency_key: str = ""
+    cancel_after_seconds: int | None = None
+    options: Options = Options()  # noqa: RUF009  frozen
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what is asked for: the same for the same spec and pictures, however they were
+        sent.
+        """
+        pictures = {
+            name: data if isinstance(data, str) else hashlib.sha256(data).hexdigest()
+            for name, data in self.pictures.items()
+        }
+        asked = [self.task, self.spec, pictures, self.options.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything an API process holds."""
+
+    settings: Settings
+    store: JobStore
+    workers: WorkerRegistry
+    artifacts: ArtifactStore
+    outbox: Outbox
+    bell: Bell
+    keys: KeyStore
+    decoder: Decoder
+    pictures: Pictures
+
+    @classmethod
+    def open(cls, settings: Settings) -> Self:
+        """Connects lazily: nothing is contacted yet."""
+        store, workers = open_store(settings)
+        redis, prefix = store.redis, settings.key_prefix
+        keys = KeyStore(redis, prefix, settings.keys_file)
+        artifacts, decoder = ArtifactStore(settings.artifacts), Decoder(settings)
+        pictures = Pictures(
+            settings, decoder, artifacts, KnownPictures(redis, prefix, settings.job_ttl_seconds)
+        )
+        return cls(
+            settings,
+            store,
+            workers,
+            artifacts,
+            Outbox(redis, prefix),
+            Bell(settings),
+            keys,
+            decoder,
+            pictures,
+        )
+
+    def submit(self, submission: Submission) -> tuple[JobView, bool]:
+        """Accepts a job: it is stored and announced when this returns, or nothing is stored at all.
+        Also tells whether it was accepted before, under the same idempotency key.
+
+        Raises:
+            InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the
+                pictures.
+            ImageRejected: a picture is refused.
+            UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
+            UnknownPicture: the client has no stored picture of this content.
+            PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
+            IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
+            Gone: the same request was accepted before, and its job has been deleted since.
+        """
+        terms = self._terms(submission)
+        if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
+            return self._repeated(before, submission.tenant), True
+        try:
+            spec = validate_spec({**submission.spec, "type": submission.task})
+        except RecursionError as error:
+            raise InvalidSpec("The spec is nested too deeply.") from error
+        webhook = submission.options.webhook
+        if webhook is not None:
+            check_url(webhook.url, self.settings.webhook_allow_private)
+        live = self.capable()
+        worker = worker_for(spec.prior, self.settings.priors, live)
+        check_weights(spec.checkpoints, spec.prior, live)
+        uploads = {
+            name: self.pictures.read(sent, name, submission.tenant)
+            for name, sent in submission.pictures.items()
+        }
+        spec.check_inputs(Inputs(**{name: upload.picture for name, upload in uploads.items()}))
+        size = uploads["image"].size if "image" in uploads else None
+        cost = check_size(
+            spec,
+            size,
+            worker.max_pixels,
+            worker.seconds_per_token,
+            Capacity(worker.job_bytes, worker.token_bytes),
+        )
+        job_id = new_job_id()
+        try:
+            job = Job(
+                id=job_id,
+                task=submission.task,
+                prior=spec.prior,
+                spec=spec.resolved().model_dump(mode="json"),
+                inputs={
+                    name: self.pictures.put(job_id, name, upload)
+                    for name, upload in uploads.items()
+                },
+                image_size=size,
+                output_size=cost.output,
+                estimated_seconds=round(cost.seconds, 3),
+                tenant=submission.tenant,
+                max_running=submission.max_running,
+                request_id=submission.request_id,
+                traceparent=submission.traceparent,
+                cancel_after_seconds=submission.cancel_after_seconds,
+                priority=submission.options.priority,
+                webhook=webhook,
+            )
+            stands = self.store.submit(job, terms)
+        except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict):
+            self.discard_files(job_id)
+            raise
+        if (
+            stands.job is None
+        ):  # the same request came twice at the same time, and the other one was first
+            self.discard_files(job_id)
+            return self._repeated(stands.id, submission.tenant), True
+        self.bell.ring_soon(stands.job)
+        log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
+        return view(stands.job, stands.queue_position), False
+
+    def discard_files(self, job_id: str) -> None:
+        """Removes a job's files; those that cannot be removed now are the sweeper's."""
+        try:
+            self.artifacts.delete(job_id)
+        except StorageUnavailable as error:
+            log.warning("%s", error)
+
+    def capable(self) -> list[WorkerInfo]:
+        """Workers by which jobs are accepted: the living, and where others start them on demand,
+        the last ones known.
+        """
+        return self.workers.known() if self.settings.scale_to_zero else self.workers.live()
+
+    def job(self, job_id: str, tenant: str) -> Job:
+        """The record.
+
+        Raises:
+            NotFound: there is none, or it is another tenant's, which looks the same from outside.
+        """
+        job = self.store.get(job_id)
+        if job is None or job.tenant != tenant:
+            raise NotFound(f"There is no job '{job_id}'.")
+        return job
+
+    def shown(self, job_id: str, tenant: str) -> JobView:
+        """What clients see of a job that :meth:`job` gives."""
+        return self.view(self.job(job_id, tenant))
+
+    def view(self, job: Job) -> JobView:
+        """What clients see of a job."""
+        return view(job, self.store.queue_position(job))
+
+    def close(self) -> None:
+        """Closes all connections and ends the decoder's processes."""
+        self.decoder.close()
+        self.bell.close()
+        self.store.redis.close()
+
+    def _terms(self, submission: Submission) -> Terms:
+        return Terms(
+            idempotency_key=submission.idempotency_key,
+            fingerprint=submission.fingerprint() if submission.idempotency_key else "",
+            max_queued=submission.max_queued or 0,
+            max_backlog_seconds=self.settings.max_backlog_seconds,
+        )
+
+    def _repeated(self, job_id: str, tenant: str) -> JobView:
+        try:
+            return self.shown(job_id, tenant)
+        except NotFound as error:
+            raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
+
+
+def services_of(request: Request) -> Services:
+    """The process's services."""
+    services: Services = request.app.state.services
+    return services

@@ -1,0 +1,109 @@
+"""Which priors, operators and other weights can be used now, and what to do about the others: said
+at submission, not after queueing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aps_core.checkpoints import checkpoint_cache
+from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.priors import PriorSpec
+from service.api.problems import NoWorker, PriorNotLoaded
+from service.jobs import WorkerInfo
+
+
+def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -> WorkerInfo:
+    """The live worker that takes the largest jobs for ``prior``.
+
+    Raises:
+        InvalidSpec: there is no prior of that name.
+        PriorNotLoaded: it exists, but this service does not offer it.
+        WeightsMissing: it is offered, but nobody holds it, and its weights are not here.
+        NoWorker: it is offered, but nobody holds it at the moment.
+    """
+    able = [worker for worker in live if worker.prior == prior]
+    if able and prior in offered:
+        return max(able, key=lambda worker: (worker.max_pixels, worker.job_bytes))
+    cls = PriorSpec.named(prior)
+    if prior not in offered:
+        raise PriorNotLoaded(
+            f"The prior '{prior}' is not loaded here; offered: {', '.join(offered)}."
+            f" {_how_to_offer(cls, prior)}"
+        )
+    if missing := cls.missing():
+        raise WeightsMissing(f"No worker holds the prior '{prior}'. {missing}")
+    raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
+
+
+def check_weights(needed: Sequence[str], prior: str, live: Sequence[WorkerInfo]) -> None:
+    """Checks that whichever worker takes a job of ``prior`` has the weights ``needed`` beside the
+    prior's.
+
+    Raises:
+        WeightsMissing: one lacks them; the message says how to get them.
+    """
+    for name in needed:
+        if not all(name in worker.checkpoints for worker in live if worker.prior == prior):
+            raise WeightsMissing(
+                f"The job needs the weights '{name}', which a worker of the prior '{prior}' lacks."
+                f" {checkpoint_cache.remedy(name)}"
+            )
+
+
+def describe_operators(
+    described: Sequence[dict[str, Any]], live: Sequence[WorkerInfo]
+) -> list[dict[str, Any]]:
+    """Every operator with ``available`` and, when no worker has its weights, what is
+    ``missing``.
+    """
+
+    def missing(names: Sequence[str]) -> str | None:
+        lacking = [name for name in names if not any(name in worker.checkpoints for worker in live)]
+        return (
+            f"No worker has the weights '{lacking[0]}'. {checkpoint_cache.remedy(lacking[0])}"
+            if lacking
+            else None
+        )
+
+    reasons = [missing(operator["weights"]) for operator in described]
+    return [
+        {**operator, "available": reason is None, "missing": reason}
+        for operator, reason in zip(described, reasons, strict=True)
+    ]
+
+
+def describe_priors(
+    described: Sequence[dict[str, Any]], offered: Sequence[str], live: Sequence[WorkerInfo]
+) -> list[dict[str, Any]]:
+    """Every known prior with ``offered``, ``available`` and, when it is not, what is ``missing``;
+    the offered ones first.
+
+    A worker may run on another machine: one that lives proves its weights, whatever this machine
+    lacks.
+    """
+    return sorted(
+        (_describe(prior, offered, live) for prior in described),
+        key=lambda prior: not prior["offered"],
+    )
+
+
+def _describe(
+    prior: dict[str, Any], offered: Sequence[str], live: Sequence[WorkerInfo]
+) -> dict[str, Any]:
+    name = prior["name"]
+    reason = None
+    try:
+        worker_for(name, offered, live)
+    except (InvalidSpec, PriorNotLoaded, WeightsMissing, NoWorker) as error:
+        reason = str(error)
+    return {**prior, "offered": name in offered, "available": reason is None, "missing": reason}
+
+
+def _how_to_offer(cls: type[PriorSpec], prior: str) -> str:
+    missing = cls.missing()
+    return (
+        f"To offer it, add it to APS_PRIORS of the API and of a worker, '{prior}' among them."
+        + (f" {missing}" if missing else "")
+    )

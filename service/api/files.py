@@ -1,0 +1,150 @@
+"""Storing a picture for jobs to come, and fetching what jobs stored: in part, conditionally, with
+their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.access.principals import Reader, Writer
+from service.api.app_state import services_of
+from service.api.headers import byte_range, matches
+from service.api.openapi import headers, problems
+from service.api.problems import Gone, NotFound, UnsupportedBody
+from service.api.views import StoredPicture
+from service.jobs import Job
+
+router = APIRouter(prefix="/v1", tags=["files"])
+
+IfNoneMatch = Annotated[
+    str | None, Header(description="Entity tags the client has; 304 when the file is one of them.")
+]
+Range = Annotated[
+    str | None, Header(alias="range", description="bytes=FIRST-LAST: only a part of the file.")
+]
+IfRange = Annotated[
+    str | None,
+    Header(description="Entity tag the range is meant for; the whole file when it is another."),
+]
+
+_WHOLE = headers(
+    ETag="The content's SHA-256.",
+    Repr_Digest="The content's SHA-256 (RFC 9530).",
+    Accept_Ranges="bytes",
+)
+_FILE: dict[str, Any] = {
+    "image/png": {},
+    "image/jpeg": {},
+    "application/json": {},
+    "application/octet-stream": {},
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file.", "headers": _WHOLE, "content": _FILE},
+    206: {
+        "description": "The part asked for.",
+        "headers": headers(Content_Range="Which part of the file this is."),
+        "content": _FILE,
+    },
+    304: {"description": "Unchanged."},
+    **problems(401, 403, 404, 410, 416, 503),
+}
+
+
+@router.get(
+    "/jobs/{job_id}/previews/{step}",
+    response_class=Response,
+    responses={**_RESPONSES, **problems(422)},
+)
+def get_preview(
+    request: Request, who: Reader, job_id: str, step: int, if_none_match: IfNoneMatch = None
+) -> Response:
+    """The estimate after a reverse step, as a JPEG."""
+    services = services_of(request)
+    job = services.job(job_id, who.name)
+    file = services.store.preview_file(job_id, step)
+    if file is None:
+        raise NotFound(f"Job '{job_id}' has no preview of step {step} (yet).")
+    return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+
+
+_PICTURE = {
+    kind: {"schema": {"type": "string", "format": "binary"}}
+    for kind in ("image/png", "image/jpeg", "image/webp", "application/octet-stream")
+}
+
+
+@router.post(
+    "/files",
+    status_code=201,
+    responses=problems(400, 401, 403, 413, 415, 422, 429, 503),
+    openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
+)
+async def post_file(request: Request, who: Writer) -> StoredPicture:
+    """Stores a picture, the request's whole body, for jobs that then name it: ``"image":
+    "sha256:..."``.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in _PICTURE:
+        raise UnsupportedBody(
+            f"Content type {kind!r} is not accepted; send the picture itself as the body, as one of"
+            f" {', '.join(_PICTURE)}."
+        )
+    return await run_in_threadpool(
+        services_of(request).pictures.keep, await request.body(), who.name
+    )
+
+
+@router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)
+def get_artifact(
+    request: Request,
+    who: Reader,
+    job_id: str,
+    name: str,
+    if_none_match: IfNoneMatch = None,
+    range_: Range = None,
+    if_range: IfRange = None,
+) -> Response:
+    """A file of the job: ``measurement.png``, ``mask.png``, ``result.png``, ``result.json``, ..."""
+    job = services_of(request).job(job_id, who.name)
+    artifact = job.artifact(name)
+    if artifact is None:
+        raise NotFound(f"Job '{job_id}' has no artifact '{name}' (yet).")
+    return _file(request, job, artifact.file, artifact.media_type, name)
+
+
+def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> Response:
+    """A stored file; its name is its content's hash, and so its entity tag.
+
+    Raises:
+        Gone: it has expired.
+        RangeNotSatisfiable: the part asked for does not exist.
+    """
+    sha256 = file.partition(".")[0]
+    etag = f'"{sha256}"'
+    sent = {
+        "ETag": etag,
+        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=3600, immutable",
+        "Content-Disposition": f'inline; filename="{job.id}-{name}"',
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+    gone = Gone(f"'{name}' of job '{job.id}' has expired.")
+    if job.expired:
+        raise gone
+    if matches(request.headers.get("if-none-match"), etag):
+        return Response(status_code=304, headers=sent)
+    try:
+        content = services_of(request).artifacts.get(job.id, file)
+    except FileNotFoundError as error:
+        raise gone from error
+    asked = request.headers.get("range") if request.headers.get("if-range", etag) == etag else None
+    if (part := byte_range(asked, len(content))) is None:
+        return Response(content, headers=sent, media_type=media_type)
+    first, end = part
+    sent["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
+    return Response(content[first:end], 206, headers=sent, media_type=media_type)

@@ -1,0 +1,143 @@
+"""Request headers with a meaning here, parsed and checked: what is malformed is refused, never
+guessed at.
+
+``Idempotency-Key`` (IETF httpapi draft), ``Prefer`` (RFC 7240), ``Cancel-After``, ``If-None-Match``
+and ``Range`` (RFC 9110), ``traceparent`` (W3C Trace Context).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aps_core.errors import APSError
+
+LONGEST_WAIT_SECONDS = 60
+LONGEST_DEADLINE_SECONDS = 7 * 86_400
+
+_KEY = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"|([\x21\x23-\x7e]{1,255})')
+_DURATION = re.compile(r"(\d{1,7})(s|m|h|d)?")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TRACE = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+)
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+class InvalidHeader(APSError):
+    """A header of the request makes no sense."""
+
+    code = "invalid_header"
+    title = "A header of the request is malformed"
+
+
+class RangeNotSatisfiable(APSError):
+    """The range lies beyond the end of the file."""
+
+    code = "range_not_satisfiable"
+    title = "The file has no such range"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"The file has {size} bytes; the range lies beyond them.")
+        self.size = size
+
+
+@dataclass(frozen=True)
+class Preference:
+    """How a client would like to be answered."""
+
+    wait_seconds: int = 0
+    applied: str = ""
+    """Value of ``Preference-Applied``; empty when there was nothing to apply."""
+
+
+def idempotency_key(header: str | None) -> str:
+    """The client's name for this one request; empty when there is none. Quoted or bare, 1 to 255
+    visible characters.
+
+    Raises:
+        InvalidHeader: it is longer, empty, or has other characters.
+    """
+    if header is None:
+        return ""
+    found = _KEY.fullmatch(header.strip())
+    if found is None:
+        raise InvalidHeader(
+            "Idempotency-Key must have 1 to 255 visible ASCII characters, as in Idempotency-Key:"
+            ' "8e03978e-40d5-43dd".'
+        )
+    return re.sub(r'\\(["\\])', r"\1", found[1]) if found[1] is not None else found[2]
+
+
+def preference(header: str | None) -> Preference:
+    """``wait=N`` up to :data:`LONGEST_WAIT_SECONDS`, or ``respond-async``; as RFC 7240 asks,
+    anything else is ignored.
+    """
+    words = [word.strip().lower() for word in (header or "").split(",")]
+    for word in words:
+        name, _, value = word.partition("=")
+        value = value.strip().strip('"')
+        if name.strip() == "wait" and re.fullmatch(r"[0-9]{1,9}", value):
+            seconds = min(int(value), LONGEST_WAIT_SECONDS)
+            return Preference(seconds, f"wait={seconds}")
+    return Preference(applied="respond-async") if "respond-async" in words else Preference()
+
+
+def cancel_after(header: str | None) -> int | None:
+    """Seconds after which the client has no more use for the result: ``90``, ``90s``, ``5m``,
+    ``1h``, ``1d``.
+
+    Raises:
+        InvalidHeader: it is no duration, zero, or longer than a week.
+    """
+    if header is None:
+        return None
+    found = _DURATION.fullmatch(header.strip())
+    seconds = int(found[1]) * _UNITS[found[2] or "s"] if found else 0
+    if not 0 < seconds <= LONGEST_DEADLINE_SECONDS:
+        raise InvalidHeader(
+            "Cancel-After must be a duration of 1 second to 7 days such as 90s, 5m or 1h, not"
+            f" {header[:50]!r}."
+        )
+    return seconds
+
+
+def trace_parent(header: str | None) -> str:
+    """The caller's place in its trace, or nothing; a malformed one is dropped, as the
+    recommendation asks.
+    """
+    return header if header and len(header) <= 200 and _TRACE.fullmatch(header) else ""
+
+
+def trace_id(parent: str) -> str:
+    """The trace's id out of a :func:`trace_parent`."""
+    return parent[3:35]
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Whether the client has this version already (weak comparison, RFC 9110 section 13.1.2)."""
+    if if_none_match is None:
+        return False
+    offered = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return "*" in offered or etag.removeprefix("W/") in offered
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """First byte and the one after the last; None for the whole, also when the header asks for
+    several ranges or other units.
+
+    Raises:
+        RangeNotSatisfiable: no byte of the file lies in it.
+    """
+    found = _RANGE.fullmatch((header or "").strip().replace(" ", ""))
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:  # the last so many bytes
+        first, end = max(0, size - int(found[2])), size
+    else:
+        first, end = int(found[1]), min(size, int(found[2]) + 1 if found[2] else size)
+        if found[2] and int(found[2]) < first:
+            return None  # not a valid range, so not one to obey
+    if first >= end:
+        raise RangeNotSatisfiable(size)
+    return first, end

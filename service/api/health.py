@@ -1,0 +1,37 @@
+"""For orchestrators: is the process alive, can it serve, how is it doing."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+from service.api.app_state import services_of
+from service.api.openapi import problems
+from service.api.problems import NoWorker
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/livez")
+def livez() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses=problems(503))
+def readyz(request: Request) -> dict[str, object]:
+    """The job store answers and every prior has a live worker."""
+    services = services_of(request)
+    held = {worker.prior for worker in services.capable()}
+    if absent := set(services.settings.priors) - held:
+        raise NoWorker(f"No worker holds: {', '.join(sorted(absent))}.")
+    return {"status": "ready", "priors": sorted(held)}
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def metrics(request: Request) -> Response:
+    """Prometheus metrics of this process and of the queue."""
+    queue = b"".join(
+        generate_latest(registry) for registry in (REGISTRY, request.app.state.queue_metrics)
+    )
+    return Response(queue, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,120 @@
+"""The OpenAPI document: FastAPI's own description plus what comes from the registry of tasks.
+
+``python -m service.api.openapi > docs/openapi.json`` freezes it; a test tells when that has been
+forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from aps_core.tasks import TaskSpec
+from service.api.options import Options
+from service.api.problems import MEDIA_TYPE, Problem
+
+_ADDRESS = (
+    "data:image/...;base64,... or sha256:... for a picture that is stored already or, where the"
+    " service allows it, an https address."
+)
+COMPONENT = "#/components/schemas/{model}"
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document of ``app``; made once."""
+    if app.openapi_schema is None:
+        described = FastAPI.openapi(app)
+        described["components"]["schemas"].update(_components())
+        _without_fastapis_errors(described)
+    return app.openapi_schema or {}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": COMPONENT.format(model="Problem")}}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
+
+
+def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
+    """The two forms of a submission's body, from the library's own schema."""
+    schema = spec.model_json_schema(ref_template=COMPONENT)
+    schema.pop("$defs", None)
+    uri = {"type": "string", "format": "uri", "description": _ADDRESS}
+    file = {
+        "type": "string",
+        "format": "binary",
+        "description": "The file; or, as a text, what JSON takes.",
+    }
+    options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
+    needed = [name for name, always in spec.pictures.items() if always]
+    uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)
+    inline = {
+        **schema,
+        "properties": {**uris, **options, **schema["properties"]},
+        "required": [*needed, *schema.get("required", [])],
+    }
+    form = {
+        "type": "object",
+        "properties": {**files, "spec": schema, **options},
+        "required": [*needed, "spec"],
+    }
+    content = {
+        "multipart/form-data": {
+            "schema": form,
+            "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")},
+        },
+        "application/json": {"schema": inline},
+    }
+    return {"required": True, "content": content}
+
+
+def headers(**described: str) -> dict[str, Any]:
+    """Response headers; ``Retry_After`` stands for ``Retry-After``."""
+    return {
+        name.replace("_", "-"): {"description": text, "schema": {"type": "string"}}
+        for name, text in described.items()
+    }
+
+
+def _without_fastapis_errors(described: dict[str, Any]) -> None:
+    """FastAPI announces errors of its own shape wherever nothing else is said; they are never
+    sent.
+    """
+    for operation in (
+        operation for path in described["paths"].values() for operation in path.values()
+    ):
+        if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+            del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        described["components"]["schemas"].pop(name, None)
+
+
+def _components() -> dict[str, Any]:
+    """Schemas that the routes refer to by name."""
+    named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
+    schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
+    definitions = {
+        name: schema
+        for described in schemas.values()
+        for name, schema in described.pop("$defs", {}).items()
+    }
+    return {**definitions, "Problem": schemas[Problem]}
+
+
+def main() -> None:
+    """Prints the document of this version, ready to be frozen."""
+    from service.main import create_app
+    from service.settings import Settings
+
+    print(json.dumps(describe(create_app(Settings())), indent=1, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()

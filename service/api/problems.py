@@ -1,0 +1,275 @@
+"""Errors as RFC 9457 problems: one shape for everything that can go wrong, one table of
+statuses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from aps_core import errors
+from service.api.headers import InvalidHeader, RangeNotSatisfiable
+from service.api.views import FieldError
+from service.api.views import Problem as Problem
+from service.egress.requests import EgressFailed, UrlRefused
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class NotFound(errors.APSError):
+    """No job, preview or artifact of that name."""
+
+    code = "not_found"
+    title = "Not found"
+
+
+class Gone(errors.APSError):
+    """It was here, and has expired."""
+
+    code = "expired"
+    title = "No longer available"
+
+
+class JobActive(errors.APSError):
+    """Only a job that does not run can be deleted."""
+
+    code = "job_running"
+    title = "The job is running"
+
+
+class BodyTooLarge(errors.APSError):
+    """The request's body, or one file in it, is larger than the limit."""
+
+    code = "body_too_large"
+    title = "The request is too large"
+
+
+class UnsupportedBody(errors.APSError):
+    """Neither multipart/form-data nor application/json."""
+
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+
+
+class MalformedBody(errors.APSError):
+    """The body cannot be read as what it claims to be, or lacks a part."""
+
+    code = "malformed_body"
+    title = "The request body cannot be read"
+
+
+class NoWorker(errors.APSError):
+    """No live worker holds the prior."""
+
+    code = "no_worker"
+    title = "No worker is available"
+    retryable = True
+
+
+class Unauthorized(errors.APSError):
+    """No key, or one that is not (or no longer) valid."""
+
+    code = "unauthorized"
+    title = "An API key is needed"
+
+
+class ScopeMissing(errors.APSError):
+    """The key is valid, but not for this."""
+
+    code = "insufficient_scope"
+    title = "The API key does not allow this"
+
+
+class Misdirected(errors.APSError):
+    """The request came under a name, or from a page, that is not ours."""
+
+    code = "host_not_allowed"
+    title = "The request was not meant for this service"
+
+
+class PriorNotLoaded(errors.APSError):
+    """The prior exists, but this service does not offer it."""
+
+    code = "prior_not_loaded"
+    title = "The prior is not loaded"
+
+
+class UnknownPicture(errors.APSError):
+    """No picture of this content is stored, or no longer, or it is another tenant's."""
+
+    code = "unknown_picture"
+    title = "No picture of this content is stored"
+
+    def __init__(self, field: str, named: str) -> None:
+        super().__init__(
+            f"'{field}': you have no stored picture {named[:80]!r}. Name one by 'sha256:' and the"
+            " 64 hexadecimal digits that a job's artifacts or POST /v1/files gave; pictures"
+            " expire, so send it again if it was here."
+        )
+        self.field = field
+
+
+class Busy(errors.APSError):
+    """The service cannot look at an upload right now."""
+
+    code = "busy"
+    title = "The service is busy"
+    retryable = True
+
+
+STATUS: dict[type[errors.APSError], int] = {
+    errors.InvalidSpec: 422,
+    errors.ImageRejected: 422,
+    errors.WeightsMissing: 503,
+    errors.WeightsInvalid: 503,
+    errors.InsufficientMemory: 503,
+    NotFound: 404,
+    Gone: 410,
+    JobActive: 409,
+    BodyTooLarge: 413,
+    UnsupportedBody: 415,
+    MalformedBody: 400,
+    NoWorker: 503,
+    PriorNotLoaded: 409,
+    Busy: 503,
+    UnknownPicture: 422,
+    UrlRefused: 422,
+    EgressFailed: 422,
+    InvalidHeader: 400,
+    Unauthorized: 401,
+    ScopeMissing: 403,
+    Misdirected: 403,
+    RangeNotSatisfiable: 416,
+    IdempotencyConflict: 422,
+    StorageUnavailable: 503,
+    QuotaExceeded: 429,
+    QueueFull: 503,
+}
+"""Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else
+is a 500.
+"""
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of ``app`` a problem."""
+    handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
+        errors.APSError: library_error,
+        ValidationError: _invalid_fields,
+        RequestValidationError: _invalid_fields,
+        HTTPException: _http_error,
+        RedisError: _store_error,
+        Exception: _unknown_error,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def status_of(error: errors.APSError) -> int:
+    """HTTP status of an error of the tree."""
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def _respond(
+    request: Request,
+    status: int,
+    code: str,
+    title: str,
+    detail: str,
+    *,
+    retryable: bool = False,
+    fields: Sequence[FieldError] = (),
+) -> Response:
+    request_id = getattr(request.state, "request_id", "")
+    problem = Problem(
+        type=f"urn:aps:problem:{code}",
+        title=title,
+        status=status,
+        detail=detail,
+        code=code,
+        retryable=retryable,
+        errors=list(fields),
+        request_id=request_id,
+    )
+    headers = {"X-Request-ID": request_id}
+    if status == 503:
+        headers["Retry-After"] = "5"
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="aps"'
+    if status == 413:
+        headers["Connection"] = "close"  # or the rest of the body would still be taken in
+    # plain ASCII: a detail may quote anything a client sent
+    return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
+
+
+async def library_error(request: Request, error: errors.APSError) -> Response:
+    """The problem that says what an error of the tree says."""
+    fields = (
+        [FieldError(pointer=f"/{error.field}", detail=str(error))]
+        if isinstance(error, UnknownPicture)
+        else []
+    )
+    response = _respond(
+        request,
+        status_of(error),
+        error.code,
+        error.title,
+        str(error),
+        retryable=error.retryable,
+        fields=fields,
+    )
+    if isinstance(error, NotNow):
+        response.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, RangeNotSatisfiable):
+        response.headers["Content-Range"] = f"bytes */{error.size}"
+    return response
+
+
+async def _invalid_fields(
+    request: Request, error: ValidationError | RequestValidationError
+) -> Response:
+    fields = [
+        FieldError(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()
+    ]
+    detail = "; ".join(f"{field.pointer or '/'}: {field.detail}" for field in fields[:5])
+    return _respond(
+        request, 422, errors.InvalidSpec.code, errors.InvalidSpec.title, detail, fields=fields
+    )
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    phrase = HTTPStatus(error.status_code).phrase
+    response = _respond(
+        request, error.status_code, phrase.lower().replace(" ", "_"), phrase, str(error.detail)
+    )
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _store_error(request: Request, error: RedisError) -> Response:
+    return _respond(
+        request,
+        503,
+        "store_unavailable",
+        "The job store is unavailable",
+        "The job store does not answer; try again.",
+        retryable=True,
+    )
+
+
+async def _unknown_error(request: Request, error: Exception) -> Response:
+    detail = "The service met an error it does not know. It has been logged with the request's id."
+    return _respond(request, 500, errors.APSError.code, errors.APSError.title, detail)
+
+
+def _pointer(location: Sequence[int | str]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)

@@ -1,0 +1,164 @@
+"""Following jobs: lists, one job, its events, canceling and deleting; and what this service can
+do.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from sse_starlette import EventSourceResponse
+from starlette.concurrency import run_in_threadpool
+
+from aps_core.capabilities import describe
+from service.access.principals import Reader, Writer
+from service.api.app_state import services_of
+from service.api.availability import describe_operators, describe_priors
+from service.api.events import is_event_id, job_events
+from service.api.headers import matches
+from service.api.openapi import headers, problems
+from service.api.problems import JobActive
+from service.api.views import JobPage, JobView, retry_after
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get("/jobs", tags=["jobs"], responses=problems(401, 403, 422, 503))
+def list_jobs(
+    request: Request,
+    who: Reader,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$")] = None,
+) -> JobPage:
+    """Jobs, newest first."""
+    services = services_of(request)
+    page = services.store.page(limit, cursor, who.name)
+    following = f"/v1/jobs?limit={limit}&cursor={page.cursor}" if page.cursor else None
+    return JobPage(jobs=[services.view(job) for job in page.jobs], next=following)
+
+
+@router.get(
+    "/jobs/{job_id}",
+    response_model=JobView,
+    tags=["jobs"],
+    responses={
+        200: {
+            "headers": headers(
+                ETag="The job's version.", Retry_After="Seconds until asking again makes sense."
+            )
+        },
+        304: {"description": "Unchanged."},
+        **problems(401, 403, 404, 503),
+    },
+)
+def get_job(
+    request: Request,
+    response: Response,
+    who: Reader,
+    job_id: str,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Any:
+    """One job."""
+    services = services_of(request)
+    job = services.job(job_id, who.name)
+    shown = services.view(job)
+    etag = f'"{job.version}-{shown.queue_position}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if not job.state.terminal:
+        headers["Retry-After"] = retry_after(job)
+    if matches(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return shown
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=EventSourceResponse,
+    tags=["jobs"],
+    responses={
+        200: {
+            "description": (
+                "Events until the job ends; each ``id`` may be sent back as Last-Event-ID."
+            ),
+            "content": {"text/event-stream": {}},
+        },
+        **problems(401, 403, 404, 503),
+    },
+)
+async def get_events(
+    request: Request,
+    who: Reader,
+    job_id: str,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> EventSourceResponse:
+    """The job's history and what follows, as server-sent events ``status``, ``progress`` and
+    ``done``.
+    """
+    services = services_of(request)
+    await run_in_threadpool(services.job, job_id, who.name)
+    after = last_event_id if last_event_id and is_event_id(last_event_id) else "0-0"
+    return EventSourceResponse(
+        job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30
+    )
+
+
+@router.post(
+    "/jobs/{job_id}/cancel",
+    status_code=202,
+    tags=["jobs"],
+    responses={
+        200: {"description": "The job was over already.", "model": JobView},
+        **problems(401, 403, 404, 503),
+    },
+)
+def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -> JobView:
+    """Cancels a waiting job at once, a running one after its current step; 200 when it was over
+    already.
+    """
+    services = services_of(request)
+    services.job(job_id, who.name)
+    if services.store.cancel(job_id) not in ("queued", "running"):
+        response.status_code = 200
+    return services.view(services.job(job_id, who.name))
+
+
+@router.delete(
+    "/jobs/{job_id}", status_code=204, tags=["jobs"], responses=problems(401, 403, 404, 409, 503)
+)
+def delete_job(request: Request, who: Writer, job_id: str) -> None:
+    """Removes a job and everything it stored."""
+    services = services_of(request)
+    services.job(job_id, who.name)
+    if services.store.delete(job_id) == "running":
+        raise JobActive(f"Job '{job_id}' is running; cancel it first.")
+    services.discard_files(job_id)
+
+
+@router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
+def capabilities(request: Request, who: Reader) -> dict[str, Any]:
+    """Tasks, operators and priors with their JSON Schemas, the workers that live, what waits for
+    them, and whose key asks.
+    """
+    services = services_of(request)
+    settings = services.settings
+    limits = {
+        "max_upload_bytes": settings.max_upload_bytes,
+        "max_upload_pixels": settings.max_upload_pixels,
+    }
+    described = describe()
+    live = services.capable()
+    described["operators"] = describe_operators(described["operators"], live)
+    described["priors"] = describe_priors(described["priors"], settings.priors, live)
+    jobs = services.store.load(settings.priors).jobs
+    queue = {
+        state: sum(number for (each, *_), number in jobs.items() if each == state)
+        for state in ("queued", "running")
+    }
+    return {
+        **described,
+        "limits": limits,
+        "workers": [worker.model_dump() for worker in live],
+        "queue": queue,
+        "principal": who.name,
+    }

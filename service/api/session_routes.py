@@ -1,0 +1,62 @@
+"""The studio's way in where keys are needed: an API key is exchanged for a cookie, once, and
+forgotten on demand.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Cookie, Request, Response
+
+from service.access.principals import Reader
+from service.access.sessions import COOKIE, SESSION_SECONDS, SessionStore
+from service.api.app_state import services_of
+from service.api.openapi import headers, problems
+
+router = APIRouter(prefix="/v1/session", tags=["service"])
+
+
+@router.post(
+    "",
+    status_code=204,
+    responses={
+        204: {
+            "headers": headers(
+                Set_Cookie="The session, for pages of this service only; none where keys are off."
+            )
+        },
+        **problems(401, 403, 503),
+    },
+)
+def start_session(request: Request, response: Response, who: Reader) -> None:
+    """Exchanges the API key of this request for a cookie with the same rights, which lasts a
+    week.
+    """
+    if who.key is None:
+        return
+    token = SessionStore(services_of(request).keys).start(who.key)
+    # behind a proxy that ends TLS only the page's own address tells that it came over https
+    secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith(
+        "https://"
+    )
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=SESSION_SECONDS,
+        path="/v1",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+@router.delete("", status_code=204, responses=problems(401, 403, 503))
+def end_session(
+    request: Request,
+    response: Response,
+    who: Reader,
+    token: Annotated[str, Cookie(alias=COOKIE, include_in_schema=False)] = "",
+) -> None:
+    """Forgets the session; its cookie is worth nothing from then on."""
+    SessionStore(services_of(request).keys).end(token)
+    response.delete_cookie(COOKIE, path="/v1", httponly=True, samesite="strict")

@@ -1,0 +1,225 @@
+"""Submitting a job: ``POST /v1/{task}``, as a form with files or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from aps_core.tasks import TaskSpec
+from service.access.principals import Principal, Writer
+from service.api import openapi
+from service.api.app_state import Submission, services_of
+from service.api.events import until_over
+from service.api.headers import cancel_after, idempotency_key, preference, trace_parent
+from service.api.options import Options
+from service.api.problems import MalformedBody, UnsupportedBody
+from service.api.views import JobView, retry_after
+from service.telemetry import tracing
+from service.uploads.decoder import from_data_uri
+from service.uploads.pictures import PREFIX
+
+OPTIONS = tuple(Options.model_fields)
+MAX_SPEC_BYTES = 1_000_000
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        description=(
+            "The same key with the same request gives the same job, however often it is sent within"
+            " a day."
+        )
+    ),
+]
+Prefer = Annotated[
+    str | None,
+    Header(
+        description=(
+            "'wait=N' answers 200 with the finished job if it ends within N seconds (60 at most),"
+            " otherwise 202."
+        )
+    ),
+]
+CancelAfter = Annotated[
+    str | None,
+    Header(description="Time from now after which the result is of no use: 90s, 5m, 1h."),
+]
+TraceParent = Annotated[str | None, Header(description="W3C Trace Context; kept with the job.")]
+
+
+def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
+    """Adds ``POST /v1/{task}`` for a registered task."""
+
+    async def submit(
+        request: Request,
+        who: Writer,
+        idempotency_key: IdempotencyKey = None,
+        prefer: Prefer = None,
+        cancel_after: CancelAfter = None,
+        traceparent: TraceParent = None,
+    ) -> Response:
+        submission = await _read_submission(request, task, spec, who)
+        services, asked = services_of(request), preference(prefer)
+        with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
+            job, replayed = await run_in_threadpool(
+                services.submit, replace(submission, traceparent=span.traceparent)
+            )
+            span.note(job=job.id, prior=job.prior)
+        if asked.wait_seconds:
+            await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
+            job = await run_in_threadpool(services.shown, job.id, who.name)
+        headers = {"Location": job.urls["self"]}
+        if not job.state.terminal:
+            headers["Retry-After"] = retry_after(job)
+        if replayed:
+            headers["Idempotent-Replayed"] = "true"
+        if asked.applied:
+            headers["Preference-Applied"] = asked.applied
+        status = 200 if job.state.terminal and asked.wait_seconds else 202
+        return Response(job.model_dump_json(), status, headers, "application/json")
+
+    accepted = openapi.headers(
+        Location="The job.",
+        Retry_After="Seconds until asking again makes sense.",
+        Idempotent_Replayed=(
+            "'true' when the job was accepted before, under the same Idempotency-Key."
+        ),
+        Preference_Applied="What of Prefer was heeded.",
+    )
+    app.add_api_route(
+        f"/v1/{task}",
+        submit,
+        methods=["POST"],
+        status_code=202,
+        response_model=JobView,
+        summary=spec.summary(),
+        operation_id=task,
+        tags=["tasks"],
+        responses={
+            200: {"description": "The job ended while the client waited.", "model": JobView},
+            202: {"description": "The job is stored and will be computed.", "headers": accepted},
+            **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
+        },
+        openapi_extra={"requestBody": openapi.request_body(spec)},
+    )
+
+
+async def _read_submission(
+    request: Request, task: str, cls: type[TaskSpec], who: Principal
+) -> Submission:
+    """Reads either kind of body, and the headers that belong to the job.
+
+    Raises:
+        UnsupportedBody, MalformedBody: it is neither.
+        InvalidHeader: a header is malformed.
+    """
+    sent = request.headers
+    key, deadline = (
+        idempotency_key(sent.get("idempotency-key")),
+        cancel_after(sent.get("cancel-after")),
+    )
+    pictures: Mapping[str, bytes | str]
+    kind = sent.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        spec, pictures, options = await _read_form(request, cls)
+    elif kind == "application/json":
+        spec = _json_object(await request.body(), "The body")
+        options = {name: spec.pop(name) for name in OPTIONS if name in spec}
+        sent_pictures = {name: spec.pop(name) for name in cls.pictures if name in spec}
+        pictures = {
+            name: _inline(text, name) for name, text in sent_pictures.items() if text is not None
+        }
+    else:
+        raise UnsupportedBody(
+            f"Content type {kind!r} is not accepted; send multipart/form-data or application/json."
+        )
+    for name, needed in cls.pictures.items():
+        if needed and name not in pictures:
+            raise MalformedBody(
+                f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the"
+                f" data URI '{name}'; 'sha256:...' names one that is stored."
+            )
+    if spec.get("type", task) != task:
+        raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
+    return Submission(
+        task,
+        spec,
+        pictures,
+        tenant=who.name,
+        max_queued=who.max_queued,
+        max_running=who.max_running,
+        request_id=request.state.request_id,
+        traceparent=trace_parent(sent.get("traceparent")),
+        idempotency_key=key,
+        cancel_after_seconds=deadline,
+        options=Options.model_validate(options),
+    )
+
+
+def _inline(text: object, name: str) -> bytes | str:
+    """The bytes of a data URI; another address, or a content hash, as it is, for
+    :mod:`service.uploads.pictures`.
+    """
+    return (
+        text
+        if isinstance(text, str) and ("://" in text[:10] or text.startswith(PREFIX))
+        else from_data_uri(text, name)
+    )
+
+
+async def _read_form(
+    request: Request, cls: type[TaskSpec]
+) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
+    try:
+        async with request.form(
+            max_files=len(cls.pictures) + 1,
+            max_fields=len(cls.pictures) + 3,
+            max_part_size=MAX_SPEC_BYTES,
+        ) as form:
+            return await _parts(form, cls)
+    except HTTPException as error:
+        raise MalformedBody(f"The form cannot be read: {error.detail}") from error
+
+
+async def _parts(
+    form: FormData, cls: type[TaskSpec]
+) -> tuple[dict[str, Any], dict[str, bytes | str], dict[str, Any]]:
+    spec: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    pictures: dict[str, bytes | str] = {}
+    for name, part in form.multi_items():
+        if name in cls.pictures:
+            pictures[name] = (
+                await part.read() if isinstance(part, UploadFile) else _inline(part, name)
+            )
+        elif name in ("spec", "webhook"):
+            found = _json_object(
+                await part.read() if isinstance(part, UploadFile) else part.encode(),
+                f"The part '{name}'",
+            )
+            spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})
+        elif name == "priority" and isinstance(part, str):
+            options[name] = part
+        else:
+            files = " and ".join(f"'{picture}'" for picture in cls.pictures) or "none"
+            raise MalformedBody(
+                f"Unexpected part {name!r}; the files are {files}, the texts 'spec', 'webhook' and"
+                " 'priority'."
+            )
+    return spec, pictures, options
+
+
+def _json_object(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(f"{what} is not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise MalformedBody(f"{what} must be a JSON object, not {type(data).__name__}.")
+    return data

@@ -1,0 +1,73 @@
+"""What clients ask about their webhooks: what was sent, send it again, the secret that signs it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+
+from service.access.principals import Reader, Writer
+from service.api.app_state import services_of
+from service.api.openapi import problems
+from service.api.problems import NotFound
+from service.jobs import Attempt, Delivery, DeliveryState
+from service.webhooks.sender import secret_for
+
+router = APIRouter(prefix="/v1", tags=["webhooks"])
+
+
+class DeliveryView(BaseModel):
+    """A message to a receiver."""
+
+    id: str
+    type: str
+    url: str
+    state: DeliveryState
+    created_at: datetime
+    attempts: list[Attempt]
+    next_attempt_at: datetime | None
+
+
+class Secrets(BaseModel):
+    """What a receiver verifies messages with; while secrets change there is more than one, and any
+    will do.
+    """
+
+    secrets: list[str]
+
+
+@router.get("/jobs/{job_id}/webhooks", responses=problems(401, 403, 404, 503))
+def list_deliveries(request: Request, who: Reader, job_id: str) -> list[DeliveryView]:
+    """What was, and will be, told about a job, with every attempt."""
+    services = services_of(request)
+    services.job(job_id, who.name)
+    return [_view(delivery) for delivery in services.outbox.deliveries(job_id)]
+
+
+@router.post(
+    "/webhooks/deliveries/{delivery_id}/redeliver",
+    status_code=202,
+    responses=problems(401, 403, 404, 503),
+)
+def redeliver(request: Request, who: Writer, delivery_id: str) -> DeliveryView:
+    """Sends a message again, under its old id; also to a receiver that had answered 410."""
+    services = services_of(request)
+    delivery = services.outbox.get(delivery_id)
+    if delivery is None or delivery.tenant != who.name:
+        raise NotFound(f"There is no delivery '{delivery_id}'.")
+    services.job(delivery.job, who.name)
+    services.outbox.redeliver(delivery)
+    return _view(services.outbox.get(delivery_id) or delivery)
+
+
+@router.get("/webhooks/secrets", responses=problems(401, 403, 503))
+def get_secrets(request: Request, who: Writer) -> Secrets:
+    """The secrets of this client's webhooks, newest first."""
+    services = services_of(request)
+    masters = services.settings.webhook_secrets or [services.outbox.kept_secret()]
+    return Secrets(secrets=[secret_for(master, who.name) for master in masters])
+
+
+def _view(delivery: Delivery) -> DeliveryView:
+    return DeliveryView.model_validate(delivery.model_dump())

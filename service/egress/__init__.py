@@ -1,0 +1,1 @@
+"""Outgoing requests to addresses that clients name: public addresses only."""

@@ -1,0 +1,31 @@
+-- What the transitions share: keys, the clock, reading and writing the record.
+local prefix, id = KEYS[1], ARGV[1]
+local job = prefix .. 'job:' .. id
+local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
+local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+
+local function get(field) return redis.call('HGET', job, field) end
+local function set(...) redis.call('HSET', job, ...) end
+local function text(number) return string.format('%.6f', number) end
+-- seconds by which a class goes before, and behind, the jobs of its time: nobody waits for ever
+local head_start = {high = 3600, normal = 0, low = -3600}
+local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
+local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
+local function queue() return prefix .. 'queued:' .. get('prior') end
+local function waiting() return prefix .. 'waiting:' .. get('prior') end
+local function tenant() return get('tenant') or '' end
+local function index() return prefix .. 'jobs:' .. tenant() end
+local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
+local function holds(fence) return get('state') == 'running' and get('fence') == fence end
+local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
+
+-- what the worker shall do
+local function word() return get('cancel_requested') and 'cancel' or overdue() and 'deadline' or 'run' end
+
+local function emit(kind, data)
+  local version = redis.call('HINCRBY', job, 'version', 1)
+  redis.call('XADD', events, 'MAXLEN', '~', 2000, '*', 'type', kind, 'version', version, 'data', data)
+end
+

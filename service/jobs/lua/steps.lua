@@ -1,0 +1,99 @@
+-- Steps the transitions are made of.
+-- the client's jobs by state, for its quotas
+local function count(state)
+  for _, each in ipairs({'queued', 'running'}) do
+    redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
+  end
+end
+
+-- what the prior's workers still have to do; whole milliseconds, so that adding and taking away cancel exactly
+local function backlog(sign)
+  local ms = math.floor(1000 * tonumber(get('estimated_seconds') or 0))
+  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
+end
+
+-- how many unfinished jobs there are by state, prior and class
+local function tally(change)
+  local state = get('state')
+  if state == 'queued' or state == 'running' then
+    redis.call('HINCRBY', prefix .. 'tally', state .. ' ' .. get('prior') .. ' ' .. (get('priority') or 'normal'), change)
+  end
+end
+
+local function become(state)
+  tally(-1)
+  set('state', state)
+  tally(1)
+end
+
+local function enqueue()
+  redis.call('ZADD', queue(), rank(), id)
+  redis.call('ZADD', waiting(), get('created_at'), id)
+end
+
+local function dequeue()
+  redis.call('ZREM', queue(), id)
+  redis.call('ZREM', waiting(), id)
+end
+
+local function move(state, phase)
+  become(state)
+  set('phase', phase)
+  count(state)
+  emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
+end
+
+-- nobody computes the job any more
+local function let_go()
+  redis.call('ZREM', leases, id)
+  local owner = get('owner')
+  if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
+end
+
+-- pictures can be named by their content for as long as one of the jobs or uploads that hold them: known:OWNER:SHA256
+-- has these, by the time they go ('+inf' while a job lives); the newest few are enough
+local function known_as(owner, file) return prefix .. 'known:' .. owner .. ':' .. string.match(file, '^%x+') end
+
+local function offer(owner, file, expiry)
+  local known = known_as(owner, file)
+  redis.call('ZREMRANGEBYSCORE', known, '-inf', text(now))
+  redis.call('ZADD', known, expiry, id)
+  redis.call('ZREMRANGEBYRANK', known, 0, -17)
+  local last = redis.call('ZRANGE', known, -1, -1, 'WITHSCORES')[2]
+  if last == 'inf' then redis.call('PERSIST', known) else redis.call('EXPIREAT', known, math.ceil(tonumber(last))) end
+end
+
+local function for_pictures(what, ...)
+  for _, field in ipairs({'inputs', 'artifacts'}) do
+    for _, file in pairs(cjson.decode(get(field) or '{}')) do
+      if file.media_type == 'image/png' then what(tenant(), file.file, ...) end
+    end
+  end
+end
+
+local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), id) end
+
+local function requeue()
+  let_go()
+  enqueue()
+  set('rung_at', text(now))
+  move('queued', 'preempted')
+end
+
+local function finish(state, ttl)
+  let_go()
+  dequeue()
+  redis.call('ZREM', deadlines, id)
+  if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
+  redis.call('HDEL', job, 'phase')
+  count(state)
+  backlog(-1)
+  become(state)
+  redis.call('HINCRBY', prefix .. 'ended', get('prior') .. ' ' .. get('task') .. ' ' .. state, 1)
+  set('finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
+  for_pictures(offer, text(now + tonumber(ttl)))
+  emit('done', cjson.encode({state = state}))
+  notify('job.completed')
+  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
+  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
+end

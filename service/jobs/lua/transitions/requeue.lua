@@ -1,0 +1,16 @@
+-- ARGV: id ; gives a given-up job another life, from its last checkpoint on; returns what happened
+local state = get('state')
+if not state then redis.call('ZREM', dead, id) return 'missing' end
+if not redis.call('ZSCORE', dead, id) then return state end
+if now >= tonumber(get('expires_at')) then return 'expired' end
+redis.call('ZREM', dead, id)
+redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline')
+for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('PERSIST', key) end
+-- the end was not the end: whoever reads the history must not stop there
+local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
+if last then redis.call('XDEL', events, last[1]) end
+set('stale_attempts', 0)
+backlog(1)
+for_pictures(offer, '+inf')
+requeue()
+return 'queued'

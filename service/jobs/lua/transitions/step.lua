@@ -1,0 +1,13 @@
+-- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file ; as heartbeat, and a finished step
+local fence, lease, step, progress, event, saved, preview = unpack(ARGV, 2)
+if not holds(fence) then return 'lost' end
+extend(lease)
+redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
+if preview ~= '' then redis.call('HSET', previews, step, preview) end
+set('progress', progress, 'stale_attempts', 0)
+emit('progress', event)
+if now - tonumber(get('notified_at') or 0) >= 0.5 then
+  set('notified_at', text(now))
+  notify('job.progress')
+end
+return word()

@@ -1,0 +1,1 @@
+"""Processes of one machine: embedded server, supervisor, devices."""

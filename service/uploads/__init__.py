@@ -1,0 +1,1 @@
+"""Pictures from clients: fetched, decoded in child processes, stored."""

@@ -1,0 +1,149 @@
+"""The process that opens pictures from outside: ``python -m service.uploads.decode_process PIXELS
+BYTES SECONDS``.
+
+Pictures are read by a child, forked with everything imported, which limits its own memory and time
+before it looks at the first byte. It serves one client's proper pictures as they come, and ends
+with the first other client's, large or refused one: nobody's file meets a process that another's
+may have harmed.
+
+On standard input: :func:`question`; on standard output: a length (8 bytes, big endian) and the
+answer, one line of JSON and, when all is well, a PNG without metadata. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from PIL import PngImagePlugin
+
+from aps_core.errors import ImageRejected
+from aps_core.imaging.images import open_image
+from service.uploads import png
+
+LENGTH_BYTES = 8
+KILLED = b'{"killed": true}\n'
+"""The answer when the child did not live to give one."""
+
+_QUESTION = struct.Struct(">QQ")
+_ANSWER = struct.Struct(">Q?")
+_LARGE_KILOBYTES = 150_000
+"""A child that has used this much memory is not kept."""
+
+
+def question(data: bytes, owner: int) -> bytes:
+    """What the process reads: the file's length, a 64-bit number that stands for its client, the
+    file.
+    """
+    return _QUESTION.pack(len(data), owner) + data
+
+
+@dataclass
+class _Child:
+    pid: int
+    owner: int
+    questions: BinaryIO
+    answers: BinaryIO
+
+    def ask(self, data: bytes) -> tuple[bytes, bool]:
+        """The answer, empty when it died over it, and whether it may be asked again."""
+        with contextlib.suppress(BrokenPipeError):
+            self.questions.write(question(data, self.owner))
+            self.questions.flush()
+        head = self.answers.read(_ANSWER.size)
+        if len(head) < _ANSWER.size:
+            return b"", False
+        length, again = _ANSWER.unpack(head)
+        answer = self.answers.read(length)
+        return (answer, again) if len(answer) == length else (b"", False)
+
+
+def serve(
+    requests: BinaryIO, answers: BinaryIO, max_pixels: int, address_space: int, seconds: int
+) -> None:
+    """Answers until the requests end."""
+    # no text of a picture is kept anyway
+    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 1 << 20
+    # Ctrl+C is for the API, which then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    child: _Child | None = None
+    while head := requests.read(_QUESTION.size):
+        length, owner = _QUESTION.unpack(head)
+        data = requests.read(length)
+        if child is not None and child.owner != owner:
+            _end(child)
+            child = None
+        if child is None:
+            child = _forked(owner, lambda data: _read(data, max_pixels), address_space, seconds)
+        answer, again = child.ask(data)
+        if not again:
+            _end(child)
+            child = None
+        answers.write(len(answer or KILLED).to_bytes(LENGTH_BYTES, "big") + (answer or KILLED))
+        answers.flush()
+
+
+def _end(child: _Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitpid(child.pid, 0)
+    with contextlib.suppress(BrokenPipeError):
+        child.questions.close()
+    child.answers.close()
+
+
+def _forked(
+    owner: int, read: Callable[[bytes], tuple[bytes, bool]], address_space: int, seconds: int
+) -> _Child:
+    (asked, ask), (answered, answer) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for inherited in (0, 1, ask, answered):
+                os.close(inherited)
+            for limit, value in (("AS", address_space), ("CORE", 0), ("FSIZE", 0)):
+                resource.setrlimit(getattr(resource, f"RLIMIT_{limit}"), (value, value))
+            with open(asked, "rb") as questions, open(answer, "wb") as answers:
+                _work(questions, answers, read, seconds)
+        finally:
+            os._exit(1)  # whatever happened: the parent knows from the answer
+    os.close(asked)
+    os.close(answer)
+    return _Child(pid, owner, open(ask, "wb"), open(answered, "rb"))
+
+
+def _work(
+    questions: BinaryIO,
+    answers: BinaryIO,
+    read: Callable[[bytes], tuple[bytes, bool]],
+    seconds: int,
+) -> None:
+    """What a child does until its parent has had enough."""
+    while head := questions.read(_QUESTION.size):
+        until = int(time.process_time()) + 1 + seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+        answer, proper = read(questions.read(_QUESTION.unpack(head)[0]))
+        again = proper and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < _LARGE_KILOBYTES
+        answers.write(_ANSWER.pack(len(answer), again) + answer)
+        answers.flush()
+
+
+def _read(data: bytes, max_pixels: int) -> tuple[bytes, bool]:
+    """The answer, and whether the picture was taken."""
+    try:
+        picture = open_image(data, max_pixels)
+    except ImageRejected as error:
+        return json.dumps({"error": str(error), "code": error.code}).encode() + b"\n", False
+    return b"{}\n" + png.encode(picture.image), True
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer, *(int(word) for word in sys.argv[1:4]))

@@ -1,0 +1,80 @@
+"""Fetches a picture from an address a client named: guarded, bounded in size and time, and only
+where allowed.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from urllib.parse import urljoin
+
+from service.api.problems import BodyTooLarge, Busy
+from service.egress.requests import EgressFailed, Network, UrlRefused, destination, request
+from service.settings import Settings
+
+MAX_REDIRECTS = 3
+CONCURRENT_FETCHES = 4
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HEADERS = {"User-Agent": "aps", "Accept": "image/png, image/jpeg, image/webp"}
+_slots = threading.BoundedSemaphore(CONCURRENT_FETCHES)
+
+
+def fetch(url: str, name: str, settings: Settings, tls: ssl.SSLContext | None = None) -> bytes:
+    """The bytes at ``url``; ``name`` is the field it came in, for messages. What they are, the
+    decoder finds out.
+
+    Raises:
+        UrlRefused: addresses are not taken here, or not this one, or it redirects to one that is
+            not.
+        EgressFailed: the other side does not answer with a file, or not in time.
+        BodyTooLarge: the file is larger than an upload may be.
+        Busy: too many addresses are being fetched.
+    """
+    if not settings.image_urls:
+        raise UrlRefused(
+            f"'{name}' must be a data URI: data:image/png;base64,... (addresses are fetched only"
+            " where APS_IMAGE_URLS is set)."
+        )
+    if not _slots.acquire(timeout=settings.fetch_seconds):
+        raise Busy("Too many addresses are being fetched; try again.")
+    try:
+        return _follow(url, name, settings, settings.egress_allow, tls)
+    finally:
+        _slots.release()
+
+
+def _follow(
+    url: str, name: str, settings: Settings, allowed: Sequence[Network], tls: ssl.SSLContext | None
+) -> bytes:
+    over = time.monotonic() + settings.fetch_seconds
+    for _ in range(MAX_REDIRECTS + 1):
+        to = destination(url, allowed)
+        with request(
+            "GET", to, headers=_HEADERS, seconds=over - time.monotonic(), tls=tls
+        ) as response:
+            headers = {
+                key.decode("latin-1").lower(): value.decode("latin-1")
+                for key, value in response.headers
+            }
+            if response.status in _REDIRECTS and "location" in headers:
+                url = urljoin(url, headers["location"])
+                continue
+            if response.status != 200:
+                raise EgressFailed(f"'{name}': {to.host} answered with status {response.status}.")
+            if headers.get("content-encoding", "identity") != "identity":
+                raise EgressFailed(
+                    f"'{name}': {to.host} sent a content encoding that was not asked for."
+                )
+            return _read(response.iter_stream(), name, settings.max_upload_bytes)
+    raise EgressFailed(f"'{name}': more than {MAX_REDIRECTS} redirects.")
+
+
+def _read(chunks: Iterator[bytes], name: str, limit: int) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > limit:
+            raise BodyTooLarge(f"'{name}' has more bytes than the limit of {limit}.")
+    return bytes(content)

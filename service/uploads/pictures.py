@@ -1,0 +1,100 @@
+"""The pictures of a job, however they come: as a file, as an address, or by the content of one that
+is here already.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from redis.exceptions import RedisError
+
+from service.api.problems import UnknownPicture
+from service.api.views import StoredPicture
+from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
+from service.settings import Settings
+from service.uploads.decoder import Decoder, Upload
+from service.uploads.fetch_url import fetch
+
+PREFIX = "sha256:"
+"""Before the content hash of a picture that is stored already."""
+_HASH = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Reads what clients send, and stores it."""
+
+    settings: Settings
+    decoder: Decoder
+    artifacts: ArtifactStore
+    known: KnownPictures
+
+    def read(self, sent: bytes | str, name: str, tenant: str) -> Upload:
+        """The picture of the slot ``name``: a file's bytes, an address, or ``sha256:`` and the hash
+        of a stored one.
+
+        Raises:
+            UnknownPicture: the tenant has none of this content.
+            ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
+            UrlRefused, EgressFailed: see :func:`service.uploads.fetch_url.fetch`.
+        """
+        if isinstance(sent, str) and sent.startswith(PREFIX):
+            return self._stored(sent, name, tenant)
+        return self.decoder.sanitise(
+            fetch(sent, name, self.settings) if isinstance(sent, str) else sent, name, tenant
+        )
+
+    def put(self, job_id: str, name: str, upload: Upload) -> Artifact:
+        """Makes it a file of the job."""
+        public = {"image": "measurement.png"}.get(name, f"{name}.png")
+        if upload.holder:
+            try:
+                self.artifacts.copy(upload.holder, f"{upload.sha256}.png", job_id)
+            except FileNotFoundError:  # it expired in this moment, but here it is
+                pass
+            else:
+                return Artifact(
+                    name=public,
+                    file=f"{upload.sha256}.png",
+                    media_type="image/png",
+                    bytes=len(upload.png),
+                )
+        return self.artifacts.put(job_id, public, upload.png, "image/png")
+
+    def keep(self, data: bytes, tenant: str) -> StoredPicture:
+        """Stores a picture for jobs to come.
+
+        Raises:
+            ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
+            StorageUnavailable: there is no room, or no answer.
+            QuotaExceeded: the tenant has as many as it may.
+        """
+        upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
+        stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
+        try:
+            self.known.keep(upload_id, tenant, stored.file, self.settings.max_stored)
+        except (QuotaExceeded, RedisError):
+            self.artifacts.delete(upload_id)
+            raise
+        expires = datetime.now(UTC) + timedelta(seconds=self.settings.job_ttl_seconds)
+        width, height = upload.size
+        shape = {"width": width, "height": height, "has_alpha": upload.picture.has_alpha}
+        return StoredPicture(
+            sha256=upload.sha256,
+            media_type=stored.media_type,
+            bytes=stored.bytes,
+            expires_at=expires,
+            **shape,
+        )
+
+    def _stored(self, named: str, name: str, tenant: str) -> Upload:
+        found = _HASH.fullmatch(named)
+        sha256 = found[1] if found else ""
+        for holder in self.known.holders(tenant, sha256):
+            try:
+                return Upload(self.artifacts.get(holder, f"{sha256}.png"), holder)
+            except FileNotFoundError:
+                continue
+        raise UnknownPicture(name, named)

@@ -1,0 +1,263 @@
+"""Tells receivers how their jobs go: Standard Webhooks, signed, from the outbox, apart from
+everything else.
+
+A receiver that is down, slow or hostile costs a bounded number of connections here and nothing
+anywhere else: jobs end whether or not anybody hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from service.api.views import view
+from service.egress.public_only import open_client
+from service.jobs import Attempt, Delivery, DeliveryState, Job, OutboxKeys, transitions
+from service.jobs.outbox import GONE_SECONDS, new_master
+from service.settings import Settings
+from service.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 64
+MAX_PER_HOST = 8
+OUTAGE_SECONDS = 1.0
+POLL_SECONDS = 0.1
+MAX_ANSWER_BYTES = 4096
+"""More of an answer is not read."""
+MAX_RETRY_AFTER_SECONDS = 86_400
+
+
+def secret_for(master: str, tenant: str) -> str:
+    """A client's own signing secret, derived, so that none is stored and none fits another client's
+    messages.
+    """
+    key = hmac.digest(master.encode(), f"webhook {tenant}".encode(), hashlib.sha256)
+    return f"whsec_{base64.b64encode(key).decode()}"
+
+
+def signature(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
+    """Value of ``webhook-signature``: one ``v1`` for each secret, so that receivers may change
+    theirs at any time.
+    """
+    content = f"{message_id}.{timestamp}.".encode() + body
+    keys = (base64.b64decode(secret.removeprefix("whsec_")) for secret in secrets)
+    return " ".join(
+        f"v1,{base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()}" for key in keys
+    )
+
+
+def payload(delivery: Delivery, job: Job, public_url: str) -> str:
+    """What a receiver gets: the job without its spec, links instead of files."""
+    shown = view(job, None).model_dump(mode="json", exclude={"spec", "metrics", "queue_position"})
+    shown["urls"] = {name: public_url + url for name, url in shown["urls"].items()}
+    shown["artifacts"] = [
+        {**artifact, "url": public_url + artifact["url"]} for artifact in shown["artifacts"]
+    ]
+    return json.dumps(
+        {"type": delivery.type, "timestamp": delivery.created_at.isoformat(), "data": shown},
+        separators=(",", ":"),
+    )
+
+
+class Sender:
+    """Empties the outbox. Any number may run; each delivery is one sender's at a time."""
+
+    def __init__(self, settings: Settings, redis: Redis, http: httpx.AsyncClient) -> None:
+        self.settings, self.redis, self.http = settings, redis, http
+        self.keys = OutboxKeys(settings.key_prefix)
+        self._take = redis.register_script(transitions.lua("take_deliveries"))
+        self._busy: set[asyncio.Task[None]] = set()
+        self._hosts: Counter[str] = Counter()
+        self._kept: list[str] = []
+
+    async def run(self) -> None:
+        """Sends until canceled; what is under way then is sent again by the next sender."""
+        try:
+            while True:
+                try:
+                    found = await self._start_due()
+                except RedisError as error:
+                    log.warning("The outbox cannot be read: %s", error)
+                    await asyncio.sleep(OUTAGE_SECONDS)
+                    continue
+                if not found:
+                    await asyncio.sleep(POLL_SECONDS)
+        finally:
+            for task in self._busy:
+                task.cancel()
+            await asyncio.gather(*self._busy, return_exceptions=True)
+
+    async def _start_due(self) -> int:
+        free = MAX_IN_FLIGHT - len(self._busy)
+        if not free:
+            return 0
+        lease = 2 * self.settings.webhook_timeout_seconds
+        taken: list[bytes] = await cast(
+            Awaitable[Any], self._take(keys=[self.keys.due], args=[free, lease])
+        )
+        for raw in taken:
+            task = asyncio.create_task(self._handle(raw.decode()))
+            self._busy.add(task)
+            task.add_done_callback(self._busy.discard)
+        return len(taken)
+
+    async def _handle(self, delivery_id: str) -> None:
+        try:
+            await self._deliver(delivery_id)
+        except RedisError as error:
+            # its lease ends, and it is due again
+            log.warning("Delivery %s is left for later: %s", delivery_id, error)
+
+    async def _deliver(self, delivery_id: str) -> None:
+        fields: dict[bytes, bytes] = await cast(
+            Awaitable[Any], self.redis.hgetall(self.keys.delivery(delivery_id))
+        )
+        delivery = Delivery.from_hash(delivery_id, fields) if fields else None
+        delivery = await self._with_body(delivery) if delivery else None
+        if delivery is None:  # the job has been deleted
+            await self.redis.zrem(self.keys.due, delivery_id)
+            return
+        host = urlsplit(delivery.url).netloc
+        if self._hosts[host] >= MAX_PER_HOST:  # one slow receiver must not hold up the others
+            await self._postpone(delivery_id, 1)
+            return
+        if await self.redis.exists(self.keys.gone(delivery.tenant, delivery.url)):
+            await self._end(delivery, DeliveryState.GONE, [])
+            return
+        self._hosts[host] += 1
+        try:
+            attempt, retry_after = await self._attempt(delivery)
+        finally:
+            self._hosts[host] -= 1
+        await self._record(delivery, attempt, retry_after, int(fields.get(b"retries", b"0")))
+
+    async def _with_body(self, delivery: Delivery) -> Delivery | None:
+        if delivery.body:
+            return delivery
+        record: dict[bytes, bytes] = await cast(
+            Awaitable[Any], self.redis.hgetall(f"{self.settings.key_prefix}job:{delivery.job}")
+        )
+        if not record:
+            return None
+        body = payload(delivery, Job.from_hash(record), self.settings.public_url)
+        await cast(Awaitable[Any], self.redis.hset(self.keys.delivery(delivery.id), "body", body))
+        return delivery.model_copy(update={"body": body})
+
+    async def _attempt(self, delivery: Delivery) -> tuple[Attempt, float]:
+        """One try, and how long the receiver asks to be left alone."""
+        started, body, timestamp = time.monotonic(), delivery.body.encode(), int(time.time())
+        keys = [secret_for(master, delivery.tenant) for master in await self._masters()]
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "aps-webhooks",
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(keys, delivery.id, timestamp, body),
+        }
+        status, error, pause = None, "", 0.0
+        try:
+            # all in all: a receiver that answers a byte at a time resets every other kind of
+            # timeout
+            async with (
+                asyncio.timeout(self.settings.webhook_timeout_seconds),
+                self.http.stream(
+                    "POST", delivery.url, content=body, headers=headers, follow_redirects=False
+                ) as answer,
+            ):
+                status, after = answer.status_code, answer.headers.get("retry-after", "")
+                pause = min(float(after), MAX_RETRY_AFTER_SECONDS) if after.isdecimal() else 0.0
+        except TimeoutError:
+            error = f"no answer within {self.settings.webhook_timeout_seconds:g} s"
+        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+            error = f"{type(failure).__name__}: {failure}"[:300]
+        return Attempt(
+            at=datetime.now(UTC),
+            seconds=round(time.monotonic() - started, 4),
+            status=status,
+            error=error,
+        ), pause
+
+    async def _masters(self) -> Sequence[str]:
+        if not self.settings.webhook_secrets and not self._kept:
+            await self.redis.set(self.keys.secret, new_master(), nx=True)
+            self._kept = [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
+        return self.settings.webhook_secrets or self._kept
+
+    async def _record(
+        self, delivery: Delivery, attempt: Attempt, retry_after: float, retries: int
+    ) -> None:
+        attempts = [*delivery.attempts, attempt]
+        if len(attempts) == 1:
+            metrics.WEBHOOK_DELAY.observe(
+                max(0.0, attempt.at.timestamp() - delivery.created_at.timestamp())
+            )
+        if attempt.status is not None and 200 <= attempt.status < 300:
+            await self._end(delivery, DeliveryState.DELIVERED, attempts)
+        elif attempt.status == 410:
+            await self.redis.set(
+                self.keys.gone(delivery.tenant, delivery.url), "1", ex=GONE_SECONDS
+            )
+            await self._end(delivery, DeliveryState.GONE, attempts)
+        elif delivery.type == "job.progress" or retries >= len(self.settings.webhook_retry_seconds):
+            await self._end(delivery, DeliveryState.FAILED, attempts)
+        else:
+            metrics.WEBHOOKS.labels("retried").inc()
+            pause = self.settings.webhook_retry_seconds[retries] * random.uniform(1, 1.2)
+            log.info("Delivery %s to be repeated: %s", delivery.id, attempt.error or attempt.status)
+            await self._postpone(
+                delivery.id,
+                max(pause, retry_after),
+                attempts=_log(attempts),
+                retries=str(retries + 1),
+            )
+
+    async def _end(self, delivery: Delivery, state: DeliveryState, attempts: list[Attempt]) -> None:
+        metrics.WEBHOOKS.labels(state).inc()
+        async with self.redis.pipeline() as pipe:
+            pipe.hset(
+                self.keys.delivery(delivery.id),
+                mapping={"state": state, "attempts": _log(attempts or delivery.attempts)},
+            )
+            pipe.hdel(self.keys.delivery(delivery.id), "next_attempt_at")
+            pipe.zrem(self.keys.due, delivery.id)
+            await pipe.execute()
+
+    async def _postpone(self, delivery_id: str, seconds: float, **changes: str) -> None:
+        now, micros = await cast(Awaitable[Any], self.redis.time())
+        at = now + micros / 1e6 + seconds
+        async with self.redis.pipeline() as pipe:
+            pipe.hset(
+                self.keys.delivery(delivery_id),
+                mapping=cast(Any, {"next_attempt_at": f"{at:.6f}", **changes}),
+            )
+            pipe.zadd(self.keys.due, {delivery_id: at})
+            await pipe.execute()
+
+
+async def send_webhooks(settings: Settings) -> None:
+    """Sends until canceled, over connections of its own."""
+    async with (
+        Redis.from_url(settings.redis_url, socket_timeout=10) as redis,
+        open_client(settings.webhook_allow_private) as http,
+    ):
+        await Sender(settings, redis, http).run()
+
+
+def _log(attempts: list[Attempt]) -> str:
+    return json.dumps([attempt.model_dump(mode="json") for attempt in attempts[-20:]])
