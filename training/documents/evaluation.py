@@ -23,7 +23,7 @@ from training.documents import scans, sources
 from training.documents.crops import DocumentCrops
 from training.documents.fonts import Face, faces
 from training.documents.pages import Tile, wrap
-from training.documents.words import Writer, read_lines
+from training.documents.words import PUBLIC_DOMAIN, Writer, read_lines
 
 SIDES = (128, 128, 128, 160, 192, 192, 224, 256, 256, 256)
 EMS = (12, 20, 32, 14, 16, 26, 18, 15, 24, 36)
@@ -63,7 +63,7 @@ def one_face_a_package(unpacked: Path) -> list[Face]:
 def page_pictures(corpus: Path, text: Path) -> Iterator[tuple[str, Tile, str, list[str]]]:
     """(name, picture, source, lines) of the rendered pages."""
     rng = random.Random(2026)
-    writer = Writer([x for x in read_lines(text, "eval") if len(x) > 40], rng)
+    writer = Writer([x for x in read_lines(text, "eval", PUBLIC_DOMAIN) if len(x) > 40], rng)
     dress = DocumentCrops([], [], 2026)
     for i, face in enumerate(one_face_a_package(corpus / "unpacked")[: len(SIDES)]):
         ink, lines = rendered(face, writer, SIDES[i], EMS[i])

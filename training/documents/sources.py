@@ -25,22 +25,22 @@ FONTS: dict[Split, tuple[str, ...]] = {
     "validation": _fonts("b612 cabin jura manrope prociono sora"),
     "train": _fonts(
         """
-        adf-accanthis adf-baskervald adf-berenis adf-gillius adf-ikarius adf-irianis adf-
-        libris adf-mekanus adf-oldania adf-romande adf-solothurn adf-switzera adf-tribun
+        adf-accanthis adf-baskervald adf-berenis adf-gillius adf-ikarius adf-irianis adf-libris
+        adf-mekanus adf-oldania adf-romande adf-solothurn adf-switzera adf-tribun
         adf-universalis adf-verana agave allerta anonymous-pro arapey atarismall averia-gwf
         averia-sans-gwf averia-serif-gwf bebas-neue blankenburg breip cabinsketch cantarell
-        cardo century-catalogue clear-sans cmu comic-neue compagnon croscore crosextra-
-        caladea crosextra-carlito dejavu-core dejavu-extra dkg-handwriting dosis dustin
-        ebgaramond ebgaramond-extra ecolier-court elstob engadget essays1743 eurofurence
-        f500 fanwood fantasque-sans femkeklaver firacode freefont-ttf georgewilliams gfs-
-        artemisia gfs-didot gfs-neohellenic gnutypewriter go gotico-antiqua goudybookletter
-        hack havana hermit humor-sans inter isabella jetbrains-mono junction junicode
-        kaushanscript klaudia-berenika kristi lato league-mono league-spartan levien-museum
-        levien-typoscript liberation lindenhill linuxlibertine lmodern lobster lobstertwo
-        monofur monoid mononoki noto-mono ocr-a ocr-b okolaks open-sans opendin opendyslexic
-        osifont oxygen paratype quicksand radisnoir roadgeek roboto-slab roboto-unhinted
-        routed-gothic rufscript sil-charis sil-doulos sil-gentiumplus sjfonts smc-manjari
-        staypuft stix summersby texgyre tiresias tuffy urw-base35 yrsa-rasa
+        cardo century-catalogue clear-sans cmu comic-neue compagnon croscore crosextra-caladea
+        crosextra-carlito dejavu-core dejavu-extra dkg-handwriting dosis dustin ebgaramond
+        ebgaramond-extra ecolier-court elstob engadget essays1743 eurofurence f500 fanwood
+        fantasque-sans femkeklaver firacode freefont-ttf georgewilliams gfs-artemisia gfs-didot
+        gfs-neohellenic gnutypewriter go gotico-antiqua goudybookletter hack havana hermit
+        humor-sans inter isabella jetbrains-mono junction junicode kaushanscript
+        klaudia-berenika kristi lato league-mono league-spartan levien-museum levien-typoscript
+        liberation lindenhill linuxlibertine lmodern lobster lobstertwo monofur monoid mononoki
+        noto-mono ocr-a ocr-b okolaks open-sans opendin opendyslexic osifont oxygen paratype
+        quicksand radisnoir roadgeek roboto-slab roboto-unhinted routed-gothic rufscript
+        sil-charis sil-doulos sil-gentiumplus sjfonts smc-manjari staypuft stix summersby
+        texgyre tiresias tuffy urw-base35 yrsa-rasa
         """
     ),
 }

@@ -7,12 +7,20 @@ import tarfile
 from pathlib import Path
 
 
-def read_lines(archive: Path, part: str = "train") -> list[str]:
-    """Paragraphs of ``text.tar.xz`` (``training/README.md``); ``part``: ``train`` or ``eval``."""
+PUBLIC_DOMAIN = ("austen", "kjv", "devil", "jargon", "factbook")
+"""Texts that may be shown in pictures of any licence."""
+
+
+def read_lines(archive: Path, part: str = "train", names: tuple[str, ...] = ()) -> list[str]:
+    """Paragraphs of ``text.tar.xz`` (``training/README.md``); ``part``: ``train`` or ``eval``.
+
+    ``names``: the texts to read, all if empty.
+    """
     lines: list[str] = []
     with tarfile.open(archive) as tar:
         for member in tar:
-            if member.isfile() and member.name.startswith(f"{part}/"):
+            folder, _, name = member.name.removesuffix(".txt").partition("/")
+            if member.isfile() and folder == part and (not names or name in names):
                 file = tar.extractfile(member)
                 assert file is not None
                 lines += file.read().decode().splitlines()[:20000]
