@@ -1,4 +1,4 @@
-"""Documents to train on: what is withheld, what the tiles and crops look like, the two stages' files."""
+"""Documents to train on: what is withheld, tiles, crops, and the files of the two stages."""
 
 import json
 from pathlib import Path

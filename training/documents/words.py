@@ -6,7 +6,6 @@ import random
 import tarfile
 from pathlib import Path
 
-
 PUBLIC_DOMAIN = ("austen", "kjv", "devil", "jargon", "factbook")
 """Texts that may be shown in pictures of any licence."""
 
