@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -74,23 +74,15 @@ def entropies(h_BDhw: Tensor) -> tuple[Tensor, Tensor]:
     return token, batch
 
 
-class Batches(Protocol):
-    """Where batches come from."""
-
-    def batch(self, batch_size: int) -> Tensor:
-        """(B, 3, S, S) in [-1, 1]."""
-
-
 class TokenizerLoss:
     """Draws a batch and computes the training loss."""
 
-    def __init__(
-        self, model: Magvit2, sampler: Batches, batch_size: int, device: torch.device
-    ) -> None:
-        self.model, self.sampler, self.batch_size, self.device = model, sampler, batch_size, device
+    def __init__(self, model: Magvit2, draw: Callable[[], Tensor], device: torch.device) -> None:
+        """``draw``: a batch (B, 3, S, S) in [-1, 1]."""
+        self.model, self.draw, self.device = model, draw, device
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
-        x = self.sampler.batch(self.batch_size).to(self.device)
+        x = self.draw().to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             h = torch.tanh(self.model.encoder(x).float())
             code = torch.where(h > 0, 1.0, -1.0)
@@ -180,9 +172,8 @@ def main() -> None:
     training, validation = corpus.load(args.corpus)
     held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
     model = Magvit2(SHAPES[args.shape]).to(device)
-    loss = TokenizerLoss(
-        model, corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5), args.batch, device
-    )
+    crops = corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5)
+    loss = TokenizerLoss(model, lambda: crops.batch(args.batch), device)
     averaged = train(
         model,
         loss,

@@ -5,13 +5,16 @@ All random numbers come from one numpy generator. Crops are (3, S, S) float32 in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 Array = NDArray[np.uint8]
 
@@ -39,9 +42,14 @@ def load_tiles(folder: Path, name: str) -> list[Array]:
 class DocumentCrops:
     """Draws crops from tiles (N, 512, 512) of ink and (N, 512, 512, 3) of colour."""
 
-    def __init__(self, ink: list[Array], colour: list[Array], seed: int) -> None:
+    def __init__(self, ink: list[Array], colour: list[Array], seed: int | tuple[int, ...]) -> None:
         self.ink, self.colour = ink, colour
         self.rng = np.random.default_rng(seed)
+
+    @classmethod
+    def of(cls, tiles: Path, seed: int | tuple[int, ...]) -> Self:
+        """Crops of all the training tiles in a folder."""
+        return cls(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
 
     def batch(self, count: int, size: int) -> Tensor:
         """(count, 3, size, size) in [-1, 1]."""
@@ -166,3 +174,24 @@ class DocumentCrops:
         if rng.random() < 0.15:
             x = x * self._light(x.shape[-1])
         return x
+
+
+class _Stream(IterableDataset[Tensor]):
+    """Batches without end; every worker process has its own seed."""
+
+    def __init__(self, tiles: Path, seed: int, draw: Callable[[DocumentCrops], Tensor]) -> None:
+        self.tiles, self.seed, self.draw = tiles, seed, draw
+
+    def __iter__(self) -> Iterator[Tensor]:
+        worker = get_worker_info()
+        crops = DocumentCrops.of(self.tiles, (self.seed, worker.id if worker else 0))
+        while True:
+            yield self.draw(crops)
+
+
+def stream(
+    tiles: Path, seed: int, draw: Callable[[DocumentCrops], Tensor], workers: int
+) -> Iterator[Tensor]:
+    """Batches without end, drawn in this process or ahead of time in ``workers`` others."""
+    dataset = _Stream(tiles, seed, draw)
+    return iter(DataLoader(dataset, batch_size=None, num_workers=workers))

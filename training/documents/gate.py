@@ -26,7 +26,7 @@ from aps_core.priors.embedded.image import fast_dtype
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import ResBlock
 from training.documents import runs
-from training.documents.crops import DocumentCrops, load_tiles
+from training.documents.crops import DocumentCrops
 from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
@@ -133,8 +133,7 @@ def main() -> None:
     net = GateNet(tokenizer.codebook_KD.shape[1], args.width, args.blocks)
     seed = args.seed + steps_done(args.out)
     gate = Gate(tokenizer, net, TASKS[args.task], seed)
-    tiles = args.corpus / "tiles"
-    crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
+    crops = DocumentCrops.of(args.corpus / "tiles", seed)
     pictures = {name: x[:16] for name, x in held_out(args.corpus).items()}
 
     def loss(share: float) -> tuple[Tensor, dict[str, float]]:

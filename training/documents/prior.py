@@ -11,6 +11,8 @@ prior anchors that may be wrong.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,7 +24,7 @@ from aps_core.priors.embedded.image import fast_dtype
 from aps_core.priors.mmada.network import MMaDAConfig, MMaDAPrior
 from aps_core.tokenizers.magvit2 import load_magvit
 from training.documents import runs
-from training.documents.crops import DocumentCrops, load_tiles
+from training.documents.crops import DocumentCrops, stream
 from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
@@ -36,22 +38,23 @@ def flipped(codes_BL: Tensor, bits: int, largest: float, generator: torch.Genera
     """The codes with bits flipped at a rate that is uniform in [0, ``largest``] for each grid."""
     rate_B11 = largest * torch.rand(len(codes_BL), 1, 1, generator=generator)
     flip_BLb = torch.rand(*codes_BL.shape, bits, generator=generator) < rate_B11
-    return codes_BL ^ (flip_BLb.to(codes_BL.device) << torch.arange(bits)).sum(-1)
+    return codes_BL ^ (flip_BLb << torch.arange(bits)).sum(-1).to(codes_BL.device)
 
 
 class DocumentsPriorLoss:
     """Draws crops, encodes, masks and disturbs them; masked cross-entropy."""
 
     def __init__(
-        self, prior: MMaDAPrior, crops: DocumentCrops, batch: int, flips: float, seed: int
+        self, prior: MMaDAPrior, draw: Callable[[], Tensor], flips: float, seed: int
     ) -> None:
-        self.prior, self.crops, self.batch_size, self.flips = prior, crops, batch, flips
+        """``draw``: a batch (B, 3, 128, 128) in [-1, 1]."""
+        self.prior, self.draw, self.flips = prior, draw, flips
         self.bits = prior.tokenizer.codebook_KD.shape[1]
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         device = self.prior.tokenizer.codebook_KD.device
-        codes_BL = self.prior.tokenizer.encode(self.crops.batch(self.batch_size, 128).to(device))
+        codes_BL = self.prior.tokenizer.encode(self.draw().to(device))
         fraction_B1 = torch.cos(
             torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2
         )
@@ -103,9 +106,10 @@ def main() -> None:
         text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
     )
     prior = build(config, tokenizer, text, device)
-    tiles, seed = args.corpus / "tiles", args.seed + steps_done(out)
-    crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
-    loss = DocumentsPriorLoss(prior, crops, args.batch, args.flips, seed)
+    seed = args.seed + steps_done(out)
+    draw = partial(DocumentCrops.batch, count=args.batch, size=128)
+    batches = stream(args.corpus / "tiles", seed, draw, args.workers)
+    loss = DocumentsPriorLoss(prior, lambda: next(batches), args.flips, seed)
     pictures = held_out(args.corpus).items()
     sets = {name: tokenizer.encode(x[:HELD_OUT].to(device)) for name, x in pictures}
 

@@ -12,6 +12,7 @@ run goes on.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from aps_core.evaluation.metrics import psnr
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training.documents import runs
-from training.documents.crops import DocumentCrops, load_tiles
+from training.documents.crops import DocumentCrops, stream
 from training.loop import device_and_threads, steps_done, train
 from training.tokenizer import TokenizerLoss, export, optimizers_for, validate
 
@@ -49,17 +50,11 @@ LARGE_SHARE = 0.25
 """Share of the batches with 128-pixel crops at a constant rate; all of them while annealing."""
 
 
-class MixedCrops:
-    """Batches of 64-pixel crops and, a share of them, a quarter as many crops of 128 pixels."""
-
-    def __init__(self, crops: DocumentCrops, large_share: float) -> None:
-        self.crops, self.large_share = crops, large_share
-
-    def batch(self, batch_size: int) -> Tensor:
-        """(B, 3, 64, 64) or (B / 4, 3, 128, 128) in [-1, 1]."""
-        if self.crops.rng.random() < self.large_share:
-            return self.crops.batch(max(1, batch_size // 4), 128)
-        return self.crops.batch(batch_size, 64)
+def mixed(crops: DocumentCrops, batch: int, large_share: float) -> Tensor:
+    """64-pixel crops (B, 3, 64, 64), or at times a quarter as many of 128 pixels."""
+    if crops.rng.random() < large_share:
+        return crops.batch(max(1, batch // 4), 128)
+    return crops.batch(batch, 64)
 
 
 def held_out(corpus: Path) -> dict[str, Tensor]:
@@ -101,11 +96,9 @@ def main() -> None:
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
     model = Magvit2(SHAPES[args.shape]).to(device)
-    tiles = args.corpus / "tiles"
-    seed = args.seed + steps_done(out)
-    crops = DocumentCrops(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
-    batches = MixedCrops(crops, 1.0 if args.anneal else LARGE_SHARE)
-    loss = TokenizerLoss(model, batches, args.batch, device)
+    draw = partial(mixed, batch=args.batch, large_share=1.0 if args.anneal else LARGE_SHARE)
+    batches = stream(args.corpus / "tiles", args.seed + steps_done(out), draw, args.workers)
+    loss = TokenizerLoss(model, lambda: next(batches), device)
     sets = {name: x.to(device) for name, x in held_out(args.corpus).items()}
 
     def validated(averaged: nn.Module) -> dict[str, float]:
