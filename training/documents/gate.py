@@ -47,7 +47,8 @@ CASES = {
     "nothing": (False, 0.0),
     "measurement": (True, 0.0),
     "neighbours": (False, 0.5),
-    "both": (True, 0.5),
+    "half": (True, 0.5),
+    "most": (True, 0.9),
 }
 """(measurement shown, share of tokens revealed) of each reported value."""
 
@@ -115,7 +116,9 @@ class Gate:
                     kept = self.masks(len(x), torch.full((len(x),), share))
                     nll = self.nll(x, torch.full((len(x),), shown), kept)
                     scores[f"{case}_{name}"] = nll.item()
-                scores[f"gain_{name}"] = scores[f"measurement_{name}"] - scores[f"both_{name}"]
+                for case in ("half", "most"):
+                    gain = scores[f"measurement_{name}"] - scores[f"{case}_{name}"]
+                    scores[f"gain_{case}_{name}"] = gain
         return scores
 
 
