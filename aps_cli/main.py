@@ -126,7 +126,9 @@ def capabilities(as_json: bool, markdown: bool) -> None:
                 click.echo(f"      not here: {item['missing']}")
             if item.get("recommended"):
                 sampler = item["recommended"]["sampler"]
-                told = ", ".join(f"{key}={value}" for key, value in sampler.get("aps", sampler).items())
+                told = ", ".join(
+                    f"{key}={value}" for key, value in sampler.get("aps", sampler).items()
+                )
                 click.echo(f"      recommended: {told}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
