@@ -117,6 +117,7 @@ def evaluate(
     """
     from aps_core.evaluation import Setup
     from aps_core.runtime.engine import ImageEngine
+    from aps_core.runtime.process import be_reproducible
 
     changes: dict[str, Any] = {}
     overrides: dict[str, dict[str, Any]] = {}
@@ -129,7 +130,8 @@ def evaluate(
                 f" {', '.join(SamplerSpec.family)}, and {LOSS}."
             )
         (overrides.setdefault(method, {}) if dot else changes)[field] = parse_value(value)
-    engine = ImageEngine.load(options["prior"], default_device(device), threads)
+    be_reproducible(threads)
+    engine = ImageEngine.load(options["prior"], default_device(device))
     setup = Setup.recommended(engine, changes, overrides.pop(LOSS, {}))
     size = options["size"] or min(256, engine.spec.native_size[0])
     if suite:
@@ -252,9 +254,7 @@ def _questions(options: dict[str, Any]) -> Questions | None:
     from aps_core.evaluation.suite import Questions
     from aps_core.runtime.engine import TextEngine
 
-    return Questions(
-        TextEngine.load("embedded_text", "cpu", None), options["questions"], options["limit"]
-    )
+    return Questions(TextEngine.load("embedded_text"), options["questions"], options["limit"])
 
 
 def progress(count: int) -> Callable[..., None]:

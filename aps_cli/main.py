@@ -19,6 +19,7 @@ from aps_cli.replay import replay
 from aps_cli.verbs import verb
 from aps_cli.weights import weights
 from aps_core import __version__
+from aps_core.runtime.process import prepare_environment
 from aps_core.tasks import TaskSpec
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -38,6 +39,7 @@ def main() -> None:
     aps serve --embedded                                            run that service, studio
     included aps doctor                                                      is everything there?
     """
+    prepare_environment()
 
 
 @main.command()

@@ -32,6 +32,7 @@ from aps_core.imaging.images import Picture
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.priors import PriorSpec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
+from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
@@ -218,7 +219,8 @@ def verify(
     spec = PriorSpec.named(prior)(type=prior)
 
     def load(_: object, __: Options) -> str:
-        loaded.append(Engine.load(prior, device, threads))
+        be_reproducible(threads)
+        loaded.append(Engine.load(prior, device))
         return (
             f"{spec.weights_bytes(loaded[0].device.type) / 1e9:.2f} GB of weights estimated, from"
             f" {spec.folders()[0]}"

@@ -21,6 +21,7 @@ from PIL import Image, ImageDraw
 
 from aps_core.imaging import images
 from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, StylizeSpec, run
@@ -138,7 +139,8 @@ def main() -> None:
     )
     parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.jpg")
     options = parser.parse_args()
-    engine = ImageEngine.load(options.prior, options.device, 1)
+    be_reproducible(1)
+    engine = ImageEngine.load(options.prior, options.device)
     rows = []
     for seed, pair in enumerate(PAIRS):
         rows.append(

@@ -4,7 +4,6 @@ for text.
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
@@ -39,18 +38,15 @@ class Engine(ABC):
         self.device = device
 
     @classmethod
-    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Self:
-        """Loads a prior's weights. ``threads``: CPU threads, default every core this process may
-        use.
+    def load(cls, prior: str = "embedded", device: str = "cpu") -> Self:
+        """Loads a prior's weights and leaves the process as it is; see
+        :mod:`aps_core.runtime.process` for what makes its runs reproducible.
 
         Raises:
             InvalidSpec: there is no prior of that name, or it is not of this engine's kind.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
         spec = PriorSpec.named(prior)(type=prior)
-        if device == "cpu":
-            torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        be_deterministic()
         where = torch.device(device)
         engine: Engine
         match spec:
@@ -194,11 +190,3 @@ class TextEngine(Engine):
 
         seconds()  # warms caches
         return seconds() / (config.steps * config.max_new_tokens)
-
-
-def be_deterministic() -> None:
-    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
-    # lets deterministic CUDA matmuls work
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice

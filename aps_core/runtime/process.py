@@ -27,9 +27,9 @@ def be_reproducible(threads: int | None = None) -> None:
     Args:
         threads: CPU threads of this process; left out, every core it may use.
     """
+    prepare_environment()
     import torch
 
-    prepare_environment()
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     # a debugging aid that writes every new tensor twice

@@ -23,7 +23,7 @@ PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 @pytest.fixture(scope="module")
 def engine():
-    return Engine.load("embedded", "cpu", threads=1)
+    return Engine.load("embedded")
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_gradients_reach_the_picture_alone(files):
 
 def test_extractor_is_the_one_asked_for(files, monkeypatch):
     """VGG16 is loaded once when named, refused when absent, and never replaced."""
-    engine = ImageEngine.load("embedded", threads=1)
+    engine = ImageEngine.load("embedded")
     y = pictures(6, (32, 32))[0]
     objectives = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))

@@ -17,7 +17,7 @@ QUICK = {"steps": 6, "inner_steps": 12}
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu", 1)
+    return ImageEngine.load("embedded")
 
 
 @pytest.fixture(scope="module")

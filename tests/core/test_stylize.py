@@ -21,7 +21,7 @@ PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu", 1)
+    return ImageEngine.load("embedded")
 
 
 def photo(name, side=64):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from aps_core.aps import sample_aps
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.runtime.engine import be_deterministic
+from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.text.aps import TextReward, sample_text_aps
@@ -33,7 +33,7 @@ PLANS = pytest.mark.parametrize("compile", ["none", "norms", "decoder"])
 
 @pytest.fixture(autouse=True)
 def _deterministic():
-    be_deterministic()
+    be_reproducible()
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
