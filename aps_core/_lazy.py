@@ -1,4 +1,4 @@
-"""Imports at first use: torch, so that specs and their JSON Schemas need none of it, and a package's
+"""Imports at first use: torch, so that specs and their JSON Schemas need none, and a package's
 names, so that importing it costs little.
 
 The HTTP front end imports every spec of :mod:`aps_core` but computes nothing; a container without
