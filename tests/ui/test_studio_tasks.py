@@ -235,3 +235,19 @@ def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list
     assert b'{"strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
     complaints.clear()  # the job it was given does not exist
+
+
+def test_any_sampler_can_be_chosen(page: Page, stack: Stack) -> None:
+    choose(page, png(32, 32))
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_text("Sampler", exact=True).click()
+    page.get_by_label("Kind of sampler").select_option("G2D2")
+    page.locator('[data-pointer="/sampler/steps"]:visible').fill("2")
+    page.locator('[data-pointer="/sampler/inner_steps"]:visible').fill("2")
+    job_id = submit(page)
+    ended(page, "Restored")
+    spec = stack.job(job_id)["spec"]["sampler"]
+    assert (spec["type"], spec["steps"], spec["inner_steps"]) == ("g2d2", 2, 2)
+    page.get_by_text("Use it in code").click()
+    page.get_by_text("Command line", exact=True).click()
+    expect(page.locator("pre code")).to_contain_text("--sampler 'g2d2'")
