@@ -89,6 +89,10 @@ class Engine(ABC):
             "aps": aps_core.__version__,
         }
 
+    def fallbacks(self) -> list[str]:
+        """What runs slower than planned on this machine, and why; results repeat it."""
+        return []
+
     @abstractmethod
     def seconds_per_token(self) -> float:
         """Measures this device: the canary of a fresh worker, and the unit of
@@ -129,6 +133,11 @@ class ImageEngine(Engine):
         return MeasurementObjective(
             operator, y_CHW, sigma, config.norm, features, config.perceptual_weight
         )
+
+    def fallbacks(self) -> list[str]:
+        """See :meth:`Engine.fallbacks`."""
+        fallback = getattr(self.prior.tokenizer, "fallback", None)
+        return [fallback] if fallback else []
 
     def padded(self, x_CHW: Tensor) -> Tensor:
         """The picture with its last row and column repeated until it fills whole tokens."""

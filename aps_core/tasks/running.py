@@ -44,6 +44,7 @@ def run(
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
     result.origin.update(engine.origin(inputs))
+    result.notes.extend(engine.fallbacks())
     if resume is not None and state is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job started"
