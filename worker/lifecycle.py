@@ -189,7 +189,7 @@ def refuse_what_does_not_fit(**_: Any) -> None:
     except APSError as error:
         log.critical("The worker cannot start: %s", error)
         sys.exit(os.EX_CONFIG)
-    except Exception as error:  # noqa: BLE001 - Celery would log it and go on
+    except Exception as error:
         log.critical("The worker cannot start: %s", _named(error), exc_info=error)
         sys.exit(os.EX_SOFTWARE)
 
