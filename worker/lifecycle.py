@@ -200,6 +200,8 @@ def start(**_: Any) -> None:
     global _worker
     if os.getppid() != _parent:
         os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
+    if exit_status.value != os.EX_OK:
+        os._exit(exit_status.value)  # a child before this one has asked the parent to end
     try:
         _worker = _loaded()
     except APSError as error:

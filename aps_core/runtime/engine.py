@@ -9,6 +9,9 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -30,6 +33,10 @@ from aps_core.types import BoundOperator, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.objectives.style import StyleDescriptor
+
+
+CANARY_STEPS = 4
+"""Reverse steps of the run that measures a device."""
 
 
 class Engine(ABC):
@@ -169,21 +176,16 @@ class ImageEngine(Engine):
             APSConfig(perceptual_weight=0),
         )
 
-        def seconds(inner: int) -> float:
-            config = APSConfig(steps=1, inner_steps=inner, perceptual_weight=0)
-            started = time.perf_counter()
-            sample_aps(
-                self.prior,
-                objective,
-                config,
-                grid=grid,
-                generator=torch.Generator(self.device).manual_seed(0),
-            )
-            return time.perf_counter() - started
-
-        seconds(2)  # warms caches
-        # the difference leaves out what a step costs once: the prior's forward and the last decode
-        return max(1e-9, (seconds(10) - seconds(2)) / (8 * grid[0] * grid[1]))
+        inner, seconds = 8, list[float]()
+        sample_aps(
+            self.prior,
+            objective,
+            APSConfig(steps=CANARY_STEPS, inner_steps=inner, perceptual_weight=0),
+            grid=grid,
+            generator=torch.Generator(self.device).manual_seed(0),
+            on_step=lambda info: seconds.append(info.seconds - info.prior_seconds),
+        )
+        return _steady(seconds) / (inner * grid[0] * grid[1])
 
 
 class TextEngine(Engine):
@@ -198,23 +200,25 @@ class TextEngine(Engine):
         """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer
         token.
         """
-        config = TextConfig(max_new_tokens=32, steps=4)
-        reward = TextReward(self.reward, self.spec.reward, "canary")
-        prompt_BP = torch.tensor([self.prior.encode("canary")], device=self.device)
+        config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
+        times = [time.perf_counter()]
+        sample_text_aps(
+            self.prior,
+            torch.tensor([self.prior.encode("canary")], device=self.device),
+            config,
+            generator=torch.Generator(self.device).manual_seed(0),
+            reward=TextReward(self.reward, self.spec.reward, "canary"),
+            on_step=lambda _: times.append(time.perf_counter()),
+        )
+        seconds = [end - start for start, end in pairwise(times)]
+        return _steady(seconds) / config.max_new_tokens
 
-        def seconds() -> float:
-            started = time.perf_counter()
-            sample_text_aps(
-                self.prior,
-                prompt_BP,
-                config,
-                generator=torch.Generator(self.device).manual_seed(0),
-                reward=reward,
-            )
-            return time.perf_counter() - started
 
-        seconds()  # warms caches
-        return seconds() / (config.steps * config.max_new_tokens)
+def _steady(seconds: Sequence[float]) -> float:
+    """Seconds of a reverse step once a job is under way. The first step compiles, chooses kernels
+    and captures a CUDA graph; the others replay that graph.
+    """
+    return median(seconds[1:])
 
 
 def be_deterministic() -> None:
