@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -23,6 +23,8 @@ from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 Network = type[PreTrainedModel]
+
+Config = TypeVar("Config", bound=PretrainedConfig)
 
 EXPLICIT = "aps_explicit"
 """Name under which transformers knows :func:`explicit_attention`."""
@@ -118,7 +120,7 @@ AttentionInterface.register(EXPLICIT, explicit_attention)
 AttentionMaskInterface.register(EXPLICIT, sdpa_mask)
 
 
-def differentiable(config: PretrainedConfig, device: torch.device | str) -> PretrainedConfig:
+def differentiable(config: Config, device: torch.device | str) -> Config:
     """Chooses the attention of a network whose gradients are wanted. On CUDA the deterministic
     backward pass of fused attention visits all keys in one block of threads per head; explicit
     matrix products use the whole device. The CPU's fused attention has no such limit.

@@ -157,7 +157,9 @@ class TextPriorSpec(PriorSpec):
         order.
         """
         prior, *rewards = (memory.language_model(folder) for folder in self.folders())
-        return memory.text_token_bytes(prior, rewards, self.number_bytes(device))
+        return memory.text_token_bytes(
+            prior, rewards, self.number_bytes(device), self.native_length
+        )
 
     @abstractmethod
     def load(self, device: torch.device) -> TextModels:

@@ -114,5 +114,6 @@ class _FrozenNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         differentiate = stock_backward if ctx.fused is None else ctx.fused.backward
-        dx = differentiate(grad, *ctx.saved_tensors, ctx.settings)
+        x, weight, bias = ctx.saved_tensors
+        dx = differentiate(grad, x, weight, bias, ctx.settings)
         return dx, None, None, None, None

@@ -61,7 +61,8 @@ def _size(x_BCHW: Tensor) -> tuple[int, int, int]:
 def stock_forward(x_BCHW: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Settings) -> Tensor:
     """PyTorch's kernels; the result has the input's memory layout."""
     groups, eps, silu = settings
-    y_BCHW = _stock_norm(*_readable(x_BCHW), weight_C, bias_C, groups, eps)[0]
+    (x_read,) = _readable(x_BCHW)
+    y_BCHW = _stock_norm(x_read, weight_C, bias_C, groups, eps)[0]
     if silu:
         F.silu(y_BCHW, inplace=True)
     return y_BCHW.contiguous(memory_format=_layout(x_BCHW))
@@ -189,7 +190,8 @@ class FusedNorm:
         except Exception as error:  # noqa: BLE001 - compilers fail in many ways, each is logged
             self._give_up(error)
             return None
-        return y_BPC.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+        y_BCHW: Tensor = y_BPC.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+        return y_BCHW
 
     def _function(
         self, function: Callable[..., Tensor], channels: int, settings: Settings

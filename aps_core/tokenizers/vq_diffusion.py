@@ -30,7 +30,7 @@ class VQDiffusionTokenizer:
         self.net = net
         for layer in net.modules():
             if isinstance(layer, Attention):
-                layer.set_processor(SingleHead())  # type: ignore[no-untyped-call]
+                layer.set_processor(SingleHead())
         self.dtype = next(net.parameters()).dtype
         self.codebook_KD = net.quantize.embedding.weight.detach().float()
         self.quantizer = VectorQuantizer(self.codebook_KD)

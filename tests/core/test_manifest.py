@@ -146,7 +146,11 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
     """
     (tmp_path / "config.json").write_text("{}")
     token = image_token_bytes(
-        magvit_decoder(tmp_path), 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 2
+        magvit_decoder(tmp_path),
+        8192,
+        16,
+        Transformer(4096, 32, 12288, 134656, 32).forward_bytes(2),
+        2,
     )
     assert 3.5 < token * 4096 / 2**30 < 23 - 15.1
 
