@@ -86,11 +86,14 @@ class Worker:
         Raises:
             APSError: the prior is unknown, or its weights are missing or damaged.
         """
+        from aps_core.runtime.process import be_reproducible
+
+        be_reproducible(settings.threads)
         from aps_core.runtime.engine import Engine
 
         started = time.monotonic()
         telemetry.enter_state(prior, "loading")
-        engine = Engine.load(prior, settings.device, settings.threads)
+        engine = Engine.load(prior, settings.device)
         rate = engine.seconds_per_token()
         telemetry.MODEL_FALLBACK.labels(prior).set(bool(engine.fallbacks()))
         self.engines[prior] = engine

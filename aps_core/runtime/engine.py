@@ -4,9 +4,6 @@ for text.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,18 +15,18 @@ import torch
 from torch import Tensor
 
 import aps_core
-from aps_core.aps import sample_aps
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec
-from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import Features, perceptual_features
+from aps_core.losses import LossSpec
+from aps_core.losses.measurement import MeasurementLoss
+from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
-from aps_core.sampling.config import APSConfig
-from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
+from aps_core.samplers.aps import APSConfig
+from aps_core.sampling import driver
 from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.config import TextConfig
-from aps_core.types import BoundOperator, Grid, Objective, Prior
+from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.objectives.style import StyleDescriptor
@@ -48,18 +45,15 @@ class Engine(ABC):
         self.device = device
 
     @classmethod
-    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Self:
-        """Loads a prior's weights. ``threads``: CPU threads, default every core this process may
-        use.
+    def load(cls, prior: str = "embedded", device: str = "cpu") -> Self:
+        """Loads a prior's weights and leaves the process as it is; see
+        :mod:`aps_core.runtime.process` for what makes its runs reproducible.
 
         Raises:
             InvalidSpec: there is no prior of that name, or it is not of this engine's kind.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
         spec = PriorSpec.named(prior)(type=prior)
-        if device == "cpu":
-            torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        be_deterministic()
         where = torch.device(device)
         engine: Engine
         match spec:
@@ -75,20 +69,11 @@ class Engine(ABC):
             raise InvalidSpec(f"The prior '{prior}' makes something else than this task does.")
         return engine
 
-    def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
-        """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type,
-        threads, versions.
-        """
-        return hashlib.sha256(
-            f"{spec_digest(spec)}\n{json.dumps(self.origin(inputs), sort_keys=True)}".encode()
-        ).hexdigest()
-
-    def origin(self, inputs: Inputs) -> dict[str, Any]:
-        """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device
+    def origin(self) -> dict[str, Any]:
+        """What the tokens depend on besides spec and pictures, as JSON: weights by hash, device
         type, threads, versions.
         """
         return {
-            "inputs": inputs.digests(),
             "weights": self.spec.identity(),
             "device": self.device.type,
             "threads": torch.get_num_threads(),
@@ -123,23 +108,22 @@ class ImageEngine(Engine):
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(
-        self, operator: BoundOperator, y_CHW: Tensor, sigma: float | Tensor, config: APSConfig
-    ) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term of the extractor the settings name.
+        self, operator: BoundOperator, y: Tensor, sigma: float | Tensor, loss: LossSpec
+    ) -> Objective:
+        """``loss`` bound to a measurement (C, H, W), or to several (B, C, H, W).
 
         Raises:
-            WeightsMissing, WeightsInvalid: the extractor's file is absent or damaged.
+            WeightsMissing, WeightsInvalid: a feature extractor's file is absent or damaged.
         """
-        features = None
-        if config.perceptual_weight:
-            if config.perceptual not in self._features:
-                self._features[config.perceptual] = perceptual_features(
-                    config.perceptual, self.prior.tokenizer, self.device
-                )
-            features = self._features[config.perceptual]
-        return MeasurementObjective(
-            operator, y_CHW, sigma, config.norm, features, config.perceptual_weight
-        )
+        return loss.bind(operator, y if y.ndim == 4 else y[None], sigma, self.features)
+
+    def features(self, kind: str) -> Features:
+        """A feature extractor by its name, loaded once; see
+        :func:`aps_core.objectives.perceptual.perceptual_features`.
+        """
+        if kind not in self._features:
+            self._features[kind] = perceptual_features(kind, self.prior.tokenizer, self.device)
+        return self._features[kind]
 
     def fallbacks(self) -> list[str]:
         """See :meth:`Engine.fallbacks`."""
@@ -173,14 +157,14 @@ class ImageEngine(Engine):
             Bound(lambda x: x),
             torch.zeros(3, height, width, device=self.device),
             0.0,
-            APSConfig(perceptual_weight=0),
+            MeasurementLoss(perceptual_weight=0),
         )
 
         inner, seconds = 8, list[float]()
-        sample_aps(
+        driver.sample(
             self.prior,
             objective,
-            APSConfig(steps=CANARY_STEPS, inner_steps=inner, perceptual_weight=0),
+            APSConfig(steps=CANARY_STEPS, inner_steps=inner),
             grid=grid,
             generator=torch.Generator(self.device).manual_seed(0),
             on_step=lambda info: seconds.append(info.seconds - info.prior_seconds),
@@ -219,11 +203,3 @@ def _steady(seconds: Sequence[float]) -> float:
     and captures a CUDA graph; the others replay that graph.
     """
     return median(seconds[1:])
-
-
-def be_deterministic() -> None:
-    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
-    # lets deterministic CUDA matmuls work
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice

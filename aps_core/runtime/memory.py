@@ -104,7 +104,8 @@ def magvit_decoder(folder: Path) -> Decoder:
     """Of a MAGVIT-v2 folder, with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
     config = read_json(folder / "config.json")
     decoder = config.get("decoder", MAGVIT_DECODER)
-    width, area = int(config.get("ch", MAGVIT_CHANNELS)), int(config.get("patch", 1)) ** 2
+    width = int(config.get("decoder_ch") or config.get("ch", MAGVIT_CHANNELS))
+    area = int(config.get("patch", 1)) ** 2
     levels = [
         (width * mult, count, area * 4**level)
         for level, (mult, count) in enumerate(

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import sample_aps
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.expectation import expected_code
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm
@@ -231,7 +231,7 @@ def test_fixed_shapes_change_nothing(settings):
 def test_whole_run_with_fixed_shapes():
     case = Case("embedded", 32, 32, CPU)
     model = prior("embedded", case.grid, True, tokenizer("embedded", CPU, torch.float32), CPU)
-    config = APSConfig(steps=3, inner_steps=4, perceptual_weight=0)
+    config = APSConfig(steps=3, inner_steps=4)
     runs = [
         sample_aps(
             model,

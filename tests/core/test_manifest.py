@@ -134,7 +134,7 @@ def test_decoders_save_what_is_estimated(tmp_path):
     assert magvit_decoder(tmp_path).saved == pytest.approx(
         saved_numbers(published, (32, 32)), rel=0.02
     )
-    embedded = ImageEngine.load("embedded", "cpu", threads=1).prior.tokenizer
+    embedded = ImageEngine.load("embedded").prior.tokenizer
     assert magvit_decoder(PriorSpec.named("embedded")().folders()[1]).saved == pytest.approx(
         saved_numbers(embedded, (8, 8)), rel=0.03
     )
