@@ -36,7 +36,7 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
 
 
 def perceptual_features(
-    kind: Literal["tokenizer", "vgg16"], tokenizer: Tokenizer, device: torch.device
+    kind: Literal["tokenizer", "vgg16", "auto"], tokenizer: Tokenizer, device: torch.device
 ) -> Features:
     """The extractor that :attr:`aps_core.sampling.config.APSConfig.perceptual` names; never another
     one in its place.

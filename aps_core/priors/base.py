@@ -30,6 +30,10 @@ class PriorSpec(Spec, family=True):
     """Sampler settings used where a job leaves them out."""
     weights: ClassVar[tuple[str, ...]] = ()
     """Checkpoints of the manifest it loads; none where its weights ship with the package."""
+    better_with: ClassVar[tuple[str, ...]] = ()
+    """Checkpoints its recommended settings use where they are installed, and do without
+    elsewhere.
+    """
 
     def folders(self) -> tuple[Path, ...]:
         """Where its weights lie.
@@ -78,8 +82,8 @@ class ImagePriorSpec(PriorSpec):
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings of the samplers other than APS, by method, where they were tuned on this prior."""
     native_size: ClassVar[tuple[int, int]]
-    """Height and width in pixels the prior was trained at; larger pictures are seen through
-    overlapping windows.
+    """Height and width in pixels the prior was trained at; other sizes are seen through overlapping
+    windows, or as one sequence where a prior says so.
     """
     stride: ClassVar[int]
     """Pixels per token along one axis."""

@@ -121,11 +121,10 @@ class ImageEngine(Engine):
         """
         features = None
         if config.perceptual_weight:
-            if config.perceptual not in self._features:
-                self._features[config.perceptual] = perceptual_features(
-                    config.perceptual, self.prior.tokenizer, self.device
-                )
-            features = self._features[config.perceptual]
+            kind = config.settled().perceptual
+            if kind not in self._features:
+                self._features[kind] = perceptual_features(kind, self.prior.tokenizer, self.device)
+            features = self._features[kind]
         return MeasurementObjective(
             operator, y_CHW, sigma, config.norm, features, config.perceptual_weight
         )
@@ -148,20 +147,21 @@ class ImageEngine(Engine):
         return StyleObjective(self._csd, reference_CHW)
 
     def seconds_per_token(self) -> float:
-        """Measures the cost of one inner step, in seconds per token: the canary of a fresh
-        worker.
+        """Measures the cost of one inner step with the recommended terms of the loss, in seconds
+        per token: the canary of a fresh worker.
         """
         height, width = self.spec.native_size
         grid = self.grid(height, width)
+        settings = APSConfig(inner="fixed").with_recommended(self.spec.recommended)
         objective = self.measurement_objective(
             Bound(lambda x: x),
             torch.zeros(3, height, width, device=self.device),
             0.0,
-            APSConfig(perceptual_weight=0),
+            settings,
         )
 
         def seconds(inner: int) -> float:
-            config = APSConfig(steps=1, inner_steps=inner, perceptual_weight=0)
+            config = settings.model_copy(update={"steps": 1, "inner_steps": inner})
             started = time.perf_counter()
             sample_aps(
                 self.prior,

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from aps_core.checkpoints import checkpoint_cache
+
 
 class APSConfig(BaseModel):
     """Reverse steps, inner optimisation and remasking."""
@@ -51,11 +53,12 @@ class APSConfig(BaseModel):
     perceptual_weight: float = Field(
         1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term."
     )
-    perceptual: Literal["tokenizer", "vgg16"] = Field(
+    perceptual: Literal["tokenizer", "vgg16", "auto"] = Field(
         "tokenizer",
         description=(
             "Features of the perceptual term: the prior's own image encoder, or VGG16 (the"
-            " paper's), whose weights must be installed."
+            " paper's), whose weights must be installed. 'auto' is VGG16 where it is installed,"
+            " else the encoder; the result says which."
         ),
     )
     prior_weight: float = Field(
@@ -107,6 +110,22 @@ class APSConfig(BaseModel):
             " process's probability."
         ),
     )
+
+    @property
+    def lacks_vgg16(self) -> str | None:
+        """Where the perceptual term wants VGG16 and 'auto' has to do without: why, and what to do;
+        None otherwise.
+        """
+        if not self.perceptual_weight or self.perceptual != "auto":
+            return None
+        return checkpoint_cache.missing(("vgg16",))
+
+    def settled(self) -> APSConfig:
+        """These settings with 'auto' replaced by what is installed on this machine."""
+        if self.perceptual != "auto":
+            return self
+        kind = "tokenizer" if checkpoint_cache.missing(("vgg16",)) else "vgg16"
+        return self.model_copy(update={"perceptual": kind})
 
     def with_recommended(self, recommended: dict[str, Any]) -> APSConfig:
         """These settings, with a prior's recommendation in the fields that were not set

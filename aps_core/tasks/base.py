@@ -118,6 +118,14 @@ class TaskSpec(Spec, family=True):
         checkpoint.
         """
 
+    def settled(self) -> Self:
+        """This spec with what depends on the computing machine decided; see :func:`run`."""
+        return self
+
+    def caveats(self) -> list[str]:
+        """What a result should say about how this machine computes it."""
+        return []
+
     @abstractmethod
     def resolved(self) -> Self:
         """This spec with the settings it will run with; JSON keeps no difference between a field
@@ -177,6 +185,20 @@ class PictureTaskSpec(TaskSpec):
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
         return self.model_copy(update={"sampler": self.settings()})
+
+    def settled(self) -> Self:
+        """See :meth:`TaskSpec.settled`: the features of the perceptual term."""
+        return self.model_copy(update={"sampler": self.settings().settled()})
+
+    def caveats(self) -> list[str]:
+        """See :meth:`TaskSpec.caveats`."""
+        lacking = self.settings().lacks_vgg16
+        if lacking is None:
+            return []
+        return [
+            "The perceptual term compared features of the prior's own image encoder, not of VGG16"
+            f" as in the paper. {lacking}"
+        ]
 
     @abstractmethod
     def output_size(self, image: Size | None) -> Size:

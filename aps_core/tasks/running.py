@@ -38,12 +38,14 @@ def run(
             f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'."
         )
     spec = spec.resolved()
+    caveats, spec = spec.caveats(), spec.settled()
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = engine.fingerprint(spec, inputs)
     state = _read_checkpoint(resume, fingerprint) if resume is not None else None
     result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
     result.origin.update(engine.origin(inputs))
+    result.notes.extend(caveats)
     if resume is not None and state is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job started"
