@@ -166,18 +166,19 @@ def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
     """
     if config.temperature > 0:
         logits_NV = logits_NV / config.temperature
-    nucleus = config.top_p if config.top_p is not None and config.top_p < 1 else None
-    if nucleus is None and config.top_k is None:
+    nucleus = config.top_p is not None and config.top_p < 1
+    if not nucleus and config.top_k is None:
         return logits_NV
-    total_N1 = logits_NV.logsumexp(-1, keepdim=True)
+    # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
+    share_NV = (logits_NV.softmax(-1) * FIXED_POINT).long() if nucleus else None
     likeliest = min(max(CANDIDATES, 2 * (config.top_k or 0)), logits_NV.shape[-1])
     value_NC, token_NC = _ranked(*logits_NV.topk(likeliest, dim=-1))
-    kept_NC = _kept(value_NC, total_N1, nucleus, config.top_k)
+    kept_NC = _kept(value_NC, token_NC, share_NV, config)
     # a token as likely as the last candidate could have been another one
     unsettled_NC = kept_NC & (value_NC == value_NC[:, -1:])
     if likeliest < logits_NV.shape[-1] and bool(unsettled_NC.any()):
         value_NC, token_NC = logits_NV.sort(dim=-1, descending=True, stable=True)
-        kept_NC = _kept(value_NC, total_N1, nucleus, config.top_k)
+        kept_NC = _kept(value_NC, token_NC, share_NV, config)
     lowest = torch.finfo(logits_NV.dtype).min
     return torch.full_like(logits_NV, lowest).scatter(
         -1, token_NC, value_NC.masked_fill(~kept_NC, lowest)
@@ -191,17 +192,18 @@ def _ranked(value_NC: Tensor, token_NC: Tensor) -> tuple[Tensor, Tensor]:
     return value_NC, token_NC.gather(-1, order_NC)
 
 
-def _kept(value_NC: Tensor, total_N1: Tensor, nucleus: float | None, top_k: int | None) -> Tensor:
+def _kept(
+    value_NC: Tensor, token_NC: Tensor, share_NV: Tensor | None, config: TextConfig
+) -> Tensor:
     """Which of the ranked tokens stay; the one that crosses the nucleus does, and so do all as
-    likely as the k-th.
+    likely as the k-th. ``share``: probabilities in fixed point.
     """
     kept_NC = torch.ones_like(value_NC, dtype=torch.bool)
-    if nucleus is not None:
-        # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
-        share_NC = ((value_NC - total_N1).exp() * FIXED_POINT).long()
-        kept_NC = share_NC.cumsum(-1) - share_NC <= nucleus * FIXED_POINT
-    if top_k is not None:
-        kept_NC &= value_NC >= value_NC[:, min(top_k, value_NC.shape[-1]) - 1, None]
+    if share_NV is not None:
+        share_NC = share_NV.gather(-1, token_NC)
+        kept_NC = share_NC.cumsum(-1) - share_NC <= (config.top_p or 1) * FIXED_POINT
+    if config.top_k is not None:
+        kept_NC &= value_NC >= value_NC[:, min(config.top_k, value_NC.shape[-1]) - 1, None]
     return kept_NC
 
 
