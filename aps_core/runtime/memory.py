@@ -105,7 +105,8 @@ def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
     """Of either half: a level's first block reads what the level before it in the pass gave."""
     config = read_json(folder / "config.json")
     shape = config.get(part, published)
-    width, area = int(config.get("ch", MAGVIT_CHANNELS)), int(config.get("patch", 1)) ** 2
+    width = int(config.get(f"{part}_ch") or config.get("ch", MAGVIT_CHANNELS))
+    area = int(config.get("patch", 1)) ** 2
     levels = [
         (width * mult, count, area * 4**level)
         for level, (mult, count) in enumerate(

@@ -38,6 +38,9 @@ class MagvitConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ch: int = 128
+    decoder_ch: int | None = None
+    """Channels that the decoder's multipliers count in; ``ch`` if None. The decoder runs in every
+    inner step, the encoder once."""
     z_channels: int = 13
     codebook_dim: int = 13
     patch: int = 1
@@ -190,14 +193,15 @@ class Decoder(nn.Module):
         super().__init__()
         self.patch = config.patch
         mults, blocks = config.decoder.ch_mult, config.decoder.num_res_blocks
-        c = config.ch * mults[-1]
+        ch = config.decoder_ch or config.ch
+        c = ch * mults[-1]
         self.post_quant_conv = Conv2d(config.codebook_dim, config.z_channels, 1)
         self.conv_in = Conv2d(config.z_channels, c, 3, padding=1)
         self.mid = _mid(c)
         levels: list[nn.Module] = []
         for i in reversed(range(len(mults))):
-            level = _level(c, config.ch * mults[i], blocks[i])
-            c = config.ch * mults[i]
+            level = _level(c, ch * mults[i], blocks[i])
+            c = ch * mults[i]
             if i > 0:
                 level.upsample = Upsample(c)
             levels.insert(0, level)
