@@ -146,10 +146,10 @@ def ladder(device: str, tiny: bool) -> dict[str, Any]:
     engine = ImageEngine.load("embedded", device)
     photo = Inputs(images.open_image(PHOTO.read_bytes()))
     spec = RestoreSpec(
-        operator={"type": "denoise"},  # type: ignore[arg-type]
+        operator={"type": "denoise"},
         sigma=0.1,
         working_size=32 if tiny else 512,
-        sampler={"steps": 3, "inner_steps": 3},  # type: ignore[arg-type]
+        sampler={"steps": 3, "inner_steps": 3},
     )
 
     def restored() -> PictureResult:

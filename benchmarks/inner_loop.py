@@ -24,8 +24,8 @@ from torch import nn
 from aps_core.aps import quantized_expectation
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
-from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.sampling.inner_loop import InnerStep
 from aps_core.tokenizers.execution import ExecutionPlan
@@ -192,7 +192,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
-    torch.set_num_threads(args.threads)
     network = args.network or ("published" if device.type == "cuda" else "embedded")
     width, height = map(
         int, (args.size or ("512x512" if device.type == "cuda" else "128x128")).split("x")
@@ -201,7 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
     term: Term = args.perceptual or ("vgg16" if network == "published" else "none")
     case = Case(network, width, height, device, term)
     tflop, floor = case.floor_ms(rates)
-    be_deterministic()
+    be_reproducible(args.threads)
     chosen = {
         name: build for name, build in variants(case).items() if not args.only or name in args.only
     }

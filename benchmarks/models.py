@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from aps_core.checkpoints.files import EMBEDDED, read_config, read_json
-from aps_core.objectives.perceptual import Features, tokenizer_features
+from aps_core.objectives.perceptual import tokenizer_features
 from aps_core.objectives.vgg16_net import VGG16
 from aps_core.priors.dream.network import DreamConfig
 from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
@@ -26,7 +26,7 @@ from aps_core.text.rewards.language_model import Alignment, RewardModel
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
-from aps_core.types import Grid
+from aps_core.types import Features, Grid
 from benchmarks.load import DREAM_LAYERS, dream_config
 
 EMBEDDED_LEVEL = LevelConfig(ch_mult=(1,), num_res_blocks=(4,))

@@ -26,14 +26,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import quantized_expectation
 from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import Features
 from aps_core.operators import Bound
 from aps_core.sampling.windows import window_starts
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import GroupNorm
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import AttnBlock, ResBlock, Upsample
-from aps_core.types import Grid
+from aps_core.types import Features, Grid
 from benchmarks.models import Term, features, prior, tokenizer
 
 SIZES = ((256, 256), (512, 512), (1024, 512), (1024, 1024))
@@ -201,7 +200,7 @@ def weight_bytes(parts: MagvitTokenizer, term: nn.Module) -> int:
     """Of everything resident: prior, tokenizer, and the perceptual network where it is another."""
     model = prior("published", (NATIVE, NATIVE), True, parts, META).model
     held = {p for net in (model, parts.net, term) for p in net.parameters()}
-    return sum(int(p.nbytes) for p in held)
+    return sum(p.numel() * p.element_size() for p in held)
 
 
 def iteration_bytes(parts: MagvitTokenizer, seen: Features, grid: Grid) -> int:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
 from aps_core.checkpoints.files import read_json
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded.image import mmada_check_prompt, mmada_token_bytes
 from aps_core.runtime import memory
-from aps_core.sampling.config import APSConfig
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class MMaDA8B(ImagePriorSpec):
     type: Literal["mmada_8b"] = "mmada_8b"
     native_size: ClassVar[tuple[int, int]] = (512, 512)
     stride: ClassVar[int] = 16
-    recommended: ClassVar[dict[str, Any]] = {"perceptual": "auto"}
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {"measurement": {"perceptual": "auto"}}
     weights: ClassVar[tuple[str, ...]] = ("mmada-8b-base", "magvitv2")
     better_with: ClassVar[tuple[str, ...]] = ("vgg16",)
 
@@ -55,10 +55,10 @@ class MMaDA8B(ImagePriorSpec):
 
     def token_bytes(self, device: str) -> int:
         """See :meth:`PriorSpec.token_bytes`, with the recommended perceptual term."""
-        settings = APSConfig().with_recommended(self.recommended).settled()
+        loss = MeasurementLoss(**self.recommended_loss["measurement"]).settled()
         term = (
             memory.VGG16_BYTES
-            if settings.perceptual == "vgg16"
+            if loss.perceptual == "vgg16"
             else memory.magvit_encoder_bytes(self.folders()[1], self.number_bytes(device))
         )
         return mmada_token_bytes(self, device) + int(self.stride**2 * term)
