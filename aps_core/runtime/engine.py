@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -27,6 +30,10 @@ from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.objectives.style import StyleDescriptor
+
+
+CANARY_STEPS = 4
+"""Reverse steps of the run that measures a device."""
 
 
 class Engine(ABC):
@@ -74,6 +81,10 @@ class Engine(ABC):
             "aps": aps_core.__version__,
         }
 
+    def fallbacks(self) -> list[str]:
+        """What runs slower than planned on this machine, and why; results repeat it."""
+        return []
+
     @abstractmethod
     def seconds_per_token(self) -> float:
         """Measures this device: the canary of a fresh worker, and the unit of
@@ -114,6 +125,11 @@ class ImageEngine(Engine):
             self._features[kind] = perceptual_features(kind, self.prior.tokenizer, self.device)
         return self._features[kind]
 
+    def fallbacks(self) -> list[str]:
+        """See :meth:`Engine.fallbacks`."""
+        fallback = getattr(self.prior.tokenizer, "fallback", None)
+        return [fallback] if fallback else []
+
     def padded(self, x_CHW: Tensor) -> Tensor:
         """The picture with its last row and column repeated until it fills whole tokens."""
         height, width = (-size % self.stride for size in x_CHW.shape[1:])
@@ -132,33 +148,29 @@ class ImageEngine(Engine):
         return StyleObjective(self._csd, reference_CHW)
 
     def seconds_per_token(self) -> float:
-        """Measures the cost of one inner step, in seconds per token: the canary of a fresh
-        worker.
+        """Measures the cost of one inner step with the recommended terms of the loss, in seconds
+        per token: the canary of a fresh worker.
         """
         height, width = self.spec.native_size
         grid = self.grid(height, width)
+        loss = MeasurementLoss().with_recommended(self.spec.recommended_loss.get("measurement", {}))
         objective = self.measurement_objective(
             Bound(lambda x: x),
             torch.zeros(3, height, width, device=self.device),
             0.0,
-            MeasurementLoss(perceptual_weight=0),
+            loss,
         )
 
-        def seconds(inner: int) -> float:
-            config = APSConfig(steps=1, inner_steps=inner)
-            started = time.perf_counter()
-            driver.sample(
-                self.prior,
-                objective,
-                config,
-                grid=grid,
-                generator=torch.Generator(self.device).manual_seed(0),
-            )
-            return time.perf_counter() - started
-
-        seconds(2)  # warms caches
-        # the difference leaves out what a step costs once: the prior's forward and the last decode
-        return max(1e-9, (seconds(10) - seconds(2)) / (8 * grid[0] * grid[1]))
+        inner, seconds = 8, list[float]()
+        driver.sample(
+            self.prior,
+            objective,
+            APSConfig(steps=CANARY_STEPS, inner_steps=inner),
+            grid=grid,
+            generator=torch.Generator(self.device).manual_seed(0),
+            on_step=lambda info: seconds.append(info.seconds - info.prior_seconds),
+        )
+        return _steady(seconds) / (inner * grid[0] * grid[1])
 
 
 class TextEngine(Engine):
@@ -173,20 +185,22 @@ class TextEngine(Engine):
         """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer
         token.
         """
-        config = TextConfig(max_new_tokens=32, steps=4)
-        reward = TextReward(self.reward, self.spec.reward, "canary")
-        prompt_BP = torch.tensor([self.prior.encode("canary")], device=self.device)
+        config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
+        times = [time.perf_counter()]
+        sample_text_aps(
+            self.prior,
+            torch.tensor([self.prior.encode("canary")], device=self.device),
+            config,
+            generator=torch.Generator(self.device).manual_seed(0),
+            reward=TextReward(self.reward, self.spec.reward, "canary"),
+            on_step=lambda _: times.append(time.perf_counter()),
+        )
+        seconds = [end - start for start, end in pairwise(times)]
+        return _steady(seconds) / config.max_new_tokens
 
-        def seconds() -> float:
-            started = time.perf_counter()
-            sample_text_aps(
-                self.prior,
-                prompt_BP,
-                config,
-                generator=torch.Generator(self.device).manual_seed(0),
-                reward=reward,
-            )
-            return time.perf_counter() - started
 
-        seconds()  # warms caches
-        return seconds() / (config.steps * config.max_new_tokens)
+def _steady(seconds: Sequence[float]) -> float:
+    """Seconds of a reverse step once a job is under way. The first step compiles, chooses kernels
+    and captures a CUDA graph; the others replay that graph.
+    """
+    return median(seconds[1:])

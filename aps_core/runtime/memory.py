@@ -27,11 +27,22 @@ LEAN_BLOCK, LEAN_MIDDLE = 2, 8
 """The same of our frozen layers, the inputs of the normalisations alone; and of the middle: two
 blocks and attention with its queries, keys, values.
 """
+ATTENTION_ROWS = 4096
+"""Scores per token of an attention table in a decoder, at most: the square root of
+:data:`aps_core.tokenizers.attention.TABLE`. Every layer keeps one table.
+"""
+ATTENTION_PASSING = 2
+"""Tables of a backward pass alive at once beside them."""
 GRADIENTS = 4
 """Full-size tensors of the backward pass alive at once beside them."""
 MAGVIT_CHANNELS = 128
+MAGVIT_ENCODER: dict[str, Any] = {"ch_mult": (1, 2, 2, 4, 4), "num_res_blocks": (4, 3, 4, 3, 4)}
 MAGVIT_DECODER: dict[str, Any] = {"ch_mult": (1, 1, 2, 2, 4), "num_res_blocks": (4, 4, 3, 4, 3)}
 """Shape of the published tokenizer, whose configuration file does not tell it."""
+VGG16_BYTES = 2630
+"""Bytes per pixel of the perceptual term through VGG16 in bfloat16: 1106 kept for the backward
+pass, 488 of the target's float32 features, the rest while the gradient is computed.
+"""
 FLOAT = 4
 
 
@@ -43,6 +54,7 @@ class Transformer:
     layers: int
     inner: int
     words: int
+    heads: int
 
     def forward_bytes(self, number: int) -> int:
         """Working memory of a forward pass without gradients, per token of the sequence: one
@@ -50,16 +62,19 @@ class Transformer:
         """
         return (6 * self.width + 3 * self.inner) * number
 
-    def backward_bytes(self, number: int) -> int:
-        """Memory of a forward pass whose gradients are wanted, per token: every layer, and the
-        logits.
+    def backward_bytes(self, number: int, length: int) -> int:
+        """Memory of a forward pass whose gradients are wanted, per token of a sequence of
+        ``length``: every layer with its attention tables, and the logits.
         """
-        return self.layers * (12 * self.width + 3 * self.inner) * number + 2 * self.words * FLOAT
+        layer = 12 * self.width + 3 * self.inner + self.heads * length
+        return self.layers * layer * number + 2 * self.words * FLOAT
 
 
 def llada(folder: Path) -> Transformer:
     """The shape in a LLaDA or MMaDA ``config.json``."""
-    return _transformer(folder, "d_model", "n_layers", "mlp_hidden_size", "embedding_size")
+    return _transformer(
+        folder, "d_model", "n_layers", "mlp_hidden_size", "embedding_size", "n_heads"
+    )
 
 
 def language_model(folder: Path) -> Transformer:
@@ -69,40 +84,65 @@ def language_model(folder: Path) -> Transformer:
     if "d_model" in read_json(folder / "config.json"):
         return llada(folder)
     return _transformer(
-        folder, "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"
+        folder,
+        "hidden_size",
+        "num_hidden_layers",
+        "intermediate_size",
+        "vocab_size",
+        "num_attention_heads",
     )
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """What an image decoder holds while it is differentiated, in numbers per pixel."""
+    """What a convolutional decoder, or encoder, holds while it is differentiated, in numbers per
+    pixel.
+    """
 
     saved: float
     """Kept from the forward pass for the backward pass."""
     widest: float
     """One tensor at full size."""
+    attentions: int = 1
+    """Attention layers over all tokens."""
 
 
 def magvit_decoder(folder: Path) -> Decoder:
     """Of a MAGVIT-v2 folder, with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
+    return _magvit(folder, "decoder", MAGVIT_DECODER)
+
+
+def magvit_encoder_bytes(folder: Path, number: int) -> float:
+    """Bytes per pixel of the perceptual term through the encoder of a MAGVIT-v2 folder."""
+    encoder = _magvit(folder, "encoder", MAGVIT_ENCODER)
+    return (encoder.saved + encoder.widest) * number
+
+
+def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
+    """Of either half: a level's first block reads what the level before it in the pass gave."""
     config = read_json(folder / "config.json")
-    decoder = config.get("decoder", MAGVIT_DECODER)
-    width = int(config.get("decoder_ch") or config.get("ch", MAGVIT_CHANNELS))
+    shape = config.get(part, published)
+    width = int(config.get(f"{part}_ch") or config.get("ch", MAGVIT_CHANNELS))
     area = int(config.get("patch", 1)) ** 2
     levels = [
         (width * mult, count, area * 4**level)
         for level, (mult, count) in enumerate(
-            zip(decoder["ch_mult"], decoder["num_res_blocks"], strict=True)
+            zip(shape["ch_mult"], shape["num_res_blocks"], strict=True)
         )
     ]
-    above, _, coarsest = levels[-1]
-    saved = LEAN_MIDDLE * above / coarsest + levels[0][0] / area  # and the last normalisation
-    for channels, count, pixels in reversed(levels):
-        saved += (
-            above + (LEAN_BLOCK * count - 1) * channels
-        ) / pixels  # the first block reads what the level above gave
-        above = channels
-    return Decoder(saved, levels[0][0] / area)
+    top, _, coarsest = levels[-1]
+    saved = LEAN_MIDDLE * top / coarsest
+    if part == "decoder":
+        saved += levels[0][0] / area  # the last normalisation's input
+        levels.reverse()
+        before = top
+    else:
+        saved += top / coarsest
+        before = width
+    for channels, count, pixels in levels:
+        saved += (before + (LEAN_BLOCK * count - 1) * channels) / pixels
+        before = channels
+    return Decoder(saved, width * shape["ch_mult"][0] / area)
 
 
 def vqmodel_decoder(folder: Path) -> Decoder:
@@ -111,9 +151,11 @@ def vqmodel_decoder(folder: Path) -> Decoder:
     """
     config = read_json(folder / "config.json")
     widths, count = config["block_out_channels"], int(config["layers_per_block"]) + 1
+    attending = sum(kind.startswith("Attn") for kind in config["up_block_types"])
     return Decoder(
         STOCK_BLOCK * sum(width * count / 4**level for level, width in enumerate(widths)),
         float(widths[0]),
+        1 + attending * count,
     )
 
 
@@ -122,15 +164,18 @@ def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, n
     of one number in the decoder.
     """
     pixels = stride**2 * (decoder.saved + GRADIENTS * decoder.widest) * number
-    return int(pixels + LOGIT_TABLES * FLOAT * codes + forward)
+    tables = (decoder.attentions + ATTENTION_PASSING) * ATTENTION_ROWS * number
+    return int(pixels + tables + LOGIT_TABLES * FLOAT * codes + forward)
 
 
-def text_token_bytes(prior: Transformer, rewards: Sequence[Transformer], number: int) -> int:
-    """Bytes per token of a text job."""
+def text_token_bytes(
+    prior: Transformer, rewards: Sequence[Transformer], number: int, length: int
+) -> int:
+    """Bytes per token of a text job of at most ``length`` tokens."""
     return (
         LOGIT_TABLES * FLOAT * prior.words
         + prior.forward_bytes(number)
-        + sum(reward.backward_bytes(number) for reward in rewards)
+        + sum(reward.backward_bytes(number, length) for reward in rewards)
     )
 
 
