@@ -154,7 +154,7 @@ def test_the_published_prior_takes_vgg16_where_it_is_and_says_so_where_not(
     files, monkeypatch, tmp_path
 ):
     """'auto' is decided where the job is computed; the result names the extractor."""
-    engine = ImageEngine.load("embedded", threads=1)
+    engine = ImageEngine.load("embedded")
     assert MMaDA8B.recommended_loss == {"measurement": {"perceptual": "auto"}}
     photo = images.Picture(Image.new("RGB", (32, 32), (90, 120, 60)))
     spec = RestoreSpec(
