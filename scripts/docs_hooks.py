@@ -120,7 +120,7 @@ def _sentence(kind: type) -> str:
 
 
 ALGORITHM = {
-    "4": ("z_1 <- all masked", "sample_aps", "torch.full((batch, num_tokens), MASK"),
+    "4": ("z_1 <- all masked", "sample_aps", "torch.full((batch, "),
     "5": ("for i = T to 1", "sample_aps", "return sample("),
     "6": ("phi <- denoiser's logits of z", "step", "problem.logits("),
     "7, 14, 15": (

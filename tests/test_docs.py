@@ -31,7 +31,9 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"(?:<!-- not run: ([^\n]+) -->\n)?```(python|bash)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"(?:\*Not run by the tests: ([^\n]+)\*\n\n)?```(python|bash)\n(.*?)```", re.DOTALL
+)
 SHOWN_AS = "http://127.0.0.1:8000"
 
 
