@@ -218,7 +218,7 @@ def iteration_bytes(parts: MagvitTokenizer, seen: Features, grid: Grid) -> int:
         loss_B, _, _ = quantized_expectation(phi, lambda x_ND: x_ND[None], parts, objective, grid)
         loss_B.sum().backward()
         del resident
-    return live.peak
+    return int(live.peak)
 
 
 def prior_tflop(grid: Grid, version: Version) -> float:
