@@ -200,7 +200,7 @@ def count(width: int, height: int, version: Version) -> Work:
 def weight_bytes(parts: MagvitTokenizer, term: nn.Module) -> int:
     """Of everything resident: prior, tokenizer, and the perceptual network where it is another."""
     model = prior("published", (NATIVE, NATIVE), True, parts, META).model
-    held = {p for net in (model, parts.net, term) for p in net.parameters()}
+    held: set[Tensor] = {p for net in (model, parts.net, term) for p in net.parameters()}
     return sum(p.numel() * p.element_size() for p in held)
 
 
