@@ -1,6 +1,4 @@
-"""Command-line options generated from the registry: one for every field of a task, of any operator
-and of the sampler.
-"""
+"""Command-line options generated from the specs of tasks, operators and samplers."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
-    """Adds an option for every field of a task's spec; :func:`json_of` turns them back into its
-    JSON.
-    """
+    """Adds one option per field of a task's spec; :func:`json_of` is the inverse."""
 
     def add(command: Command) -> Command:
         for name, field in reversed(_own_fields(spec).items()):
@@ -57,12 +53,10 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
 
 
 def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of a task's spec from the options of :func:`spec_options`; what was not given is
-    left out.
+    """Builds the JSON of a task's spec from the options given on the command line.
 
     Raises:
-        InvalidSpec: an option belongs to other operators only, or is no JSON where an object is
-            needed.
+        InvalidSpec: an option does not apply to the selected operator.
     """
     given: dict[str, Any] = {}
     for name, field in _own_fields(spec).items():
@@ -76,14 +70,12 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def prompt_is_argument(spec: type[BaseModel]) -> bool:
-    """Whether a task is about its prompt: it takes no picture, or cannot do without a prompt."""
+    """Whether the prompt is positional: the task takes no picture, or requires a prompt."""
     return not getattr(spec, "pictures", {}) or spec.model_fields["prompt"].is_required()
 
 
 def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and every operator field. A field that several operators share is one
-    option.
-    """
+    """Adds ``--operator`` and one option per operator field; operators share equally named ones."""
     for name, users in reversed(_operator_fields().items()):
         description = OperatorSpec.family[users[0]].model_fields[name].description or ""
         command = click.option(
@@ -93,16 +85,14 @@ def operator_options(command: Command) -> Command:
             help=f"{', '.join(users)}: {description}",
         )(command)
     names = sorted(OperatorSpec.family)
-    told = f"How the picture was, or is to be, degraded: {', '.join(names)}."
+    description = f"The degradation: {', '.join(names)}."
     return click.option(
-        "--operator", required=True, type=click.Choice(names), metavar="NAME", help=told
+        "--operator", required=True, type=click.Choice(names), metavar="NAME", help=description
     )(command)
 
 
 def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
-    """Adds an option for every field of a sampler's settings; :func:`config_from` takes them out
-    again.
-    """
+    """Adds one option per sampler setting; :func:`config_from` is the inverse."""
 
     def add(command: Command) -> Command:
         for name, field in reversed(config.model_fields.items()):
@@ -115,39 +105,40 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the operator's options out of ``options`` as the JSON of an operator spec.
+    """Removes the operator's options from ``options`` and returns the JSON of its spec.
 
     Raises:
-        InvalidSpec: an option belongs to other operators only.
+        InvalidSpec: an option does not apply to the selected operator.
     """
     chosen = options.pop("operator")
-    given = _taken(options, "operator__")
+    given = _pop_prefixed(options, "operator__")
     for name in given:
         users = _operator_fields()[name]
         if chosen not in users:
             raise InvalidSpec(
-                f"{_flag(name)} does not belong to operator '{chosen}' but to {', '.join(users)}."
+                f"{_flag(name)} is not an option of operator '{chosen}'; it applies to"
+                f" {', '.join(users)}."
             )
     return {"type": chosen, **given}
 
 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the sampler's options out of ``options`` as the JSON of its settings."""
-    return _taken(options, "sampler__")
+    """Removes the sampler's options from ``options`` and returns the JSON of its settings."""
+    return _pop_prefixed(options, "sampler__")
 
 
-class Verb(click.Command):
-    """A command whose help shows its many options in sections."""
+class SectionedCommand(click.Command):
+    """A command whose help lists general, operator and sampler options in separate sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See :meth:`click.Command.format_options`."""
+        """Writes one section per group of options, chosen by the prefix of the parameter name."""
         sampler = (
-            "Sampler (left out: what the prior recommends, see 'aps capabilities', or else the"
-            " default)"
+            "Sampler (default: what the prior recommends, see 'aps capabilities', else the value"
+            " shown)"
         )
         sections: dict[str, list[tuple[str, str]]] = {
             "Options": [],
-            "Operator (each belongs to the operators named)": [],
+            "Operator (each option names the operators it applies to)": [],
             sampler: [],
         }
         titles = list(sections)
@@ -172,7 +163,7 @@ class Verb(click.Command):
 
 
 def field_lines(operator: str) -> list[str]:
-    """An operator's options, a line each."""
+    """Describes the options of an operator, one per line."""
     lines = []
     for name, field in OperatorSpec.named(operator).model_fields.items():
         if name != "type":
@@ -182,7 +173,7 @@ def field_lines(operator: str) -> list[str]:
 
 
 def parse_value(text: Any) -> Any:
-    """JSON where it is JSON (numbers, true, lists), else the text itself; what is no text stays."""
+    """Parses text as JSON if possible (numbers, true, lists); returns other values unchanged."""
     if not isinstance(text, str):
         return text
     try:
@@ -192,7 +183,7 @@ def parse_value(text: Any) -> Any:
 
 
 def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields that are options: not the type, nor a prompt that is the command's argument."""
+    """Fields that become options: all except ``type`` and a positional prompt."""
     return {
         name: field
         for name, field in spec.model_fields.items()
@@ -201,7 +192,7 @@ def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _settings(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a field that holds settings of its own, one option each."""
+    """Model of a nested settings field, whose fields become options; None for other fields."""
     kind = field.annotation
     return (
         kind
@@ -211,7 +202,7 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _is_object(field: FieldInfo) -> bool:
-    """Whether only an object will do: a spec of some family."""
+    """Whether the value of the field is a spec, given as a JSON object."""
     return any(
         isinstance(kind, type) and issubclass(kind, Spec)
         for kind in (field.annotation, *get_args(field.annotation))
@@ -244,15 +235,15 @@ def _operator_fields() -> dict[str, list[str]]:
     return users
 
 
-def _taken(options: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
     names = [name for name in options if name.startswith(prefix)]
     values = {name.removeprefix(prefix): options.pop(name) for name in names}
     return {name: parse_value(value) for name, value in values.items() if value is not None}
 
 
-# An operator's field keeps its name unless another option of the command already has it.
-_TAKEN = {"mask": "--mask-source", "sigma": "--blur-sigma", "seed": "--operator-seed"}
+# Names of operator options that would clash with another option of the command.
+_RENAMED = {"mask": "--mask-source", "sigma": "--blur-sigma", "seed": "--operator-seed"}
 
 
 def _flag(name: str) -> str:
-    return _TAKEN.get(name, _plain(name))
+    return _RENAMED.get(name, _plain(name))

@@ -126,7 +126,7 @@ def test_degrade_measures(photo, tmp_path):
         ),
         (
             ["--operator", "hdr", "--factor", "4"],
-            "--factor does not belong to operator 'hdr' but to super_resolution",
+            "--factor is not an option of operator 'hdr'; it applies to super_resolution",
         ),
         (["--operator", "hdr", "--sigma", "nan"], "sigma"),
         (

@@ -41,7 +41,7 @@ def test_what_differs_is_named(made, tmp_path):
     (tmp_path / "other.json").write_text(json.dumps(record))
     done = aps("replay", tmp_path / "other.json", PHOTO, "-o", tmp_path)
     assert done.exit_code == 1
-    assert "torch 1.0 there" in done.output
+    assert "torch 1.0 then" in done.output
 
 
 def test_the_inputs_must_be_the_same(made, tmp_path):
@@ -49,7 +49,7 @@ def test_the_inputs_must_be_the_same(made, tmp_path):
     shutil.copy(PHOTO.with_name("rocket.png"), other)
     done = aps("replay", made.with_suffix(".json"), other)
     assert done.exit_code == 2
-    assert "The job's image is not among the pictures given" in done.output
+    assert "The given pictures do not include the job's image" in done.output
 
 
 def test_only_sidecars_are_replayed(tmp_path):

@@ -69,7 +69,7 @@ def test_published_layouts_run_whatever_their_weights(
         "text to image",
         "super resolution",
     ]
-    assert "none asks for a gradient" in outcomes["frozen"]["detail"]
+    assert "none requires gradients" in outcomes["frozen"]["detail"]
     assert outcomes["super resolution"]["peak_bytes"] > 100_000_000
     assert {path.name for path in tmp_path.iterdir()} == {
         "round-trip.png",
