@@ -1,12 +1,10 @@
-"""One inner iteration of Algorithm 1: optimisations switched on one by one, against the naive
-version and the floor.
+"""One inner iteration of Algorithm 1: effect of each optimisation, compared with a naive version.
 
-    python -m benchmarks.inner_loop                                   # the embedded tokenizer's
-    shapes, one CPU thread python -m benchmarks.inner_loop --device cuda --size 512x512      # the
-    published MAGVIT-v2
+    python -m benchmarks.inner_loop                                # embedded tokenizer, CPU
+    python -m benchmarks.inner_loop --device cuda --size 512x512   # published MAGVIT-v2
 
-Naive: float32 tensors, TF32 convolutions where the hardware has them, NCHW, eager, every token's
-logits, Adam without fusion. Weights are random. Needs no checkpoint.
+The naive version uses float32 tensors, TF32 convolutions if the hardware has them, NCHW layout,
+eager mode, the logits of all tokens, and unfused Adam. Weights are random; no checkpoint is needed.
 """
 
 from __future__ import annotations
@@ -39,17 +37,16 @@ PLAIN = ExecutionPlan(lean=False)
 
 
 class Case:
-    """A measurement of random pixels with half of the tokens decided."""
+    """A measurement of random pixels; half of the tokens are decided."""
 
     def __init__(self, network: str, width: int, height: int, device: torch.device) -> None:
-        self.network, self.device = network, device
+        self.network = network
+        self.device = device
         config = TOKENIZERS[network]
         self.grid: Grid = (height // config.stride, width // config.stride)
-        self.tokens, self.codes, self.bits = (
-            self.grid[0] * self.grid[1],
-            2**config.codebook_dim,
-            config.codebook_dim,
-        )
+        self.tokens = self.grid[0] * self.grid[1]
+        self.codes = 2**config.codebook_dim
+        self.bits = config.codebook_dim
         random = torch.Generator().manual_seed(0)
         y_CHW = torch.rand(3, height, width, generator=random) * 2 - 1
         self.objective = MeasurementObjective(Bound(lambda x: x), y_CHW.to(device), 0.05)
@@ -60,7 +57,7 @@ class Case:
         ).to(device)
 
     def naive(self, weight_gradients: bool = False) -> Callable[[], None]:
-        """The iteration as one would first write it."""
+        """A straightforward implementation of the iteration."""
         parts = tokenizer(self.network, self.device, torch.float32, PLAIN)
         parts.net.requires_grad_(weight_gradients)
         phi = self.logits_LK.clone().requires_grad_()
@@ -73,7 +70,7 @@ class Case:
             parts.net.zero_grad()
             loss = self.objective(parts.decode(x_tilde[None], self.grid))[0].sum()
             loss.backward()
-            float(loss.detach())  # a curve on the host
+            float(loss.detach())  # the loss curve is kept on the host
             adam.step()
 
         return step
@@ -81,7 +78,7 @@ class Case:
     def ours(
         self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False
     ) -> Callable[[], None]:
-        """The library's step, begun."""
+        """The library's iteration, initialised at this case's state."""
         step = self.step(tokenizer(self.network, self.device, dtype, plan), fixed=graph)
         self.begin(step)
         replay = captured(step) if graph else step
@@ -105,11 +102,11 @@ class Case:
         return InnerStep(evaluate, parts.codebook_KD, config, fixed)
 
     def begin(self, step: InnerStep) -> None:
-        """Starts a reverse step at this case's state."""
+        """Starts a reverse step at the state of this case."""
         step.begin(self.logits_LK[self.z_BL[0] == MASK], self.z_BL, 0.1)
 
     def floor_ms(self, rates: Rates) -> tuple[float, float]:
-        """(TFLOP of the decoder's forward and input gradient, serial floor in ms)."""
+        """Returns (TFLOP of the decoder's forward pass and input gradient, lower bound in ms)."""
         with torch.device("meta"):
             parts = MagvitTokenizer(Magvit2(TOKENIZERS[self.network]), PLAIN)
             e = torch.zeros(1, self.tokens, self.bits, requires_grad=True)
@@ -125,7 +122,7 @@ class Case:
 
 
 def variants(case: Case) -> dict[str, Callable[[], Callable[[], None]]]:
-    """Name to a function that builds the step; most add one change to the one before."""
+    """Functions that build the iteration, by name; most add one change to the previous one."""
     bf16, lean = torch.bfloat16, ExecutionPlan(channels_last=True)
     chosen: dict[str, Callable[[], Callable[[], None]]] = {
         "naive": case.naive,
@@ -177,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = {
         name: build for name, build in variants(case).items() if not args.only or name in args.only
     }
-    if device.type == "cuda":  # one after the other, for the memory of each
+    if device.type == "cuda":  # one at a time, to measure the memory of each
         timings = {name: timed(build(), device, args.repeats) for name, build in chosen.items()}
     else:
         timings = timed_together(

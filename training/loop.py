@@ -1,8 +1,8 @@
-"""The training loop shared by every stage: time budget, EMA, resumable checkpoints, curves.
+"""The training loop shared by all stages: time budget, EMA, resumable checkpoints, curves.
 
-A stage is trained for a budget of minutes, not of steps: the learning rate follows a cosine over
-the *elapsed share of the budget*, so the run ends annealed on any machine, busy or idle, and a
-resumed run continues where it stopped.
+The budget is given in minutes, not steps. The learning rate follows a cosine over the elapsed share
+of the budget, so that it reaches its minimum on machines of any speed. A resumed run continues
+where it stopped.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 
 
 def device_and_threads(threads: int | None) -> torch.device:
-    """The best device; on CPU also sets the thread count (default: all cores this process may
-    use).
+    """Returns ``cuda`` if available, else ``cpu``, and sets the CPU thread count.
+
+    Args:
+        threads: CPU threads; None: all cores available to this process.
     """
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -47,11 +49,10 @@ def train(
     validate_every_minutes: float = 3.0,
     clip: float = 1.0,
 ) -> nn.Module:
-    """Trains ``model`` in place until ``minutes`` of compute are spent and returns its averaged
-    (EMA) copy.
+    """Trains ``model`` in place for ``minutes`` of computation and returns its averaged (EMA) copy.
 
-    Resumes from ``out/state.pt`` when it exists; appends one JSON object per log line to
-    ``out/log.jsonl`` and redraws ``out/curves.png`` at every validation.
+    Resumes from ``out/state.pt`` if it exists. Appends JSON objects to ``out/log.jsonl`` and
+    redraws ``out/curves.png`` at every validation.
     """
     out.mkdir(parents=True, exist_ok=True)
     optimizers = list(optimizers)
@@ -107,7 +108,7 @@ def train(
         for opt in optimizers:
             opt.step()
         step += 1
-        # A young average must forget its random start: the decay grows to its final value.
+        # start with a small decay so that the average soon forgets the random initialisation
         ema.multi_avg_fn = get_ema_multi_avg_fn(min(ema_decay, step / (step + 10)))
         ema.update_parameters(model)
         spent += (time.monotonic() - started) / 60
@@ -132,7 +133,7 @@ def train(
 
 
 def plot(out: Path) -> None:
-    """Draws every logged value over minutes into ``out/curves.png``."""
+    """Plots all logged values over minutes to ``out/curves.png``."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -12,7 +12,7 @@ from pathlib import Path
 from aps_core.checkpoints.files import EMBEDDED
 
 LIMIT_BYTES = 32_000_000
-"""All embedded weights together stay under this."""
+"""Maximum total size of all embedded weights in bytes."""
 
 CHECKPOINT = ("config.json", "model.safetensors")
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
     parser.add_argument(
-        "--text", type=Path, help="run folder of training.text; its judge is not shipped"
+        "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
     args = parser.parse_args()
     if args.tokenizer:

@@ -27,7 +27,8 @@ class ToyTokenizer:
 
     def __init__(self):
         self.quantizer = LookupFreeQuantizer(BITS)
-        self.codebook_KD, self.stride = self.quantizer.codebook_KD, 1
+        self.codebook_KD = self.quantizer.codebook_KD
+        self.stride = 1
         self.weight = torch.randn(3, BITS, 3, 3, generator=torch.Generator().manual_seed(1)) / 4
 
     def quantize(self, e):
@@ -44,10 +45,8 @@ class ToyPrior:
     def __init__(self):
         self.tokenizer = ToyTokenizer()
         generator = torch.Generator().manual_seed(2)
-        self.base, self.pull = (
-            torch.randn(L, K, generator=generator),
-            torch.randn(K, K, generator=generator),
-        )
+        self.base = torch.randn(L, K, generator=generator)
+        self.pull = torch.randn(K, K, generator=generator)
 
     def logits(self, z_BL, *, grid, mask_fraction, condition, guidance_scale):
         decided = (

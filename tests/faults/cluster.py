@@ -50,7 +50,8 @@ class Server:
     """A Redis-compatible server with an append-only file."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.socket = folder, folder / "redis.sock"
+        self.folder = folder
+        self.socket = folder / "redis.sock"
         self.url = f"unix://{self.socket}"
         self.start()
 

@@ -70,7 +70,10 @@ class Protocol(RuleBasedStateMachine):
             assert not self.leased or owner == self.owner, "nobody takes a leased job from another"
             assert all(answer.fence > old.fence for old in self.claims)
             self.claims.append(answer)
-            self.live, self.stale, self.owner, self.leased = True, self.stale + 1, owner, True
+            self.live = True
+            self.stale += 1
+            self.owner = owner
+            self.leased = True
         else:
             assert answer != "missing"
             assert (answer == "leased") == (self.leased and owner != self.owner)
@@ -90,7 +93,10 @@ class Protocol(RuleBasedStateMachine):
         if self.allowed(claim):
             assert answer in ("run", "cancel")
             assert (answer == "cancel") == self.current().cancel_requested
-            self.step, self.saved, self.stale, self.leased = self.step + 1, self.step + 1, 0, True
+            self.step += 1
+            self.saved = self.step
+            self.stale = 0
+            self.leased = True
         else:
             assert answer == "lost"
 
@@ -108,7 +114,9 @@ class Protocol(RuleBasedStateMachine):
         allowed = self.allowed(claim)
         assert self.store.release(claim) == allowed
         if allowed:
-            self.live, self.leased, self.stale = False, False, max(0, self.stale - 1)
+            self.live = False
+            self.leased = False
+            self.stale = max(0, self.stale - 1)
 
     @precondition(lambda self: len(self.claims) > 2)  # leaves time for something to happen first
     @rule(data=st.data(), how=st.sampled_from(["succeed", "fail", "canceled"]))

@@ -141,13 +141,13 @@ def test_faults_that_the_driver_knows_are_put_into_words(
     driver(["GPU-a"], uncorrected=None)
     assert device.fault("cuda") is None, "no error correction is no fault"
     driver(["GPU-a"], uncorrected=2)
-    assert "2 memory errors" in str(device.fault("cuda"))
+    assert "2 uncorrectable" in str(device.fault("cuda"))
     driver(["GPU-a"], failed_rows=1)
-    assert "must be exchanged" in str(device.fault("cuda"))
+    assert "failed to remap" in str(device.fault("cuda"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-gone")
-    assert "cannot be found" in str(device.fault("cuda"))
+    assert "was not found" in str(device.fault("cuda"))
     driver([])
-    assert "does not answer" in str(device.fault("cuda"))
+    assert "does not respond" in str(device.fault("cuda"))
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
