@@ -1,4 +1,4 @@
-"""Command-line options generated from the specs of tasks, operators and samplers."""
+"""Command-line options generated from the specs of tasks and of the families they choose from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pydantic_core import PydanticUndefined
 
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
-from aps_core.registry import Spec
+from aps_core.registry import AnyOf, Spec
 
+OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
 PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -25,8 +26,8 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         for name, field in reversed(_own_fields(spec).items()):
-            if name == "operator":
-                command = operator_options(command)
+            if anyof := family_of(field):
+                command = family_options(name, anyof, field)(command)
             elif config := _settings(field):
                 command = sampler_options(config)(command)
             elif field.annotation is bool:
@@ -60,8 +61,9 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
     """
     given: dict[str, Any] = {}
     for name, field in _own_fields(spec).items():
-        if name == "operator":
-            given[name] = operator_from(options)
+        if anyof := family_of(field):
+            if (member := member_from(name, anyof, options)) is not None:
+                given[name] = member
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
@@ -71,24 +73,40 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
 
 def prompt_is_argument(spec: type[BaseModel]) -> bool:
     """Whether the prompt is positional: the task takes no picture, or requires a prompt."""
-    return not getattr(spec, "pictures", {}) or spec.model_fields["prompt"].is_required()
+    prompt = spec.model_fields.get("prompt")
+    if prompt is None:
+        return False
+    return not getattr(spec, "pictures", {}) or prompt.is_required()
 
 
-def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and one option per operator field; operators share equally named ones."""
-    for name, users in reversed(_operator_fields().items()):
-        description = OperatorSpec.family[users[0]].model_fields[name].description or ""
-        command = click.option(
-            _flag(name),
-            f"operator__{name}",
-            metavar="VALUE",
-            help=f"{', '.join(users)}: {description}",
+def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Command], Command]:
+    """Adds an option that selects a member of a family, and one option per field of its members.
+
+    Members share the options of equally named fields.
+    """
+
+    def add(command: Command) -> Command:
+        for name, users in reversed(_fields_of(anyof.root).items()):
+            first = anyof.default if anyof.default in users else users[0]
+            described = anyof.root.family[first].model_fields[name].description or ""
+            owners = "" if len(users) == len(anyof.root.family) > 1 else f"{', '.join(users)}: "
+            command = click.option(
+                _flag(name, field),
+                f"{field}__{name}",
+                metavar="VALUE",
+                help=f"{owners}{described}",
+            )(command)
+        names = sorted(anyof.root.family)
+        about = (info.description or "").split(";")[0].rstrip(".")
+        return click.option(
+            _plain(field),
+            required=anyof.default is None,
+            type=click.Choice(names),
+            metavar="NAME",
+            help=f"{about}: {', '.join(names)}.",
         )(command)
-    names = sorted(OperatorSpec.family)
-    description = f"The degradation: {', '.join(names)}."
-    return click.option(
-        "--operator", required=True, type=click.Choice(names), metavar="NAME", help=description
-    )(command)
+
+    return add
 
 
 def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
@@ -110,16 +128,28 @@ def operator_from(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidSpec: an option does not apply to the selected operator.
     """
-    chosen = options.pop("operator")
-    given = _pop_prefixed(options, "operator__")
+    return member_from("operator", OPERATOR, options) or {}
+
+
+def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Removes a family's options from ``options`` and returns the JSON of the selected member.
+
+    Returns None if no option of the family was given.
+
+    Raises:
+        InvalidSpec: an option does not apply to the selected member.
+    """
+    named = options.pop(field, None)
+    given = _pop_prefixed(options, f"{field}__")
+    chosen = named or anyof.default
     for name in given:
-        users = _operator_fields()[name]
+        users = _fields_of(anyof.root)[name]
         if chosen not in users:
             raise InvalidSpec(
-                f"{_flag(name)} is not an option of operator '{chosen}'; it applies to"
+                f"{_flag(name, field)} is not an option of {field} '{chosen}'; it applies to"
                 f" {', '.join(users)}."
             )
-    return {"type": chosen, **given}
+    return {**({"type": named} if named else {}), **given} or None
 
 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
@@ -131,35 +161,31 @@ class SectionedCommand(click.Command):
     """A command whose help lists general, operator and sampler options in separate sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes one section per group of options, chosen by the prefix of the parameter name."""
-        sampler = (
-            "Sampler (default: what the prior recommends, see 'aps capabilities', else the value"
-            " shown)"
-        )
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Options": [],
-            "Operator (each option names the operators it applies to)": [],
-            sampler: [],
+        """Writes one section per family, chosen by the prefix of the parameter name."""
+        titles = {
+            "operator": "Operator (each option names the operators it applies to)",
+            "sampler": "Sampler (default: what the prior recommends, see 'aps capabilities')",
+            "loss": "Loss (default: what the prior recommends)",
         }
-        titles = list(sections)
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for param in self.get_params(ctx):
-            if (
-                isinstance(param, click.Option)
-                and (record := param.get_help_record(ctx)) is not None
-                and param.name is not None
-            ):
-                place = (
-                    1
-                    if param.name.startswith("operator__")
-                    else 2
-                    if param.name.startswith("sampler__")
-                    else 0
-                )
-                sections[titles[place]].append(record)
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is None or param.name is None:
+                continue
+            field, nested, _ = param.name.partition("__")
+            family = field if nested or field in titles else ""
+            title = titles.get(family, f"{family.capitalize()}") if family else "Options"
+            sections.setdefault(title, []).append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def operator_options(command: Command) -> Command:
+    """Adds ``--operator`` and one option per operator field."""
+    info = FieldInfo(description="The degradation")
+    return family_options("operator", OPERATOR, info)(command)
 
 
 def field_lines(operator: str) -> list[str]:
@@ -168,7 +194,7 @@ def field_lines(operator: str) -> list[str]:
     for name, field in OperatorSpec.named(operator).model_fields.items():
         if name != "type":
             default = "" if field.is_required() else f" [default: {field.default}]"
-            lines.append(f"{_flag(name):<16} {field.description}{default}")
+            lines.append(f"{_flag(name, 'operator'):<16} {field.description}{default}")
     return lines
 
 
@@ -226,9 +252,15 @@ def _plain(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _operator_fields() -> dict[str, list[str]]:
+def family_of(field: FieldInfo) -> AnyOf | None:
+    """The family of a field that always holds one of its members."""
+    return next((extra for extra in field.metadata if isinstance(extra, AnyOf)), None)
+
+
+def _fields_of(root: type[Spec]) -> dict[str, list[str]]:
+    """Every field of any member of a family, and the members that have it."""
     users: dict[str, list[str]] = {}
-    for name, cls in sorted(OperatorSpec.family.items()):
+    for name, cls in sorted(root.family.items()):
         for field in cls.model_fields:
             if field != "type":
                 users.setdefault(field, []).append(name)
@@ -241,9 +273,13 @@ def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name: parse_value(value) for name, value in values.items() if value is not None}
 
 
-# Names of operator options that would clash with another option of the command.
-_RENAMED = {"mask": "--mask-source", "sigma": "--blur-sigma", "seed": "--operator-seed"}
+# Names of options that would clash with another option of the command.
+_RENAMED = {
+    ("operator", "mask"): "--mask-source",
+    ("operator", "sigma"): "--blur-sigma",
+    ("operator", "seed"): "--operator-seed",
+}
 
 
-def _flag(name: str) -> str:
-    return _RENAMED.get(name, _plain(name))
+def _flag(name: str, field: str) -> str:
+    return _RENAMED.get((field, name), _plain(name))

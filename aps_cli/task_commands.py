@@ -67,12 +67,10 @@ def _output_help(spec: type[TaskSpec]) -> str:
 
 def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     """Positional arguments (first picture, prompt) and options for further pictures."""
-    needed = spec.model_fields["prompt"].is_required()
-    prompt: list[Decorator] = (
-        [click.argument("prompt", required=needed, default=None if needed else "")]
-        if prompt_is_argument(spec)
-        else []
-    )
+    prompt: list[Decorator] = []
+    if prompt_is_argument(spec):
+        needed = spec.model_fields["prompt"].is_required()
+        prompt.append(click.argument("prompt", required=needed, default=None if needed else ""))
     if not pictures:
         return prompt
     helps = {

@@ -30,7 +30,6 @@ from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.evaluation.tables import figure
 from aps_core.runtime.engine import ImageEngine
 from aps_core.sampling import anchors
-from aps_core.sampling.config import APSConfig
 from aps_core.types import MASK, Grid, Tokenizer
 from benchmarks.withheld import open_study
 
@@ -157,7 +156,7 @@ class Variant:
     informed: bool = True
     """Whether to use the prior; otherwise every step starts from uniform logits."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of :class:`aps_core.sampling.config.APSConfig`."""
+    """Further fields of :class:`aps_core.samplers.aps.APSConfig`."""
     reduction: Literal["sum", "mean"] = "sum"
     """Reduction of the loss over the measured values."""
     tasks: tuple[str, ...] = TASKS
@@ -199,7 +198,9 @@ class Changed:
     """Replaces functions of :mod:`aps_core.aps` by those of a variant and holds their state."""
 
     def __init__(self, variant: Variant, codebook_KD: Tensor, truth_CHW: Tensor) -> None:
-        self.variant, self.codebook_KD, self.truth_CHW = variant, codebook_KD, truth_CHW
+        self.variant = variant
+        self.codebook_KD = codebook_KD
+        self.truth_CHW = truth_CHW
         self.insight: list[float] = []
         self.clinging: list[float] = []
         self.history: list[Tensor] = []
@@ -215,7 +216,8 @@ class Changed:
             z_next_BL == MASK
         ).any():  # the last step keeps all tokens, so their order does not matter
             self.look(step, z_next_BL, kappa_BL[z_BL == MASK], *rest)
-        self.kept_NK, self.history = phi_NK[z_next_BL[z_BL == MASK] == MASK], []
+        self.kept_NK = phi_NK[z_next_BL[z_BL == MASK] == MASK]
+        self.history = []
         return z_next_BL, kappa_BL
 
     def look(
@@ -295,10 +297,10 @@ class Run:
 def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
     """Executes one run; the measurement noise depends only on the photograph."""
     variant = VARIANTS[name]
-    config = APSConfig(
-        **{**START, "anchor_temperature": variant.noise, **variant.changes}
-    ).with_recommended(engine.spec.recommended)
-    case = evaluation.make_case(engine, config, "native", task, str(photo), x_CHW, 0.05, photo)
+    setup = evaluation.Setup.recommended(
+        engine, {**START, "anchor_temperature": variant.noise, **variant.changes}
+    )
+    case = evaluation.make_case(engine, setup, "native", task, str(photo), x_CHW, 0.05, photo)
     changed, started = (
         Changed(variant, engine.prior.tokenizer.codebook_KD, case.truth_CHW),
         time.process_time(),
@@ -309,7 +311,7 @@ def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) ->
         patch.object(aps, "quantized_expectation", changed.expectation),
     ):
         x_BCHW, decodes, _ = evaluation.run_method(
-            engine, config, case, evaluation.Variant("aps"), SEED
+            engine, setup, case, evaluation.Variant("aps"), SEED
         )
     seconds = time.process_time() - started
     row = score(case, name, x_BCHW, Cost(seconds, decodes), None)

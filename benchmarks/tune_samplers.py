@@ -23,7 +23,6 @@ from typing import Any
 from aps_core import evaluation
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.runtime.engine import ImageEngine
-from aps_core.sampling.config import APSConfig
 from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -96,8 +95,8 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"order_temperature": 40.0, "temperature": 1.0},
     ],
 }
-"""Grid of each sampler's own settings; :data:`aps_core.samplers.methods.METHODS` derives the others
-from ``START``.
+"""Grid of each sampler's own settings; :meth:`aps_core.samplers.base.SamplerSpec.like` derives the
+others from ``START``.
 """
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
 """Settings of APS before tuning, corresponding to its first grid entry ``{}``."""
@@ -157,11 +156,11 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
 
 def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, x: Any) -> Run:
     """Executes one run with seed 0; the measurement noise depends only on the photograph."""
-    config = APSConfig(**START).with_recommended(engine.spec.recommended)
-    case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
+    setup = evaluation.Setup.recommended(engine, START)
+    case = evaluation.make_case(engine, setup, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
     x, decodes, _ = evaluation.run_method(
-        engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0
+        engine, setup, case, evaluation.Variant(method, settings=json.loads(settings)), 0
     )
     seconds = time.process_time() - started
     row = score(case, method, x, Cost(seconds, decodes), None)

@@ -1,33 +1,34 @@
 """The training loop shared by all stages: time budget, EMA, resumable checkpoints, curves.
 
-The budget is given in minutes, not steps. The learning rate follows a cosine over the elapsed share
-of the budget, so that it reaches its minimum on machines of any speed. A resumed run continues
+The budget is given in minutes, not steps. The learning rate depends on the minutes of computation
+spent, so that it is fully annealed at the end on machines of any speed. A resumed run continues
 where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm
 
+from training.schedule import Schedule
+
 LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 """Maps the elapsed share of the budget in [0, 1] to (loss, values to log)."""
 
 
 def device_and_threads(threads: int | None) -> torch.device:
-    """Returns ``cuda`` if available, else ``cpu``, and sets the CPU thread count.
-
-    Args:
-        threads: CPU threads; None: all cores available to this process.
+    """Returns ``cuda`` if available, else ``cpu``, and then sets the thread count (default: all
+    usable cores).
     """
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -41,95 +42,152 @@ def train(
     loss_fn: LossFn,
     optimizers: Iterable[torch.optim.Optimizer],
     out: Path,
-    minutes: float,
+    schedule: Schedule,
     validate: Callable[[nn.Module], dict[str, float]],
     *,
-    warmup: float = 0.01,
     ema_decay: float = 0.999,
     validate_every_minutes: float = 3.0,
     clip: float = 1.0,
 ) -> nn.Module:
-    """Trains ``model`` in place for ``minutes`` of computation and returns its averaged (EMA) copy.
+    """Trains ``model`` in place for ``schedule.end`` minutes and returns its averaged (EMA) copy.
 
     Resumes from ``out/state.pt`` if it exists. Appends JSON objects to ``out/log.jsonl`` and
-    redraws ``out/curves.png`` at every validation.
+    redraws ``out/curves.png`` at every validation. SIGTERM, SIGINT or a file ``out/STOP`` end the
+    run after the current step and save its state. SIGKILL loses at most the progress since the
+    last validation.
     """
     out.mkdir(parents=True, exist_ok=True)
-    optimizers = list(optimizers)
-    peak = [[g["lr"] for g in opt.param_groups] for opt in optimizers]
-    ema = AveragedModel(model)
-    step, spent = 0, 0.0
-    state_file = out / "state.pt"
-    if state_file.exists():
-        state = torch.load(state_file, weights_only=True, map_location="cpu")
-        model.load_state_dict(state["model"])
-        ema.load_state_dict(state["ema"])
-        for opt, saved in zip(optimizers, state["optimizers"], strict=True):
-            opt.load_state_dict(saved)
-        step, spent = state["step"], state["spent"]
-
-    def save() -> None:
-        torch.save(
-            {
-                "model": model.state_dict(),
-                "ema": ema.state_dict(),
-                "optimizers": [opt.state_dict() for opt in optimizers],
-                "step": step,
-                "spent": spent,
-            },
-            state_file.with_suffix(".tmp"),
-        )
-        state_file.with_suffix(".tmp").replace(state_file)
-
-    def log(values: dict[str, float]) -> None:
-        with (out / "log.jsonl").open("a") as file:
-            file.write(json.dumps({"step": step, "minutes": round(spent, 2), **values}) + "\n")
-
-    next_validation = spent + validate_every_minutes
+    (out / "STOP").unlink(missing_ok=True)
+    run = _Run(model, list(optimizers), out)
+    peak = [[g["lr"] for g in opt.param_groups] for opt in run.optimizers]
+    if run.state_file.exists():
+        run.load()
+    next_validation = run.spent + validate_every_minutes
+    stop = _StopSignals()
     bar = tqdm(
-        total=minutes,
-        initial=round(spent, 2),
-        unit="min",
-        bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min {postfix}",
+        total=round(schedule.end, 2),
+        initial=round(run.spent, 2),
+        mininterval=5,
+        bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min, {remaining} left {postfix}",
     )
-    while spent < minutes:
+    while run.spent < schedule.end and not (stop.requested or (out / "STOP").exists()):
         started = time.monotonic()
-        share = spent / minutes
-        scale = min(1.0, share / warmup) * (0.5 + 0.5 * math.cos(math.pi * share)) + 1e-3
-        for opt, rates in zip(optimizers, peak, strict=True):
+        for opt, rates in zip(run.optimizers, peak, strict=True):
             for group, rate in zip(opt.param_groups, rates, strict=True):
-                group["lr"] = rate * scale
-        model.train()
+                group["lr"] = rate * schedule.rate(run.spent)
+        values = run.advance(loss_fn, schedule.share(run.spent), clip, ema_decay)
+        minutes = (time.monotonic() - started) / 60
+        run.spent += minutes
+        bar.update(minutes)
+        if run.step % 50 == 0:
+            bar.set_postfix_str(" ".join(f"{k} {v:.4g}" for k, v in values.items()))
+            run.log(values)
+        if run.spent >= next_validation or run.spent >= schedule.end:
+            scores = validate(run.averaged())
+            run.log(scores)
+            shown = " ".join(f"{k} {v:.4g}" for k, v in scores.items())
+            bar.write(f"step {run.step} {run.spent:.1f} min {shown}")
+            run.save()
+            plot(out)
+            next_validation = run.spent + validate_every_minutes
+    bar.close()
+    stop.restore()
+    run.save()
+    return run.averaged()
+
+
+class _Run:
+    """A model in training: its optimizers, its average, its counters and its files."""
+
+    def __init__(
+        self, model: nn.Module, optimizers: list[torch.optim.Optimizer], out: Path
+    ) -> None:
+        self.model = model
+        self.optimizers = optimizers
+        self.out = out
+        self.ema = AveragedModel(model)
+        self.step = 0
+        self.spent = 0.0
+        self.state_file = out / "state.pt"
+
+    def advance(
+        self, loss_fn: LossFn, share: float, clip: float, ema_decay: float
+    ) -> dict[str, float]:
+        """One step; returns what the loss logs."""
+        self.model.train()
         loss, values = loss_fn(share)
-        for opt in optimizers:
+        for opt in self.optimizers:
             opt.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
-        for opt in optimizers:
+        nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        for opt in self.optimizers:
             opt.step()
-        step += 1
-        # start with a small decay so that the average soon forgets the random initialisation
-        ema.multi_avg_fn = get_ema_multi_avg_fn(min(ema_decay, step / (step + 10)))
-        ema.update_parameters(model)
-        spent += (time.monotonic() - started) / 60
-        bar.update((time.monotonic() - started) / 60)
-        if step % 50 == 0:
-            bar.set_postfix_str(" ".join(f"{k} {v:.4g}" for k, v in values.items()))
-            log(values)
-        if spent >= next_validation or spent >= minutes:
-            ema.module.eval()
-            scores = validate(ema.module)
-            log(scores)
-            bar.write(
-                f"step {step} {spent:.1f} min "
-                + " ".join(f"{k} {v:.4g}" for k, v in scores.items())
-            )
-            save()
-            plot(out)
-            next_validation = spent + validate_every_minutes
-    bar.close()
-    ema.module.eval()
-    return ema.module
+        self.step += 1
+        # A young average must forget its random start: the decay grows to its final value.
+        self.ema.multi_avg_fn = get_ema_multi_avg_fn(min(ema_decay, self.step / (self.step + 10)))
+        self.ema.update_parameters(self.model)
+        return values
+
+    def averaged(self) -> nn.Module:
+        """The averaged model, for evaluation."""
+        self.ema.module.eval()
+        return self.ema.module
+
+    def load(self) -> None:
+        """Continues from the state file."""
+        state = torch.load(self.state_file, weights_only=True, map_location="cpu")
+        self.model.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+        for opt, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            opt.load_state_dict(saved)
+        self.step = state["step"]
+        self.spent = state["spent"]
+
+    def save(self) -> None:
+        """Replaces the state file atomically, on disk before it is renamed."""
+        state = {
+            "model": self.model.state_dict(),
+            "ema": self.ema.state_dict(),
+            "optimizers": [opt.state_dict() for opt in self.optimizers],
+            "step": self.step,
+            "spent": self.spent,
+        }
+        temporary = self.state_file.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.state_file)
+
+    def log(self, values: dict[str, float]) -> None:
+        """Appends one line to the log."""
+        row = {"step": self.step, "minutes": round(self.spent, 2), **values}
+        with (self.out / "log.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+class _StopSignals:
+    """Turns SIGTERM and SIGINT into a flag while a run is going."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before = {n: signal.signal(n, self._request) for n in (signal.SIGTERM, signal.SIGINT)}
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+
+    def restore(self) -> None:
+        """Puts the former handlers back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def steps_done(out: Path) -> int:
+    """Steps of the run in ``out`` so far, to seed the data of its continuation with."""
+    state_file = out / "state.pt"
+    if not state_file.exists():
+        return 0
+    return int(torch.load(state_file, weights_only=True, map_location="cpu", mmap=True)["step"])
 
 
 def plot(out: Path) -> None:

@@ -31,6 +31,7 @@ from aps_core.types import MASK
 from training import corpus
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
+from training.schedule import Cosine
 
 CAPTIONED_SHARE = 0.2
 CAPTION_DROPPED = 0.1
@@ -141,11 +142,16 @@ class PriorLoss:
 
 
 def masked_nll(
-    prior: MMaDAPrior, codes_BL: Tensor, masked_BL: Tensor, captions: list[str]
+    prior: MMaDAPrior,
+    codes_BL: Tensor,
+    masked_BL: Tensor,
+    captions: list[str],
+    shown_BL: Tensor | None = None,
 ) -> tuple[Tensor, int]:
-    """Mean cross-entropy in nats over the masked tokens, and the number of masked tokens."""
+    """Mean cross-entropy in nats over the masked tokens, and their number. Elsewhere the network
+    sees ``shown_BL``, or the codes themselves if None."""
     layout = prior.layout
-    z_BL = torch.where(masked_BL, MASK, codes_BL)
+    z_BL = torch.where(masked_BL, MASK, codes_BL if shown_BL is None else shown_BL)
     rows = [prior.sequence(z[None], caption)[0] for z, caption in zip(z_BL, captions, strict=True)]
     longest = max(map(len, rows))
     ids_BS = torch.stack([F.pad(row, (longest - len(row), 0), value=layout.eos) for row in rows])
@@ -267,7 +273,7 @@ def main() -> None:
         loss,
         optimizers,
         args.out,
-        args.minutes,
+        Cosine(args.minutes),
         lambda m: validate(prior, m, held_out),
     )
     assert isinstance(averaged, LlamaForCausalLM)

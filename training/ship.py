@@ -1,6 +1,8 @@
-"""Copies trained weights into the package: the image models, the text models, or both.
+r"""Copies trained weights into the package: the photographs', the documents', the text models.
 
-python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
+    python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
+    python -m training.ship --documents-tokenizer runs/documents-tokenizer-annealed \
+        --documents-prior runs/documents-prior-annealed
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from pathlib import Path
 
 from aps_core.checkpoints.files import EMBEDDED
 
-LIMIT_BYTES = 32_000_000
-"""Maximum total size of all embedded weights in bytes."""
+LIMIT_BYTES = {"image": 20_000_000, "text": 12_000_000, "documents": 16_000_000}
+"""The weights in each folder stay under this."""
 
 CHECKPOINT = ("config.json", "model.safetensors")
 
@@ -32,6 +34,10 @@ def main() -> None:
     )
     parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
+    parser.add_argument("--documents-tokenizer", type=Path, help="of training.documents.tokenizer")
+    parser.add_argument(
+        "--documents-prior", type=Path, help="run folder of training.documents.prior"
+    )
     parser.add_argument(
         "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
@@ -40,13 +46,19 @@ def main() -> None:
         ship(args.tokenizer, EMBEDDED / "image" / "tokenizer", CHECKPOINT)
     if args.prior:
         ship(args.prior, EMBEDDED / "image" / "mmada", (*CHECKPOINT, "tokenizer.json"))
+    if args.documents_tokenizer:
+        ship(args.documents_tokenizer, EMBEDDED / "documents" / "tokenizer", CHECKPOINT)
+    if args.documents_prior:
+        target = EMBEDDED / "documents" / "mmada"
+        ship(args.documents_prior, target, (*CHECKPOINT, "tokenizer.json"))
     if args.text:
         for part in ("prior", "reward"):
             ship(args.text / part, EMBEDDED / "text" / part, (*CHECKPOINT, "tokenizer.json"))
-    size = sum(path.stat().st_size for path in EMBEDDED.rglob("*.safetensors"))
-    if size > LIMIT_BYTES:
-        raise SystemExit(f"The embedded weights take {size:,} bytes; the limit is {LIMIT_BYTES:,}.")
-    print(f"{size:,} bytes of weights in {EMBEDDED}")
+    for name, limit in LIMIT_BYTES.items():
+        size = sum(path.stat().st_size for path in (EMBEDDED / name).rglob("*.safetensors"))
+        if size > limit:
+            raise SystemExit(f"The {name} weights take {size:,} bytes; the limit is {limit:,}.")
+        print(f"{size:,} bytes of weights in {EMBEDDED / name}")
 
 
 if __name__ == "__main__":

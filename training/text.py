@@ -28,6 +28,7 @@ from aps_core.priors.dream.network import DreamConfig
 from training import turns
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
+from training.schedule import Cosine
 from training.turns import Encoded, TurnSampler, special
 
 LENGTH = 128
@@ -238,7 +239,7 @@ def run_stage(
         step,
         optimizers,
         out,
-        minutes,
+        Cosine(minutes),
         lambda m: validate(m, held_out, kinds),
         validate_every_minutes=2,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training import corpus
 from training.loop import device_and_threads, train
 from training.muon import muon_and_adamw
+from training.schedule import Cosine
 
 BITS = 12
 ENTROPY_GROUP = 4
@@ -75,16 +77,14 @@ def entropies(h_BDhw: Tensor) -> tuple[Tensor, Tensor]:
 class TokenizerLoss:
     """Draws a batch and computes the training loss."""
 
-    def __init__(
-        self, model: Magvit2, sampler: corpus.CropSampler, batch_size: int, device: torch.device
-    ) -> None:
+    def __init__(self, model: Magvit2, draw: Callable[[], Tensor], device: torch.device) -> None:
+        """``draw``: a batch (B, 3, S, S) in [-1, 1]."""
         self.model = model
-        self.sampler = sampler
-        self.batch_size = batch_size
+        self.draw = draw
         self.device = device
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
-        x = self.sampler.batch(self.batch_size).to(self.device)
+        x = self.draw().to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             h = torch.tanh(self.model.encoder(x).float())
             code = torch.where(h > 0, 1.0, -1.0)
@@ -125,6 +125,23 @@ def validate(model: nn.Module, x_BCHW: Tensor) -> dict[str, float]:
     }
 
 
+def optimizers_for(model: Magvit2, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the convolutions between the first and the last, AdamW for the rest."""
+    outer = ("conv_in.weight", "conv_out.weight", "quant_conv.weight")
+    parameters = model.named_parameters()
+    hidden = [p for name, p in parameters if p.ndim == 4 and not name.endswith(outer)]
+    return muon_and_adamw(model, hidden, rate, 1e-3)
+
+
+def export(model: Magvit2, out: Path) -> None:
+    """Writes ``model.safetensors`` in half precision and ``config.json``, each atomically."""
+    weights, config = out / "model.safetensors", out / "config.json"
+    halves = {k: v.half().contiguous() for k, v in model.state_dict().items()}
+    save_file(halves, weights.with_suffix(".tmp"))
+    weights.with_suffix(".tmp").replace(weights)
+    config.write_text(model.config.model_dump_json(indent=1, exclude_none=True) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -159,28 +176,18 @@ def main() -> None:
     training, validation = corpus.load(args.corpus)
     held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
     model = Magvit2(SHAPES[args.shape]).to(device)
-    loss = TokenizerLoss(
-        model, corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5), args.batch, device
-    )
-    hidden = [
-        p
-        for name, p in model.named_parameters()
-        if p.ndim == 4
-        and not name.endswith(("conv_in.weight", "conv_out.weight", "quant_conv.weight"))
-    ]
+    crops = corpus.CropSampler(training, args.crop, args.seed, min_scale=1.5)
+    loss = TokenizerLoss(model, lambda: crops.batch(args.batch), device)
     averaged = train(
         model,
         loss,
-        muon_and_adamw(model, hidden, args.rate, 1e-3),
+        optimizers_for(model, args.rate),
         args.out,
-        args.minutes,
+        Cosine(args.minutes),
         lambda m: validate(m, held_out),
     )
-    save_file(
-        {k: v.half().contiguous() for k, v in averaged.state_dict().items()},
-        args.out / "model.safetensors",
-    )
-    (args.out / "config.json").write_text(SHAPES[args.shape].model_dump_json(indent=1) + "\n")
+    assert isinstance(averaged, Magvit2)
+    export(averaged, args.out)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ RESUMES = Counter(
 )
 STEPS_WASTED = Counter(
     "aps_steps_wasted_total",
-    "Reverse steps that were computed more than once.",
+    "Finished reverse steps that were computed again.",
     ["prior", "reason"],
 )
 ATTEMPTS = Counter(
@@ -145,7 +145,12 @@ MODEL_LOAD = Gauge(
 MODEL_STATE = Gauge(
     "aps_model_state", "1 for the current state of the prior, 0 for the others.", ["prior", "state"]
 )
-DEVICE_HEALTHY = Gauge("aps_device_healthy", "1 while the driver reports no fault of the device.")
+MODEL_FALLBACK = Gauge(
+    "aps_model_fallback",
+    "1 where a prior runs slower than planned because its kernels cannot be compiled.",
+    ["prior"],
+)
+DEVICE_HEALTHY = Gauge("aps_device_healthy", "1 while the driver finds no fault with the device.")
 GPU_MEMORY = Gauge(
     "aps_gpu_memory_bytes",
     "GPU memory: allocated, reserved and peak of this process, and total in use on the device.",
@@ -189,7 +194,7 @@ def enter_state(prior: str, state: str) -> None:
 
 
 def watch_gpu_memory() -> None:
-    """Exports the memory of the CUDA device, read at every scrape. Initialises CUDA."""
+    """Exports the memory of the CUDA device, read at every scrape; call only where CUDA is used."""
     import torch
 
     GPU_MEMORY.labels("allocated").set_function(torch.cuda.memory_allocated)

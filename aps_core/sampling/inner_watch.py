@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from aps_core.errors import SamplingCancelled
 from aps_core.types import InnerHook, InnerInfo
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOOK_ITERATIONS, LOOK_SECONDS = 10, 0.1
 """The hook is called every ``LOOK_ITERATIONS``, or every ``LOOK_SECONDS`` where those take longer.

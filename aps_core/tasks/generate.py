@@ -11,7 +11,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.provenance import TRAINED
 from aps_core.priors import ImagePriorSpec
-from aps_core.sampling.config import PriorConfig
+from aps_core.samplers.prior import PriorConfig
 from aps_core.tasks.base import Inputs, PictureProgress, RunContext, Size, TaskSpec
 from aps_core.tasks.results import PictureResult
 from aps_core.types import StepInfo
@@ -64,13 +64,13 @@ class GenerateSpec(TaskSpec):
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
         width, height = self.output_size(None)
-        sampler = self.sampler.with_recommended(self._prior().alone())
+        sampler = self.sampler.with_recommended(self._prior().recommended_for(PriorConfig))
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """MaskGIT's sampling as MMaDA does it."""
         from aps_core.runtime.engine import ImageEngine
-        from aps_core.samplers import sample_prior
+        from aps_core.sampling import driver
 
         engine, resume = context.engine, context.resume
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
@@ -99,7 +99,7 @@ class GenerateSpec(TaskSpec):
                 )
             )
 
-        sample = sample_prior(
+        sample = driver.sample(
             engine.prior,
             None,
             self.sampler,
@@ -108,6 +108,7 @@ class GenerateSpec(TaskSpec):
             batch=self.num_samples,
             condition=self.prompt,
             on_step=hook,
+            on_inner=context.on_inner,
             resume=resume,
         )
         return PictureResult(

@@ -1,4 +1,4 @@
-"""Draws a picture task's samples by Algorithm 1, with what every such task reports on the way and
+"""Draws a picture task's samples, with what every such task reports on the way and
 in the end.
 """
 
@@ -49,11 +49,11 @@ class Run:
     ) -> PictureResult:
         """Samples of ``size`` (height, width) under ``objective``.
 
-        ``z_BL`` holds decided tokens, see :func:`aps_core.aps.sample_aps`; ``finish`` turns decoded
-        pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
+        ``z_BL`` holds decided tokens, see :func:`aps_core.sampling.driver.sample`; ``finish`` turns
+        decoded pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
         """
-        from aps_core.aps import sample_aps
         from aps_core.runtime.engine import ImageEngine
+        from aps_core.sampling import driver
 
         context, engine = self.context, self.context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
@@ -65,7 +65,7 @@ class Run:
             picture_BCHW = x_BCHW[..., :height, :width]
             return finish(picture_BCHW) if finish is not None else picture_BCHW
 
-        sample = sample_aps(
+        sample = driver.sample(
             engine.prior,
             objective,
             spec.sampler,

@@ -12,7 +12,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureTaskSpec, RunContext, Size
+from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size
 from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
@@ -27,7 +27,7 @@ else:
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
-class RestoreSpec(PictureTaskSpec):
+class RestoreSpec(MeasuredTaskSpec):
     """Restore a degraded picture: find a plausible picture whose measurement agrees with the
     upload.
     """
@@ -113,7 +113,7 @@ class RestoreSpec(PictureTaskSpec):
             check_mask(source)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Measurement, operator, objective; then Algorithm 1."""
+        """Measurement, operator, objective; then the sampler."""
         from aps_core.runtime.engine import ImageEngine
 
         engine = context.engine
@@ -131,7 +131,7 @@ class RestoreSpec(PictureTaskSpec):
         sigma, spread = self._noise(y_CHW, operator.weight)
         _, height, width = shape
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, spread, self.sampler
+            operator.cropped(height, width), y_CHW, spread, self.loss
         )
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())

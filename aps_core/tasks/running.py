@@ -4,13 +4,22 @@ out of memory.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, RunContext, TaskSpec
+from aps_core.tasks.base import (
+    CARRIED,
+    Inputs,
+    Progress,
+    ProgressHook,
+    RunContext,
+    TaskSpec,
+    spec_digest,
+)
 from aps_core.tasks.results import Result
 from aps_core.types import InnerHook, SamplerState
 
@@ -42,16 +51,30 @@ def run(
     spec = spec.resolved()
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
-    fingerprint = engine.fingerprint(spec, inputs)
-    state = _read_checkpoint(resume, fingerprint) if resume is not None else None
+    fingerprint = fingerprint_of(spec, inputs, engine)
+    state = _read_checkpoint(resume, fingerprint) if resume else None
     result = _run_frugally(spec, inputs, RunContext(engine, fingerprint, on_step, on_inner, state))
-    result.origin.update(engine.origin(inputs))
-    if resume is not None and state is None:
+    result.origin.update(origin(engine, inputs))
+    result.notes.extend(engine.fallbacks())
+    if resume and state is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job started"
             " again."
         )
     return result
+
+
+def origin(engine: Engine, inputs: Inputs) -> dict[str, Any]:
+    """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device
+    type, threads, versions.
+    """
+    return {"inputs": inputs.digests(), **engine.origin()}
+
+
+def fingerprint_of(spec: TaskSpec, inputs: Inputs, engine: Engine) -> str:
+    """Equal for runs that give the same tokens: a hash of the spec and of their :func:`origin`."""
+    told = json.dumps(origin(engine, inputs), sort_keys=True)
+    return hashlib.sha256(f"{spec_digest(spec)}\n{told}".encode()).hexdigest()
 
 
 def _run_frugally(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result:
@@ -109,4 +132,9 @@ def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
         tensors = load(data)
     except (SafetensorError, ValueError):
         return None
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"])
+    carried = {
+        name.removeprefix(CARRIED): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(CARRIED)
+    }
+    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)

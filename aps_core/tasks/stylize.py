@@ -106,13 +106,9 @@ class StylizeSpec(PictureTaskSpec):
             width, height = max(1, round(width * scale)), max(1, round(height * scale))
         return self.width or width, self.height or height
 
-    def recommended(self) -> dict[str, Any]:
-        """The prior's settings, and those of the style measure."""
-        return {
-            **super().recommended(),
-            **SETTINGS["csd" if self.csd_weight else "gram"],
-            "perceptual_weight": 0.0,
-        }
+    def own_settings(self) -> dict[str, Any]:
+        """Those of the style measure."""
+        return SETTINGS["csd" if self.csd_weight else "gram"]
 
     def work(self, image: Size | None) -> tuple[int, int]:
         """See :meth:`TaskSpec.work`: an encoder's pass comes on top of every decoder's."""

@@ -210,7 +210,8 @@ def test_an_answer_that_got_lost_makes_no_second_job(
     through: Client, client: Client, proxy: Proxy, photo: Path
 ):
     before = {job.id for job in client.jobs()}
-    proxy.refuse, proxy.cut_answers = 1, 1
+    proxy.refuse = 1
+    proxy.cut_answers = 1
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
     assert proxy.connections == 3  # refused, cut after the service had the job, answered
     assert {one.id for one in client.jobs()} - before == {job.id}

@@ -9,8 +9,8 @@ import torch
 
 from aps_core.aps import anchored_remasking, sample_aps
 from aps_core.errors import SamplingCancelled, SamplingDiverged
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.anchors import token_score
-from aps_core.sampling.config import APSConfig
 from aps_core.sampling.inner_watch import LOOK_SECONDS, InnerWatch
 from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer

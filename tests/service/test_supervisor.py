@@ -68,7 +68,8 @@ def test_what_dies_again_and_again_is_started_more_and_more_rarely(
 def test_what_ran_long_is_started_again_at_once(processes: Supervisor) -> None:
     processes.start("sleeper", SLEEP)
     member = processes.members["sleeper"]
-    member.failures, member.started_at = 6, time.monotonic() - 1000
+    member.failures = 6
+    member.started_at = time.monotonic() - 1000
     member.running.kill()
     member.running.wait()
     processes.tend()

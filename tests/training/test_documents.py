@@ -1,0 +1,166 @@
+"""Documents to train on: what is withheld, tiles, crops, and the files of the two stages."""
+
+import json
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from aps_core.priors.mmada.network import load_mmada
+from aps_core.runtime.memory import magvit_decoder
+from aps_core.tokenizers.magvit2 import load_magvit
+from aps_core.tokenizers.magvit2_net import Magvit2
+from aps_core.types import MASK
+from training.documents import sources
+from training.documents.crops import DocumentCrops
+from training.documents.fonts import Face
+from training.documents.pages import PageMaker, wrap
+from training.documents.panels import PanelMaker
+from training.documents.prior import export as export_prior
+from training.documents.prior import flipped
+from training.documents.tokenizer import shape
+from training.prior import build, config_for, text_tokenizer
+from training.tokenizer import export
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
+LINES = ["The lantern was lit and nobody noticed the stranger at the door of the inn."] * 3
+
+
+@pytest.fixture(scope="module")
+def faces():
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return [Face(folder / f"DejaVu{n}.ttf", n, n) for n in ("Sans", "Serif", "SansMono")]
+
+
+def test_splits_share_no_source():
+    for table in (sources.FONTS, sources.SCREENS, sources.SCAN_PAGES):
+        train, validation, evaluation = (
+            set(table[s]) for s in ("train", "validation", "evaluation")
+        )
+        assert not train & validation
+        assert not train & evaluation
+        assert not validation & evaluation
+    assert len(sources.FONTS["evaluation"]) >= 10
+    assert len(sources.SCAN_PAGES["evaluation"]) >= 10
+
+
+def test_pages_are_text_in_many_sizes(faces):
+    pages = [PageMaker(faces, LINES, 256, seed).page() for seed in range(12)]
+    assert all(page.shape == (256, 256) and page.dtype == np.uint8 for page in pages)
+    coverage = [page.mean() / 255 for page in pages]
+    assert max(coverage) < 0.6
+    assert sum(c > 0.01 for c in coverage) >= 10
+    assert np.array_equal(pages[3], PageMaker(faces, LINES, 256, 3).page())
+
+
+def test_lines_fit_the_column(faces):
+    font = faces[0].at(12)
+    lines = wrap(LINES[0], font, 120)
+    assert " ".join(lines) == LINES[0]
+    assert len(lines) > 2
+    assert all(font.getlength(line) <= 120 for line in lines)
+
+
+def test_panels_are_coloured(faces):
+    panel = PanelMaker(faces, LINES, 256, 1).panel()
+    assert panel.shape == (256, 256, 3)
+    assert len(np.unique(panel.reshape(-1, 3), axis=0)) > 5
+
+
+def crops(seed):
+    rng = np.random.default_rng(0)
+    ink = np.kron(rng.integers(0, 2, (4, 32, 32)), np.ones((1, 16, 16))).astype(np.uint8) * 255
+    return DocumentCrops([ink], [np.repeat(255 - ink[..., None], 3, 3)], seed)
+
+
+def test_crops_vary_and_repeat():
+    x = crops(1).batch(24, 64)
+    assert x.shape == (24, 3, 64, 64)
+    assert x.min() >= -1
+    assert x.max() <= 1
+    assert torch.equal(x, crops(1).batch(24, 64))
+    assert not torch.equal(x, crops(2).batch(24, 64))
+    grey = [bool((c == c[:1]).all()) for c in x]
+    assert 0 < sum(grey) < 24
+    levels = [len(c.unique()) for c in x]
+    assert min(levels) < 300 < max(levels)  # flat paper and lit paper
+
+
+def test_flips_disturb_at_most_their_share():
+    codes = torch.randint(0, 4096, (8, 1024), generator=torch.Generator().manual_seed(0))
+    none = flipped(codes, 12, 0.0, torch.Generator().manual_seed(1))
+    some = flipped(codes, 12, 0.2, torch.Generator().manual_seed(1))
+    assert torch.equal(none, codes)
+    assert some.min() >= 0
+    assert some.max() < 4096
+    changed = (
+        sum(((some ^ codes) >> bit & 1).sum().item() for bit in range(12)) / codes.numel() / 12
+    )
+    assert 0.03 < changed < 0.2
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    torch.manual_seed(0)
+    model = Magvit2(shape(ch=64, blocks=1, decoder_ch=32, decoder_blocks=1, bits=4))
+    export(model, tmp_path)
+    return tmp_path
+
+
+def test_the_decoder_has_its_own_width(tokenizer):
+    loaded = load_magvit(tokenizer, "cpu", torch.float32)
+    assert loaded.net.encoder.conv_in.out_channels == 64
+    assert loaded.net.decoder.conv_out.in_channels == 32
+    x = torch.rand(1, 3, 16, 32) * 2 - 1
+    codes = loaded.encode(x)
+    assert codes.shape == (1, 32)
+    assert loaded.decode(loaded.codebook_KD[codes], (4, 8)).shape == x.shape
+    narrow = magvit_decoder(tokenizer).saved
+    config = json.loads((tokenizer / "config.json").read_text())
+    del config["decoder_ch"]
+    (tokenizer / "config.json").write_text(json.dumps(config))
+    assert magvit_decoder(tokenizer).saved == pytest.approx(2 * narrow)
+
+
+def test_the_exported_prior_is_the_trained_one(tokenizer, tmp_path):
+    torch.manual_seed(0)
+    device = torch.device("cpu")
+    loaded = load_magvit(tokenizer, device, torch.float32)
+    text = text_tokenizer([])
+    config = config_for(text.get_vocab_size(), bits=4, width=64, layers=1)
+    prior = build(config, loaded, text, device)
+    folder = tmp_path / "prior"
+    folder.mkdir()
+    export_prior(prior.model, prior, config, folder)
+    again = load_mmada(folder, loaded, device, torch.float32)
+    z_BL = torch.full((1, 1024), MASK)
+    z_BL[0, :500] = 3
+    arguments = {"grid": (32, 32), "mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
+    rows = slice(config.layout.image_offset, None)
+    prior.head_KD = prior.model.lm_head.weight[rows].detach()
+    expected = prior.logits(z_BL, **arguments)
+    assert torch.allclose(again.logits(z_BL, **arguments), expected, atol=2e-2)
+    assert expected.std() > 0.05
+
+
+def test_the_withheld_pages():
+    pictures = {p.stem: p for p in EXAMPLES.glob("*.png")}
+    assert sum(p.stat().st_size for p in pictures.values()) < 1_500_000
+    for kind in ("page", "scan", "screen"):
+        assert sum(name.startswith(f"{kind}-") for name in pictures) == 10
+    origin = json.loads((EXAMPLES / "sources.json").read_text())
+    assert origin.keys() == pictures.keys()
+    texts = json.loads((EXAMPLES / "texts.json").read_text())
+    assert {f"font: fonts-{name.removeprefix('page-')}" for name in texts} == {
+        source for source in origin.values() if source.startswith("font: ")
+    }
+    for name, source in origin.items():
+        with Image.open(pictures[name]) as image:
+            assert 128 <= min(image.size) == max(image.size) <= 256
+        package = source.removeprefix("font: ").split(",")[0]
+        allowed = (*sources.FONTS["evaluation"], *sources.SCREENS["evaluation"], sources.SCANS)
+        assert package in allowed
+    assert all(texts.values())

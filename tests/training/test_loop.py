@@ -1,0 +1,83 @@
+"""A training run may be stopped at any step and goes on from there."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch import nn
+
+from training.loop import steps_done, train
+from training.schedule import Anneal, Constant, Cosine
+
+
+class Regression:
+    """A loss with something to do at a chosen step."""
+
+    def __init__(self, model, at=None, action=None):
+        self.model = model
+        self.at = at
+        self.action = action
+        self.steps = 0
+        self.shares = []
+
+    def __call__(self, share):
+        self.steps += 1
+        self.shares.append(share)
+        if self.steps == self.at:
+            self.action()
+        x = torch.linspace(-1, 1, 8)[:, None]
+        loss = (self.model(x) - 3 * x).square().mean()
+        return loss, {"loss": loss.item()}
+
+
+def run(out, schedule, at=None, action=None):
+    torch.manual_seed(0)
+    model = nn.Linear(1, 1)
+    loss = Regression(model, at, action)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    train(model, loss, [optimizer], out, schedule, lambda m: {"bias": m.bias.item()})
+    return model, loss
+
+
+@pytest.mark.parametrize("way", ["file", "signal"])
+def test_a_stopped_run_continues_where_it_was(tmp_path, way):
+    def stop():
+        if way == "file":
+            (tmp_path / "STOP").touch()
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    model, first = run(tmp_path, Constant(1e9), at=7, action=stop)
+    assert first.steps == 7
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert steps_done(tmp_path) == 7
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert torch.equal(state["model"]["weight"], model.weight)
+
+    continued, second = run(tmp_path, Constant(1e9), at=3, action=stop)
+    assert second.steps == 3
+    assert steps_done(tmp_path) == 10
+    straight, _ = run(tmp_path / "straight", Constant(1e9), 10, (tmp_path / "straight/STOP").touch)
+    assert continued.weight.item() == pytest.approx(straight.weight.item(), abs=1e-3)
+
+
+def test_a_finished_run_does_nothing(tmp_path):
+    run(tmp_path, Cosine(0.001))
+    steps = steps_done(tmp_path)
+    _, again = run(tmp_path, Cosine(0.001))
+    assert steps > 0
+    assert again.steps == 0
+
+
+def test_schedules():
+    constant, anneal = Constant(end=1200, settle=100), Anneal(start=600, end=660)
+    assert constant.rate(0) < 0.01
+    assert constant.rate(30) == constant.rate(900)
+    assert constant.share(50) == 0.5
+    assert constant.share(1000) == 1
+    assert anneal.rate(600) == pytest.approx(constant.rate(600))
+    assert anneal.rate(660) < 0.01
+    assert anneal.rate(610) > anneal.rate(650)
+    assert Cosine(60).rate(60) < 0.01

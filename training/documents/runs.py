@@ -1,0 +1,59 @@
+"""What the stages share: options, runs that go on for days, annealed copies of them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+
+from training.schedule import Anneal, Constant, Schedule
+
+
+def parser(
+    description: str | None, minutes: float, batch: int, batch_help: str
+) -> argparse.ArgumentParser:
+    """The options that every stage has."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--corpus", type=Path, required=True, help="folder of training.documents.build"
+    )
+    made.add_argument(
+        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+    )
+    made.add_argument(
+        "--minutes", type=float, default=minutes, help="compute in all; may be raised later"
+    )
+    made.add_argument("--anneal", type=float, metavar="MINUTES", help="end a copy of the run")
+    made.add_argument("--batch", type=int, default=batch, help=batch_help)
+    made.add_argument("--rate", type=float, default=2e-3)
+    made.add_argument("--threads", type=int)
+    made.add_argument("--workers", type=int, default=0, help="processes that draw (14 with a GPU)")
+    made.add_argument("--seed", type=int, default=0)
+    return made
+
+
+def folder_and_schedule(args: argparse.Namespace) -> tuple[Path, Schedule]:
+    """The run's folder and schedule: constant, or with ``--anneal`` annealing in a copy."""
+    if not args.anneal:
+        return args.out, Constant(args.minutes)
+    out, start = annealed_copy(args.out)
+    return out, Anneal(start, start + args.anneal)
+
+
+def annealed_copy(out: Path) -> tuple[Path, float]:
+    """``OUT-annealed`` with a copy of the run's state, and the minutes at which it was taken.
+
+    An annealing run that is there already is continued; remove the folder to take a later state.
+    """
+    target = out.with_name(f"{out.name}-annealed")
+    start = target / "start.txt"
+    if not start.exists():
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(out / "state.pt", target / "state.pt")
+        spent = torch.load(target / "state.pt", weights_only=True, map_location="cpu")["spent"]
+        start.write_text(f"{spent}\n")
+    return target, float(start.read_text())

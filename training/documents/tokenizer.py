@@ -1,0 +1,114 @@
+r"""Stage 1 of the documents prior: its MAGVIT-v2 tokenizer, trained for as long as there is time.
+
+    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer
+    python -m training.documents.tokenizer --corpus CORPUS --out runs/documents-tokenizer \
+        --anneal 60
+
+The first command trains at a constant rate and may be stopped at any second (SIGTERM, SIGINT or a
+file ``OUT/STOP``) and continued by the same command. The second takes a copy of its state to
+``OUT-annealed`` and lowers the rate to zero in the given minutes: weights to ship, while the first
+run goes on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from aps_core.evaluation.metrics import psnr
+from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
+from training.documents import runs
+from training.documents.crops import DocumentCrops, stream
+from training.loop import device_and_threads, steps_done, train
+from training.tokenizer import TokenizerLoss, export, optimizers_for, validate
+
+
+def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int) -> MagvitConfig:
+    """One level at 4 pixels a token."""
+    return MagvitConfig(
+        ch=ch,
+        decoder_ch=decoder_ch,
+        patch=4,
+        z_channels=bits,
+        codebook_dim=bits,
+        encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(blocks,)),
+        decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(decoder_blocks,)),
+    )
+
+
+SHAPES = {
+    "e128-d128x1": shape(128, 4, 128, 1, 12),
+    "e128-d96x4": shape(128, 4, 96, 4, 12),
+}
+"""Shapes that were compared; their decoders cost under 40 % of the photographs' tokenizer's."""
+
+LARGE_SHARE = 0.25
+"""Share of the batches with 128-pixel crops at a constant rate; all of them while annealing."""
+
+
+def mixed(crops: DocumentCrops, batch: int, large_share: float) -> Tensor:
+    """64-pixel crops (B, 3, 64, 64), or at times a quarter as many of 128 pixels."""
+    if crops.rng.random() < large_share:
+        return crops.batch(max(1, batch // 4), 128)
+    return crops.batch(batch, 64)
+
+
+def held_out(corpus: Path) -> dict[str, Tensor]:
+    """128-pixel crops of the validation split: black on white pages, and screens as they are."""
+    pages = np.load(corpus / "tiles" / "validation-ink.npy", mmap_mode="r")
+    scans = np.load(corpus / "tiles" / "validation-scan.npy", mmap_mode="r")
+    screens = np.load(corpus / "tiles" / "validation-colour.npy", mmap_mode="r")
+    middle = slice(192, 320)
+
+    def grey(tiles: np.ndarray) -> Tensor:
+        x = 1 - torch.from_numpy(np.array(tiles[:, middle, middle])).float() / 127.5
+        return x[:, None].expand(-1, 3, -1, -1)
+
+    colour = torch.from_numpy(np.array(screens[:, middle, middle])).permute(0, 3, 1, 2)
+    return {"fonts": grey(pages), "scans": grey(scans), "screens": colour.float() / 127.5 - 1}
+
+
+@torch.no_grad()
+def scores(model: nn.Module, sets: dict[str, Tensor]) -> dict[str, float]:
+    """PSNR of the round trip on each set of pictures; codes used and bit bias over all of them."""
+    everything = validate(model, torch.cat(list(sets.values())))
+    assert isinstance(model, Magvit2)
+    result = {}
+    for name, x_BCHW in sets.items():
+        parts = []
+        for x in x_BCHW.split(8):
+            code = torch.where(model.encoder(x) > 0, 1.0, -1.0)
+            parts.append(psnr(model.decoder(code).clamp(-1, 1), x))
+        result[f"psnr_{name}"] = torch.cat(parts).mean().item()
+    return {**result, "codes_used": everything["codes_used"], "bit_bias": everything["bit_bias"]}
+
+
+def main() -> None:
+    parser = runs.parser(__doc__, 1200, 16, "64-pixel crops a step (1024 on a GPU)")
+    parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
+    args = parser.parse_args()
+
+    device = device_and_threads(args.threads)
+    torch.manual_seed(args.seed)
+    out, schedule = runs.folder_and_schedule(args)
+    model = Magvit2(SHAPES[args.shape]).to(device)
+    draw = partial(mixed, batch=args.batch, large_share=1.0 if args.anneal else LARGE_SHARE)
+    batches = stream(args.corpus / "tiles", args.seed + steps_done(out), draw, args.workers)
+    loss = TokenizerLoss(model, lambda: next(batches), device)
+    sets = {name: x.to(device) for name, x in held_out(args.corpus).items()}
+
+    def validated(averaged: nn.Module) -> dict[str, float]:
+        assert isinstance(averaged, Magvit2)
+        export(averaged, out)  # the next stage can begin on interim weights
+        return scores(averaged, sets)
+
+    optimizers = optimizers_for(model, args.rate)
+    train(model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+
+
+if __name__ == "__main__":
+    main()
