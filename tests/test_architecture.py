@@ -65,13 +65,13 @@ def imports(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", FORBIDDEN)
-def test_nothing_points_right(folder: str) -> None:
+def test_dependencies_point_left(folder: str) -> None:
     for path in sources(folder):
         wrong = {name for name in imports(path) if name.split(".")[0] in FORBIDDEN[folder]}
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() -> None:
+def test_the_worker_imports_only_the_job_contract_and_shared_modules() -> None:
     allowed = {
         "service",
         "service.settings",
@@ -89,7 +89,7 @@ def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() 
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_client_knows_only_the_contract() -> None:
+def test_the_client_imports_only_the_contract() -> None:
     for path in sources("aps_client"):
         wrong = {
             name
@@ -99,7 +99,7 @@ def test_the_client_knows_only_the_contract() -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_job_contract_stands_alone() -> None:
+def test_the_job_contract_has_no_other_imports() -> None:
     for path in sources("service/jobs"):
         wrong = {
             name

@@ -63,7 +63,7 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     assert "not evidence" in images.Image.open(out).text["Comment"]
 
 
-def test_a_phones_photo_is_too_large_but_works_reduced(tmp_path):
+def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     phone = tmp_path / "phone.jpg"
     images.to_pil(images.resize(picture(PHOTOS / "garden.png"), (3000, 4000))).save(phone)
     refused = aps("restore", phone, "--operator", "denoise", *QUICK)
@@ -87,7 +87,7 @@ def test_same_seed_same_bytes(photo, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
+def test_an_uploaded_mask_keeps_known_pixels(photo, tmp_path):
     mask = tmp_path / "mask.png"
     known = torch.ones(3, 61, 93)
     known[:, 20:40, 30:60] = -1
@@ -97,7 +97,7 @@ def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
     assert done.exit_code == 0, done.output
 
 
-def test_degrade_measures(photo, tmp_path):
+def test_degrade_writes_a_measurement(photo, tmp_path):
     out = tmp_path / "small.png"
     assert (
         aps(

@@ -53,7 +53,7 @@ def test_the_list_of_commands_has_every_task_and_the_exit_codes():
     assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (2, 1)
 
 
-def test_sampler_defaults_say_that_the_prior_comes_first():
+def test_help_says_that_the_prior_sets_sampler_defaults():
     """The embedded prior's ten steps, not the default beside the option, are what a user of it
     gets.
     """

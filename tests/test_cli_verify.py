@@ -78,7 +78,7 @@ def test_published_layouts_run_whatever_their_weights(
     }
 
 
-def test_weights_that_do_nothing_fail_by_what_they_show(
+def test_zero_weights_fail_the_quality_checks(
     synthetic: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
@@ -89,9 +89,7 @@ def test_weights_that_do_nothing_fail_by_what_they_show(
     assert not outcomes["super resolution"]["passed"]
 
 
-def test_absent_weights_fail_at_the_first_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_fail_at_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
     code, outcomes = verify("mmada_8b", "--weights-dir", tmp_path, *SMALL)
     assert code == 1

@@ -176,9 +176,7 @@ def aps(hub: Hub, tmp_path: Path):
     return run
 
 
-def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
-    hub: Hub, aps, tmp_path: Path
-) -> None:
+def test_fetch_downloads_no_pickles_or_code(hub: Hub, aps, tmp_path: Path) -> None:
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "weights" / "magvitv2"
@@ -229,7 +227,7 @@ def test_an_unknown_repository_is_one_line(hub: Hub, aps) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_download_is_told(hub: Hub, aps, tmp_path: Path) -> None:
+def test_a_damaged_download_is_reported(hub: Hub, aps, tmp_path: Path) -> None:
     assert aps("fetch", "magvitv2").returncode == 0
     file = tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors"
     os.truncate(file, file.stat().st_size - 10)

@@ -154,7 +154,7 @@ def test_every_block_runs(place: Place, page: Path):
             place.run(block)
 
 
-def test_what_does_not_run_has_options_that_exist():
+def test_blocks_that_are_not_run_use_existing_options():
     for page in PAGES:
         for block in blocks(page):
             for line in block.code.replace("\\\n", " ").splitlines() if block.reason else ():
@@ -264,12 +264,12 @@ def test_the_readme_has_the_registrys_operators():
     assert operator_table() in (ROOT / "README.md").read_text()
 
 
-def test_links_of_the_readme_lead_somewhere():
+def test_links_of_the_readme_resolve():
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
         assert (ROOT / target).exists(), target
 
 
-def test_the_json_of_a_result_says_what_was_run(place: Place):
+def test_the_json_of_a_result_contains_the_effective_settings(place: Place):
     place.run(
         Block("", "bash", "aps restore photo.jpg --operator hdr --working-size 64 -o told.png")
     )

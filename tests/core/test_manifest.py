@@ -1,6 +1,4 @@
-"""The manifest against what the library loads, and what is said about checkpoints on this
-machine.
-"""
+"""The manifest compared with what the library loads, and the state of installed checkpoints."""
 
 import os
 from pathlib import Path
@@ -43,7 +41,7 @@ def test_priors_and_operators_name_checkpoints_that_know_them():
                 assert f"{kind} {name}" in manifest.named(checkpoint).needed_by
 
 
-def test_every_checkpoint_can_be_had():
+def test_every_checkpoint_can_be_obtained():
     for name, entry in manifest.CHECKPOINTS.items():
         assert name == entry.name
         assert entry.repo or entry.convert, f"{name} says neither where it is nor how to make it"
@@ -90,7 +88,7 @@ def test_published_hashes_are_compared_when_asked(root):
     assert "model.safetensors has another SHA-256 than published" in found.reasons[0]
 
 
-def test_without_the_variable_weights_live_in_the_users_cache(monkeypatch, tmp_path):
+def test_the_default_weights_folder_is_in_the_user_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("APS_WEIGHTS_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert checkpoint_cache.root() == tmp_path / "aps" / "weights"
@@ -108,7 +106,7 @@ def test_identity_follows_the_weights(root):
 
 
 def saved_numbers(tokenizer, grid):
-    """Numbers autograd keeps for the decoder's backward pass, per pixel."""
+    """Values per pixel that autograd saves for the decoder's backward pass."""
     e_BLD = torch.zeros(
         1,
         grid[0] * grid[1],
@@ -127,8 +125,8 @@ def saved_numbers(tokenizer, grid):
     )
 
 
-def test_decoders_save_what_is_estimated(tmp_path):
-    (tmp_path / "config.json").write_text("{}")  # as published: it tells nothing of the shape
+def test_saved_activations_match_the_estimate(tmp_path):
+    (tmp_path / "config.json").write_text("{}")  # as published: does not contain the shape
     with torch.device("meta"):
         published = MagvitTokenizer(Magvit2(MagvitConfig()), ExecutionPlan(channels_last=True))
     assert magvit_decoder(tmp_path).saved == pytest.approx(
@@ -141,9 +139,7 @@ def test_decoders_save_what_is_estimated(tmp_path):
 
 
 def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
-    """1024x1024: at most 23 GiB with 15.1 GiB of weights, and the decoder's share is what the fast
-    path leaves.
-    """
+    """1024x1024 pixels need at most 23 GiB, of which 15.1 GiB are weights."""
     (tmp_path / "config.json").write_text("{}")
     token = image_token_bytes(
         magvit_decoder(tmp_path),
@@ -155,7 +151,7 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
     assert 3.5 < token * 4096 / 2**30 < 23 - 15.1
 
 
-def test_priors_fit_together_or_are_refused_with_both_sizes():
+def test_priors_exceeding_memory_are_rejected_with_their_sizes():
     specs = [PriorSpec.named(name)() for name in ("embedded", "embedded_text")]
     together = fit(specs, "cpu", 4_000_000_000)
     alone = fit(specs[:1], "cpu", 4_000_000_000)
@@ -169,7 +165,7 @@ def test_priors_fit_together_or_are_refused_with_both_sizes():
         fit(specs, "cpu", 600_000_000)
 
 
-def test_a_job_beyond_the_memory_is_refused():
+def test_a_job_exceeding_memory_is_rejected():
     Capacity(job_bytes=1000, token_bytes=10).check(100)
     with pytest.raises(InsufficientMemory, match="at most 100 tokens"):
         Capacity(job_bytes=1000, token_bytes=10).check(101)

@@ -11,7 +11,7 @@ CLIENTS = 150
 """More than a client of the store opens by itself."""
 
 
-def test_every_follower_hears_the_end(stack: Stack) -> None:
+def test_every_follower_receives_the_last_event(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 24, "inner_steps": 4})
 
     async def follow(http: httpx.AsyncClient) -> str:

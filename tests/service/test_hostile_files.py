@@ -51,7 +51,7 @@ def decoder(tmp_path: Path) -> Iterator[Decoder]:
     decoder.close()
 
 
-def test_all_are_refused_in_little_memory(files: dict[str, bytes]) -> None:
+def test_hostile_files_are_rejected_with_little_memory(files: dict[str, bytes]) -> None:
     limits = [str(limit) for limit in (Settings().max_upload_pixels, Settings().decode_bytes, 5)]
     asked = b"".join(question(data, 0) for data in files.values())
     done = subprocess.run(
@@ -87,7 +87,7 @@ def test_the_service_answers_each_with_a_problem(stack: Stack, files: dict[str, 
 
 
 @pytest.mark.parametrize("name", disarmed())
-def test_what_a_picture_carries_along_stays_outside(decoder: Decoder, name: str) -> None:
+def test_appended_data_and_metadata_are_dropped(decoder: Decoder, name: str) -> None:
     upload = decoder.sanitise(disarmed()[name], "image")
     assert b"PAYLOAD" not in upload.png
     assert Image.open(io.BytesIO(upload.png)).info == {}

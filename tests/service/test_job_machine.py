@@ -214,7 +214,7 @@ def machine(redis: Redis) -> type[Protocol]:
     return Protocol
 
 
-def test_every_history_keeps_the_promises(machine: type[Protocol]) -> None:
+def test_every_history_satisfies_the_invariants(machine: type[Protocol]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -88,7 +88,7 @@ OPERATIONS = operations()
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_nothing_that_is_sent_makes_it_fail(api: httpx.Client, label: str) -> None:
+def test_no_request_causes_a_server_error(api: httpx.Client, label: str) -> None:
     modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
     @given(case=st.one_of([OPERATIONS[label].as_strategy(generation_mode=mode) for mode in modes]))

@@ -118,7 +118,7 @@ def test_submission_queue_job_and_steps_are_one_trace(collector: Collector, tmp_
     ("asked", "said"),
     [("otlp", "OpenTelemetry is not installed"), ("jaeger", "is not supported here"), ("", "")],
 )
-def test_without_the_packages_it_says_so_once_and_only_if_asked(asked: str, said: str) -> None:
+def test_missing_packages_are_reported_once_if_tracing_is_on(asked: str, said: str) -> None:
     program = f"""
 import logging, os, sys
 logging.basicConfig(stream=sys.stdout)

@@ -191,7 +191,7 @@ def verified(receiver: Receiver, secret: str, message: int = 0) -> dict[str, obj
     return data
 
 
-def test_the_public_library_verifies_what_arrives_at_once(
+def test_messages_arrive_promptly_and_verify_with_the_public_library(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -214,7 +214,7 @@ def test_the_public_library_verifies_what_arrives_at_once(
     assert Outbox(store.redis).pending() == 0
 
 
-def test_while_secrets_change_both_verify(
+def test_both_secrets_verify_during_rotation(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -227,9 +227,7 @@ def test_while_secrets_change_both_verify(
         verified(receiver, secret_for("other", "acme"))
 
 
-def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(
-    store: JobStore, receive
-) -> None:
+def test_only_subscribed_events_are_sent_in_the_same_transaction(store: JobStore, receive) -> None:
     outbox = Outbox(store.redis)
     job = submitted(store, "http://x", "job.started", "job.progress", "job.completed")
     claim = store.claim(job.id, "a")
@@ -252,7 +250,7 @@ def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(
     assert outbox.pending() == 4
 
 
-def test_a_failing_receiver_is_tried_again_with_the_same_message(
+def test_failed_deliveries_are_retried_with_the_same_message(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive(
@@ -269,7 +267,7 @@ def test_a_failing_receiver_is_tried_again_with_the_same_message(
     assert len({(headers["webhook-id"], body) for _, headers, body in receiver.got}) == 1
 
 
-def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(
+def test_an_unreachable_receiver_is_given_up_and_can_be_redelivered(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     job = finished(store, "http://127.0.0.1:9/hook")
@@ -285,7 +283,7 @@ def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(
     assert (again.state, len(again.attempts)) == (DeliveryState.DELIVERED, 4)
 
 
-def test_410_silences_a_receiver_until_it_is_asked_for_again(
+def test_status_410_disables_a_receiver_until_redelivery(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive(status(410), status(200))
@@ -308,7 +306,7 @@ def test_retry_after_is_respected(store: JobStore, service: Settings, sender, re
 @pytest.mark.parametrize(
     ("answer", "state"), [(flood, DeliveryState.DELIVERED), (drip, DeliveryState.FAILED)]
 )
-def test_slow_and_endless_answers_hold_up_nobody_else(
+def test_slow_and_endless_responses_do_not_delay_others(
     store: JobStore, service: Settings, sender, receive, answer, state
 ) -> None:
     bad, good = receive(answer), receive()
@@ -322,7 +320,7 @@ def test_slow_and_endless_answers_hold_up_nobody_else(
         assert ended(store, victims[0]).state is state
 
 
-def test_two_senders_share_the_work_and_one_that_died_loses_nothing(
+def test_two_senders_share_the_work_and_replace_a_dead_one(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -355,9 +353,7 @@ def test_private_addresses_are_refused(store: JobStore, service: Settings, sende
     assert receiver.got == []
 
 
-def test_a_deleted_job_is_not_told_about(
-    store: JobStore, service: Settings, sender, receive
-) -> None:
+def test_deleted_jobs_send_no_webhooks(store: JobStore, service: Settings, sender, receive) -> None:
     receiver = receive()
     job = finished(store, receiver.url)
     store.delete(job.id)

@@ -116,7 +116,7 @@ def test_the_page_degrades_as_the_library_does(
     assert close.float().mean() > (0.97 if "jpeg" in str(operator) else 0.9999)
 
 
-def test_what_it_cannot_simulate_it_says(page: Page) -> None:
+def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
     simulated = page.evaluate(
         """async (operators) => {
             const d = await import("/degrade.js");
@@ -136,7 +136,7 @@ def test_what_it_cannot_simulate_it_says(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("aps degrade can")
 
 
-def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
+def test_metrics_match_the_library(page: Page, x_CHW: Tensor) -> None:
     y_CHW = (
         x_CHW + 0.1 * torch.randn(x_CHW.shape, generator=torch.Generator().manual_seed(0))
     ).clamp(-1, 1)
@@ -145,7 +145,7 @@ def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
     assert ssim == pytest.approx(metrics.ssim(y_CHW[None], x_CHW[None]).item(), abs=1e-4)
 
 
-def test_noise_is_as_strong_as_it_says(page: Page) -> None:
+def test_noise_has_the_given_strength(page: Page) -> None:
     grey = torch.full((3, 64, 64), -0.2)
     draw = "(x, { options, coloured }) => d.noisy(x, options, coloured)"
     gaussian = tensor(

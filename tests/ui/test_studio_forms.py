@@ -63,7 +63,7 @@ class Haze(BaseModel):
     shift: float
 
 
-def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
+def test_an_unknown_operator_gets_a_form(page: Page) -> None:
     page.evaluate(
         """async (schema) => {
             const { control } = await import("/form.js");
@@ -101,7 +101,7 @@ def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["Coffee", "Cat", "Rocket", "Astronaut"])
-def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> None:
+def test_a_sample_fills_in_its_settings(page: Page, stack: Stack, name: str) -> None:
     samples = {
         entry["name"]: entry["spec"]
         for entry in stack.http.get("/samples/index.json").json()
@@ -119,7 +119,7 @@ def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> No
     page.get_by_role("button", name="Cancel").click()
 
 
-def test_fields_that_do_not_matter_are_not_shown(page: Page) -> None:
+def test_irrelevant_fields_are_hidden(page: Page) -> None:
     page.get_by_text("Missing pixels", exact=True).click()
     expect(page.get_by_label("Fraction")).to_be_hidden()
     page.locator('[data-pointer="/operator/mask"]').select_option(label="Random")
@@ -169,7 +169,7 @@ def test_a_mask_file_is_taken_when_the_operator_needs_one(page: Page, stack: Sta
         assert (np.asarray(sent.convert("L")) == known).all()
 
 
-def test_what_the_service_refuses_is_said_in_words(page: Page, complaints: list[str]) -> None:
+def test_errors_of_the_service_are_shown(page: Page, complaints: list[str]) -> None:
     alert = page.get_by_role("alert")
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(alert).to_contain_text("Choose a picture first")
