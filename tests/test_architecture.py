@@ -1,4 +1,4 @@
-"""The arrows of the architecture, and the weights that must not be carried along them."""
+"""Allowed imports between packages, and heavy dependencies that must not be loaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """Every module a file imports anywhere, except for type checking alone."""
+    """All modules a file imports, except under TYPE_CHECKING."""
     found: set[str] = set()
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
@@ -122,8 +122,8 @@ def test_the_job_contract_has_no_other_imports() -> None:
     ],
 )
 def test_without_torch(module: str) -> None:
-    """The API needs no torch; a worker's parent must not load it, for CUDA does not survive a
-    fork.
+    """The API does not need torch. A worker's parent must not load it, because CUDA does not
+    support forking.
     """
     probe = (
         f"import sys, {module}; print(*(name for name in ('torch', 'transformers') if name in"

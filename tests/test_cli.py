@@ -1,4 +1,4 @@
-"""The command line: real pictures in and out, one-line errors, exit codes."""
+"""The command line: pictures, one-line errors, exit codes."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def picture(path: Path) -> torch.Tensor:
 
 @pytest.fixture
 def photo(tmp_path):
-    """A photograph of 61x93 pixels: odd in both directions."""
+    """A photograph of 61x93 pixels, odd in both dimensions."""
     path = tmp_path / "photo.png"
     x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
     path.write_bytes(images.encode_png(x))
@@ -56,7 +56,7 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     x = picture(out)
     assert x.shape == (3, 244, 372)
     reduced = OperatorSpec.named("super_resolution")().bind((3, 244, 372))(x[None])
-    assert psnr(reduced, picture(photo)[None]).item() > 24  # agrees with what was measured
+    assert psnr(reduced, picture(photo)[None]).item() > 24  # consistent with the measurement
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert sidecar["spec"]["sampler"]["inner_steps"] == 15
     assert sidecar["size"] == {"width": 372, "height": 244}

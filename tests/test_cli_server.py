@@ -1,4 +1,4 @@
-"""The same commands through a service; and the commands about its jobs."""
+"""Commands that use a running service."""
 
 import json
 

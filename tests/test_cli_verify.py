@@ -1,4 +1,4 @@
-"""``aps verify``: passes on weights that work, and says why on those that do not."""
+"""``aps verify`` passes with working weights and reports why other weights fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def verify(*arguments: object) -> tuple[int, dict[str, dict]]:
 
 @pytest.fixture(scope="module")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints in the published layout: MAGVIT-v2 whole, MMaDA narrow; all zeros."""
+    """Zero-filled checkpoints in the published layout: complete MAGVIT-v2, narrow MMaDA."""
     folder = tmp_path_factory.mktemp("weights")
     command = [
         sys.executable,

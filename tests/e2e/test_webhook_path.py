@@ -1,4 +1,4 @@
-"""Webhooks through all real processes: requested over HTTP, sent, verified by the example receiver."""
+"""Webhooks through all real processes, verified by the example receiver."""
 
 from __future__ import annotations
 

@@ -147,8 +147,7 @@ def test_a_full_server_rejects_new_jobs_and_finishes_running_ones(
         redis.config_set("maxmemory", "0")
     after, deadline = cluster.submit(), time.monotonic() + PATIENCE
     while not cluster.job(after).state.terminal and time.monotonic() < deadline:
-        # a message that cannot be received ends a worker, sooner or later; its supervisor starts it
-        # again
+        # a worker that cannot receive messages eventually exits; its supervisor restarts it
         cluster.ensure_worker()
         time.sleep(0.1)
     assert cluster.result(after) == undisturbed

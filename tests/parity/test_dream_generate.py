@@ -40,7 +40,7 @@ def hook_of(fixture, run: str):
 
 
 def replay(fixture, prior, run: str):
-    """Repeats a recorded run: (final ids, ids after every step, logits of step 0 after the hook)."""
+    """Repeats a recorded run: (final ids, ids after each step, logits of step 0 after the hook)."""
     recorded = fixture.config()["fixture"]
     assert set(recorded["runs"][run]) <= RECORDED
     config = TextConfig(**recorded["runs"][run], eps=recorded["eps"])

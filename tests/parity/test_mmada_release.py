@@ -88,7 +88,7 @@ class TestBackbone:
         return load(fixture, tmp_path_factory.mktemp("lm"))
 
     def logits(self, backbone, ids):
-        """Logits of all positions over the image codes, the part of the head that the prior keeps."""
+        """Logits of all positions over the image codes, the part of the head the prior keeps."""
         with torch.no_grad():
             return (
                 backbone.model.model(input_ids=ids, use_cache=False).last_hidden_state

@@ -1,4 +1,4 @@
-"""What the service says about itself."""
+"""Capabilities, health, metrics, headers and settings of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of jobs, in a folder and in a real S3-compatible server."""
+"""Files of jobs in a folder and in an S3-compatible server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def artifacts(
 def s3(
     url: str, bucket: str, monkeypatch: pytest.MonkeyPatch, *, create: bool = True
 ) -> ArtifactStore:
-    """A store configured as an operator would: by variables."""
+    """An S3 store configured by environment variables."""
     for name, value in {
         "ACCESS_KEY_ID": "key",
         "SECRET_ACCESS_KEY": "secret",
@@ -70,7 +70,7 @@ def test_deleting_a_job_removes_only_its_files(artifacts: ArtifactStore) -> None
         for job_id in (going, staying)
     }
     artifacts.delete(going)
-    artifacts.delete(going)  # twice is as good as once
+    artifacts.delete(going)  # deletion is idempotent
     for file in files[going]:
         with pytest.raises(FileNotFoundError):
             artifacts.get(going, file)

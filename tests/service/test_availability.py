@@ -1,4 +1,4 @@
-"""A prior or other weights that cannot be used are refused at submission, with what to do."""
+"""Submissions that need unavailable priors or weights are rejected with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: a typed problem that says what is wrong, never a 500, nothing stored."""
+"""Invalid input gets a typed problem document, never status 500, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def huge_png() -> bytes:
-    """A well-formed header of 50,000 x 50,000 pixels and next to no data."""
+    """A PNG with a valid header of 50,000 x 50,000 pixels and almost no data."""
     header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -251,7 +251,7 @@ def test_oversized_bodies_are_rejected_with_and_without_content_length(stack: St
         )
         check(answer, 413, "body_too_large")
     except (httpx.WriteError, httpx.RemoteProtocolError):
-        pass  # the server hung up while we were still sending
+        pass  # the server closed the connection during the upload
     assert sent < 20 * limit
     check(post(stack, b"x" * (stack.settings.max_upload_bytes + 1)), 413, "body_too_large")
 

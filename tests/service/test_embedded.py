@@ -1,4 +1,4 @@
-"""The embedded server: private, durable, one to a folder."""
+"""The embedded server: private, durable, one per folder."""
 
 from __future__ import annotations
 

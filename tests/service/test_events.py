@@ -1,6 +1,4 @@
-"""A job's events go on wherever a client left off: at another API process, and after one has
-died.
-"""
+"""Event streams resume after the last received event, also at another API process."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ LONG = {"steps": 12, "inner_steps": 4}
 def events(
     http: httpx.Client, job_id: str, after: str | None = None
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Id, type and data of each event; ends when the stream does, or breaks off."""
+    """Yields (id, type, data) of each event until the stream ends or breaks."""
     headers = {"Last-Event-ID": after} if after else {}
     with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
         assert answer.headers["Cache-Control"] == "no-store"

@@ -1,4 +1,4 @@
-"""Pictures by address: fetched from where they may be, and no way into our own network."""
+"""Pictures by URL: fetched from public addresses only, within limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.uploads.fetch_url import fetch
 
 @pytest.fixture
 def open_settings() -> Settings:
-    """The one address is allowed, nothing else of ours."""
+    """Allows the address of the simulated internet and no other private address."""
     return Settings(
         image_urls=True, egress_allow=[f"{OUTSIDE}/32"], fetch_seconds=5, max_upload_bytes=500_000
     )

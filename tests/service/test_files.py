@@ -1,6 +1,4 @@
-"""Files of a job: whole, in part, only when changed, with their hash, and gone when their time is
-over.
-"""
+"""Files of a job over HTTP: ranges, conditional requests, hashes, expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without keys, requests from other web sites are not taken."""
+"""Without API keys, requests from other web sites are rejected."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_allowed_host_names_can_be_configured(stack: Stack, tmp_path: Any) -> No
 def test_binding_to_another_address_does_not_open_access(
     server: tuple[str, int | None], status: int
 ) -> None:
-    """``uvicorn --host 0.0.0.0`` by hand, with APS_HOST left at loopback."""
+    """``uvicorn --host 0.0.0.0`` started manually while APS_HOST is loopback."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

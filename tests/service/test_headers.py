@@ -1,6 +1,4 @@
-"""Headers: what is well-formed is understood, what is not is refused or ignored as its standard
-says.
-"""
+"""Parsing of request headers; malformed values are rejected or ignored as their standards say."""
 
 from __future__ import annotations
 

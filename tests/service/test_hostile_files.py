@@ -1,6 +1,4 @@
-"""Hostile files are refused with a typed problem and little memory; what is proper comes through
-bare.
-"""
+"""Malicious files are rejected with a typed problem and little memory; metadata is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ import resource, subprocess, sys
 subprocess.run([sys.executable, "-m", "service.uploads.decode_process", *sys.argv[1:]], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 """
-"""A small process in between: what its parent ever took up would count for the child."""
+"""Starts the decoder from a small process: the peak memory of a parent counts for its child."""
 
 CODES = {
     "image_empty",

@@ -1,6 +1,4 @@
-"""Random histories of one job with several workers: the protocol's promises hold in every one of
-them.
-"""
+"""Stateful test: the invariants of the job protocol hold in random histories with many workers."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ MAX_ATTEMPTS = 3
 
 
 class Protocol(RuleBasedStateMachine):
-    """Workers claim, step, end, vanish and come back; the user cancels; sweeps happen whenever they
-    like.
+    """Workers claim, step, finish, disappear and return; the user cancels; the sweeper runs at any
+    time.
     """
 
     redis: Redis
@@ -45,19 +43,19 @@ class Protocol(RuleBasedStateMachine):
         self.job = Job.model_validate({"id": job_id, **fields})
         self.store.submit(self.job)
         self.claims: list[Claim] = []
-        """Every claim ever granted, newest last; only the newest may still count."""
+        """All claims granted so far, newest last; only the newest may be valid."""
         self.live = False
-        """Whether the newest claim should still be able to write."""
+        """Whether the newest claim should be valid."""
         self.owner = ""
         self.leased = False
-        """Whether the newest claim's lease has not run out."""
+        """Whether the lease of the newest claim has not expired."""
         self.step = 0
         self.saved: int | None = None
         self.version = 0
         self.ended: JobState | None = None
         self.stale = 0
 
-    # -- what may happen --------------------------------------------------------------------------
+    # -- rules ------------------------------------------------------------------------------------
 
     @rule(owner=OWNERS)
     def claim(self, owner: str) -> None:
@@ -151,7 +149,7 @@ class Protocol(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.store.cancel(self.job.id)
 
-    # -- what must hold ---------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def versions_only_grow(self) -> None:
@@ -176,7 +174,7 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def no_job_is_lost(self) -> None:
-        """An unfinished job is either in its queue or under a lease, where a sweep finds it."""
+        """An unfinished job is either in its queue or under a lease, so the sweeper finds it."""
         waiting, leased = (
             self.store.queue_position(self.job) is not None,
             self.redis.zscore("aps:leases", self.job.id) is not None,

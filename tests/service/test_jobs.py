@@ -1,4 +1,4 @@
-"""The job protocol against a real server."""
+"""The job protocol with a real server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""API keys: nothing without one, nothing of others with one, and never a secret where it can be
-read.
-"""
+"""API keys: required, limited to the client's own data, never stored or logged in clear text."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def submit(http: httpx.Client, **headers: str) -> httpx.Response:
 def routes(
     http: httpx.Client, job_id: str = UNKNOWN, delivery_id: str = UNKNOWN
 ) -> Iterator[tuple[str, str]]:
-    """Every operation under /v1, with ids filled in."""
+    """All operations under /v1, with ids filled in."""
     for path, operations in http.get("/openapi.json").json()["paths"].items():
         for method in operations:
             if path.startswith("/v1/"):
@@ -231,7 +229,7 @@ def test_quotas_and_a_full_queue_send_retry_after(running_stack: Stack, tmp_path
         assert int(answer.headers["Retry-After"]) >= 1
 
 
-# -- where keys come from, and when they must be there
+# -- creation of keys, and when they are required
 # ----------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The whole service by one call: it comes up together and goes down together."""
+"""Starting and stopping all processes of the service with one call."""
 
 from __future__ import annotations
 

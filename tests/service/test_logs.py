@@ -1,4 +1,4 @@
-"""Log lines: whose they are, and what they never say."""
+"""Log lines: ids of job and request, redaction of secrets."""
 
 from __future__ import annotations
 

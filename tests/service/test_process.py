@@ -1,4 +1,4 @@
-"""An API process as an operator and a browser see it: small, and every answer guarded."""
+"""Memory and response headers of an API process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_response_has_security_headers(stack: Stack, method: str, path: st
 
 
 def linked(page: str) -> Iterator[str]:
-    """What a page loads."""
+    """URLs that a page loads."""
     yield from re.findall(r'(?:src|href)="([^"#]+)"', page)
 
 

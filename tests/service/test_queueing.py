@@ -1,4 +1,4 @@
-"""Who is served next, what has no more time, and what is given up."""
+"""Queue order, deadlines and dead-lettered jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def current(store: JobStore, job: Job) -> Job:
 
 
 def give_up(store: JobStore, job: Job) -> None:
-    """Every attempt dies."""
+    """Loses the worker in every attempt, until the job is dead-lettered."""
     for _ in range(2):
         assert isinstance(store.claim(job.id, "a"), Claim)
     assert store.claim(job.id, "a") == "poisoned"

@@ -1,6 +1,4 @@
-"""A browser's session: worth exactly its key, only for pages of ours, and gone when it or the key
-is.
-"""
+"""Browser sessions have the rights of their key, work only for own pages, and end with the key."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, 
 
 
 def started(http: httpx.Client, token: str, **headers: str) -> str:
-    """The cookie's value that a key is exchanged for."""
+    """Exchanges a key for a cookie and returns its value."""
     answer = http.post("/v1/session", headers={"Authorization": f"Bearer {token}", **headers})
     assert answer.status_code == 204, answer.text
     http.cookies.clear()
@@ -29,7 +27,7 @@ def started(http: httpx.Client, token: str, **headers: str) -> str:
 
 
 def asks(http: httpx.Client, method: str, path: str, cookie: str, **headers: str) -> httpx.Response:
-    """A request as a browser makes it, the cookie attached."""
+    """Sends a request with the cookie, as a browser does."""
     answer = http.request(method, path, headers={"Cookie": f"aps_session={cookie}", **headers})
     http.cookies.clear()
     return answer

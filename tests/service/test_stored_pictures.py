@@ -1,6 +1,4 @@
-"""Pictures named by their content: every task and slot takes them, of the tenant's own, while they
-are kept.
-"""
+"""Stored pictures, referenced by hash: accepted for all tasks, per tenant, until expiry."""
 
 from __future__ import annotations
 

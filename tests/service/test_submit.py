@@ -1,4 +1,4 @@
-"""Submitting: once per Idempotency-Key, waiting if asked to, bounded in what is let in."""
+"""Submission: idempotency keys, waiting for results, limits."""
 
 from __future__ import annotations
 

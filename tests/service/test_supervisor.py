@@ -1,6 +1,4 @@
-"""Processes kept alive: restarted with growing pauses, stopped together, gone with whoever started
-them.
-"""
+"""Supervised processes: restarts with backoff, parallel stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sweeper repairs and removes."""
+"""The sweeper republishes jobs with lost messages and deletes expired data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_of(store: JobStore, job: Job) -> JobState:
 
 
 def id_of_age(seconds: float) -> str:
-    """The id of a job submitted this long ago."""
+    """Id of a job submitted the given time ago."""
     milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
     return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
 

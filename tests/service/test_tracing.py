@@ -1,5 +1,5 @@
-"""One trace from the client over the API to the worker's steps, as an OTLP collector receives it;
-silence where nobody asked.
+"""One trace spans client, API and the worker's steps, as received by an OTLP collector; off by
+default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector(HTTPServer):
-    """Receives OTLP over HTTP."""
+    """An OTLP collector over HTTP."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Receiver)

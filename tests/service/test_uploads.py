@@ -1,4 +1,4 @@
-"""Uploads become plain PNGs: same pixels, nothing else."""
+"""Uploads are converted to plain PNGs with the same pixels and without metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def decoder() -> Iterator[Callable[..., Decoder]]:
-    """Decoders with these settings."""
+    """Creates decoders with these settings."""
     with ExitStack() as stack:
 
         def make(**settings: int) -> Decoder:

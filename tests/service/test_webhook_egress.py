@@ -1,4 +1,4 @@
-"""Webhooks lead out to the internet, and no way into our own network."""
+"""Webhooks are sent to public addresses only."""
 
 from __future__ import annotations
 

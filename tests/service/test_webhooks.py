@@ -1,4 +1,4 @@
-"""Webhooks against real receivers: signed, repeated, logged, and never in the way of a job."""
+"""Webhooks with real receivers: signatures, retries, logs, isolation from jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FIELDS = {
 
 @dataclass
 class Receiver:
-    """An HTTP server that keeps what it gets and answers as it is told."""
+    """An HTTP server that records requests and sends configured responses."""
 
     answers: list[Callable[[BaseHTTPRequestHandler], None]]
     got: list[tuple[float, dict[str, str], bytes]] = field(default_factory=list)
@@ -76,7 +76,7 @@ def status(code: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None
 
 
 def flood(request: BaseHTTPRequestHandler) -> None:
-    """A body without end."""
+    """Sends an endless body."""
     request.send_response(200)
     request.end_headers()
     try:
@@ -87,7 +87,7 @@ def flood(request: BaseHTTPRequestHandler) -> None:
 
 
 def drip(request: BaseHTTPRequestHandler) -> None:
-    """A header a byte at a time."""
+    """Sends a header slowly, one byte at a time."""
     try:
         for _ in range(200):
             request.wfile.write(b"H")
@@ -143,7 +143,7 @@ def store(service: Settings) -> Iterator[JobStore]:
 
 @pytest.fixture
 def sender(service: Settings) -> Iterator[Callable[[Settings], None]]:
-    """Starts senders, as the API does."""
+    """Starts senders in the same way as the API."""
     loop, tasks = asyncio.new_event_loop(), []
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -168,7 +168,7 @@ def submitted(store: JobStore, url: str, *events: str, **changes: object) -> Job
 
 
 def finished(store: JobStore, url: str, **changes: object) -> Job:
-    """A job that ran to its end."""
+    """A job that has succeeded."""
     job = submitted(store, url, **changes)
     claim = store.claim(job.id, "a")
     assert isinstance(claim, Claim)
@@ -177,7 +177,7 @@ def finished(store: JobStore, url: str, **changes: object) -> Job:
 
 
 def ended(store: JobStore, job: Job) -> Delivery:
-    """The job's last delivery, when it has come to an end."""
+    """Waits until the job's last delivery has ended and returns it."""
     outbox, deadline = Outbox(store.redis), time.monotonic() + 10
     while (delivery := outbox.deliveries(job.id)[-1]).state is DeliveryState.PENDING:
         assert time.monotonic() < deadline, delivery

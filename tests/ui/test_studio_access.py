@@ -1,4 +1,4 @@
-"""The studio for everybody: screen readers, keyboards, phones, themes; and how light it is."""
+"""Accessibility of the studio (screen readers, keyboard, phones, themes), and its size."""
 
 from __future__ import annotations
 
@@ -157,9 +157,7 @@ def test_the_theme_follows_the_system_until_chosen(page: Page) -> None:
 
 
 def test_the_page_is_small_and_fast(page: Page) -> None:
-    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see
-    ``benchmarks.studio``.
-    """
+    """Time limits are generous: an idle machine takes 0.2 s and 4 ms (``benchmarks.studio``)."""
     found = loaded(page)
     assert 20 < found["weight_kb"] < 300
     assert found["first_contentful_paint_ms"] < 3000

@@ -1,6 +1,4 @@
-"""The demonstration: the page degrades as the library does, restores what it made, and compares
-with the truth it kept.
-"""
+"""The demo: the page degrades a picture like the library, restores it, compares with the truth."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ def x_CHW() -> Tensor:
 
 
 def in_page(page: Page, script: str, *pictures: Tensor, **arguments: Any) -> Any:
-    """The value of ``script``, a function of pictures and arguments, with the page's modules ``d``
-    (degrade) and ``p`` (pixels).
+    """Evaluates ``script``, a function of pictures and arguments, in the page.
+
+    It can use the page's modules as ``d`` (degrade) and ``p`` (pixels).
     """
     given = [
         {"width": x.shape[-1], "height": x.shape[-2], "planes": x.flatten(1).tolist()}
@@ -204,7 +203,7 @@ def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: St
     for (before, after), measure, tolerance in (
         (said[:2], metrics.psnr, 0.7),
         (said[2:4], metrics.ssim, 0.03),
-    ):  # the browser reduces pictures its own way
+    ):  # browsers downscale pictures differently
         assert before == pytest.approx(measure(measured[None], truth[None]).item(), abs=tolerance)
         assert after == pytest.approx(measure(restored[None], truth[None]).item(), abs=tolerance)
     page.get_by_role("button", name="Known truth").click()

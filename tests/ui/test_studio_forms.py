@@ -1,6 +1,4 @@
-"""The studio's forms: made from schemas, filled from samples, and what is said when something is
-wrong.
-"""
+"""The studio's forms: generation from schemas, samples, error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def test_the_form_offers_every_operator_with_the_fields_of_its_schema(
 
 
 class Haze(BaseModel):
-    """An operator nobody told the page about."""
+    """An operator unknown to the page."""
 
     type: Literal["haze"] = "haze"
     density: float = Field(0.5, ge=0, le=1, description="Share of the light that was scattered.")
@@ -179,7 +177,7 @@ def test_errors_of_the_service_are_shown(page: Page, complaints: list[str]) -> N
     )
     expect(alert).to_contain_text("broken.png")
 
-    # browsers show it, the service does not take it
+    # browsers display GIF, the service rejects it
     choose(page, png(32, 32, image_format="GIF"), "drawing.gif")
     expect(page.get_by_text("drawing.gif, 32 × 32 pixels")).to_be_visible()
     page.get_by_role("button", name="Restore", exact=True).click()

@@ -1,6 +1,4 @@
-"""Watching jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code to
-copy, history.
-"""
+"""Jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code, history."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ QUICK = {"sampler": {"steps": 6, "inner_steps": 2}}
 
 @pytest.fixture(scope="module")
 def done(running_stack: Stack) -> dict[str, Any]:
-    """A finished job of two samples, of 8 x 6 tokens that do not fit the picture's size."""
+    """A finished job with two samples and 8x6 tokens, which extend beyond the picture."""
     job = running_stack.submit(png(64, 44), num_samples=2, **QUICK)
     return running_stack.wait(job["id"])
 

@@ -1,6 +1,4 @@
-"""The studio where keys are needed: asked once, everything works, and nothing of the key is left
-where scripts can read.
-"""
+"""The studio with API keys: entered once, not readable by scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every task in the studio: pictures in, steps as they come, result, download."""
+"""All tasks in the studio: input, progress, result, download."""
 
 from __future__ import annotations
 
@@ -234,4 +234,4 @@ def test_an_unknown_task_gets_a_form(page: Page, complaints: list[str]) -> None:
     page.wait_for_timeout(300)
     assert b'{"strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
-    complaints.clear()  # the job it was given does not exist
+    complaints.clear()  # the mocked job does not exist

@@ -1,4 +1,4 @@
-"""What a worker's port says, and what the driver's word does to it."""
+"""Health endpoints of a worker, and device faults reported by the driver."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from worker import device, exporter, telemetry
 
 
 class NVMLError(Exception):
-    """As the driver's library raises it."""
+    """Error raised by the driver's library."""
 
 
 class Driver(SimpleNamespace):
-    """A driver with whole GPUs, the last of which may be divided."""
+    """A simulated driver with several GPUs, the last of which may have MIG devices."""
 
     NVMLError = NVMLError
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
@@ -106,7 +106,7 @@ def test_a_missing_driver_is_reported(driver: Any) -> None:
 
 
 class Recorder(Supervisor):
-    """Starts nothing, but notes what it was asked to."""
+    """Records processes instead of starting them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

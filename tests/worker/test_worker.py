@@ -1,4 +1,4 @@
-"""A worker as a process: it starts, refuses to start, survives what a job does to it."""
+"""A worker process: start, refusal to start, survival of crashing jobs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_pickled_messages_are_refused(stack: Stack, tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
