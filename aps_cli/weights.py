@@ -1,6 +1,6 @@
-"""``aps weights``: which checkpoints there are, which are here, and how to get the others.
+"""``aps weights``: lists, checks and downloads checkpoints.
 
-The only place of the project that downloads anything, and only when told to.
+Nothing else in the project downloads files, and this only on request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aps_core.errors import APSError, InvalidSpec, WeightsInvalid, WeightsMissin
 
 
 class FetchFailed(APSError):
-    """The hub could not be reached, refused, or does not hold the checkpoint."""
+    """The hub is unreachable, refused the request, or does not have the checkpoint."""
 
     code = "fetch_failed"
     title = "The weights could not be downloaded"
@@ -31,17 +31,17 @@ class FetchFailed(APSError):
 
 @click.group()
 def weights() -> None:
-    """List, check and download checkpoints. They live below APS_WEIGHTS_DIR (default: aps/weights
-    in the user's cache).
+    """List, check and download checkpoints in APS_WEIGHTS_DIR (default: aps/weights in the user's
+    cache folder).
     """
 
 
 @weights.command("list")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Everything the manifest knows, with the state here."
+    "--json", "as_json", is_flag=True, help="Print the manifest and the local state as JSON."
 )
 def list_(as_json: bool) -> None:
-    """Every checkpoint: size, licence, who needs it, and whether it is here."""
+    """List all checkpoints with state, size, licence and the features that need them."""
     states = {name: checkpoint_cache.check(name) for name in manifest.CHECKPOINTS}
     if as_json:
         click.echo(
@@ -52,7 +52,7 @@ def list_(as_json: bool) -> None:
         )
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("name", "here", "size", "licence", "needed by"):
+    for title in ("name", "state", "size", "licence", "needed by"):
         table.add_column(title, overflow="fold", no_wrap=title == "name")
     for name, entry in manifest.CHECKPOINTS.items():
         about = "" if entry.bytes_known else "about "
@@ -70,11 +70,13 @@ def list_(as_json: bool) -> None:
 @weights.command()
 @click.argument("names", nargs=-1)
 @click.option(
-    "--hashes", is_flag=True, help="Also compare published SHA-256 sums; reads every byte."
+    "--hashes", is_flag=True, help="Also verify the published SHA-256 sums; reads all files."
 )
 @click.option("--json", "as_json", is_flag=True)
 def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
-    """Whether NAMES (default: all that are here) are whole. Exit code 1 if one is not."""
+    """Check that NAMES (default: all installed checkpoints) are complete. The exit code is 1 if one
+    is not.
+    """
     found = [checkpoint_cache.check(name, hashes) for name in names or manifest.CHECKPOINTS]
     found = [one for one in found if names or one.state != "missing"]
     if as_json:
@@ -88,7 +90,7 @@ def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
 @weights.command()
 @click.argument("name")
 def path(name: str) -> None:
-    """The folder NAME belongs into, whether it is there or not."""
+    """Print the folder of the checkpoint NAME, even if it does not exist yet."""
     manifest.named(name)
     click.echo(checkpoint_cache.root() / name)
 
@@ -98,12 +100,10 @@ def path(name: str) -> None:
 @click.option(
     "--offline",
     is_flag=True,
-    help="Use no network: only say whether the weights are here. HF_HUB_OFFLINE=1 does the same.",
+    help="Do not use the network; fail if weights are missing. Same as HF_HUB_OFFLINE=1.",
 )
 def fetch(names: tuple[str, ...], offline: bool) -> None:
-    """Download NAMES from the Hugging Face hub; an interrupted download continues where it
-    stopped.
-    """
+    """Download NAMES from the Hugging Face hub; resume interrupted downloads."""
     entries = [manifest.named(name) for name in names]
     offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     for entry in entries:
@@ -159,21 +159,21 @@ def convert(name: str, pickled: Path, part: str) -> None:
 
 
 def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
-    """Downloads what the hub has of a checkpoint, except pickles and code.
+    """Downloads a checkpoint from the hub, except pickles and code.
 
     Raises:
-        FetchFailed: there is no room or no client, or the hub does not answer, refuses, or lacks
-            the repository.
+        FetchFailed: the disk is full, huggingface_hub is not installed, or the hub does not
+            respond, refuses the request, or does not have the repository.
     """
     if entry.repo is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    downloaded = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
-    if not entry.convert and entry.bytes - here > free:
+    if not entry.convert and entry.bytes - downloaded > free:
         raise FetchFailed(
-            f"'{entry.name}' takes {_size(entry.bytes)}, but {folder} has {_size(free)} left; set"
-            f" {checkpoint_cache.WEIGHTS_DIR} to another disk."
+            f"'{entry.name}' needs {_size(entry.bytes)}, but only {_size(free)} are free in"
+            f" {folder}; set {checkpoint_cache.WEIGHTS_DIR} to a folder on another disk."
         )
     try:
         import httpx
@@ -196,8 +196,8 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
     except (HfHubHTTPError, LocalEntryNotFoundError, httpx.HTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FetchFailed(
-            f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} What has arrived"
-            " is kept; run the command again."
+            f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} Downloaded data"
+            " is kept; run the command again to resume."
         ) from error
 
 

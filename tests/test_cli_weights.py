@@ -1,6 +1,4 @@
-"""``aps weights`` as a user runs it: own process, against a local server with the hub's HTTP
-interface.
-"""
+"""``aps weights`` in a separate process, with a local server that implements the hub's HTTP API."""
 
 from __future__ import annotations
 
@@ -33,17 +31,17 @@ FILES = {
 
 @dataclass
 class Hub:
-    """What the hub holds, and what it was asked for."""
+    """Files of the simulated hub, and the requests it received."""
 
     repo: str = "showlab/magvitv2"
     files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
     break_after: int | None = None
-    """Bytes of a body after which the connection is cut, once."""
+    """Bytes of a response after which the connection is closed, once."""
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     url: str = ""
 
     def bodies(self, name: str) -> list[str | None]:
-        """The ranges in which a file was asked for."""
+        """Requested ranges of a file."""
         return [
             span
             for method, path, span in self.asked
@@ -176,9 +174,7 @@ def aps(hub: Hub, tmp_path: Path):
     return run
 
 
-def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
-    hub: Hub, aps, tmp_path: Path
-) -> None:
+def test_fetch_downloads_no_pickles_or_code(hub: Hub, aps, tmp_path: Path) -> None:
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "weights" / "magvitv2"
@@ -196,7 +192,7 @@ def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
 
 
 def test_a_cut_connection_is_resumed_where_it_broke(hub: Hub, aps, tmp_path: Path) -> None:
-    hub.break_after = 15_000_000  # the client keeps whole pieces of 10 MiB
+    hub.break_after = 15_000_000  # the client writes chunks of 10 MiB
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors").read_bytes() == FILES[
@@ -229,7 +225,7 @@ def test_an_unknown_repository_is_one_line(hub: Hub, aps) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_download_is_told(hub: Hub, aps, tmp_path: Path) -> None:
+def test_a_damaged_download_is_reported(hub: Hub, aps, tmp_path: Path) -> None:
     assert aps("fetch", "magvitv2").returncode == 0
     file = tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors"
     os.truncate(file, file.stat().st_size - 10)

@@ -25,8 +25,12 @@ class Device:
     OutOfMemoryError = torch.OutOfMemoryError
 
     def __init__(self, breaks=False):
-        self.breaks, self.current, self.mode = breaks, "main", None
-        self.recording, self.pools, self.replays = False, set(), 0
+        self.breaks = breaks
+        self.current = "main"
+        self.mode = None
+        self.recording = False
+        self.pools = set()
+        self.replays = 0
         self.cuda = SimpleNamespace(
             Stream=lambda: SimpleNamespace(name="side", wait_stream=lambda _: None),
             CUDAGraph=lambda: self,
@@ -52,7 +56,8 @@ class Device:
 
     def capture_begin(self, pool, capture_error_mode):
         assert self.current == "side", "the default stream cannot be captured"
-        self.recording, self.mode = True, capture_error_mode
+        self.recording = True
+        self.mode = capture_error_mode
         self.pools.add(pool)
 
     def capture_end(self):

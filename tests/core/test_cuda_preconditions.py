@@ -57,7 +57,8 @@ class Layouts(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.norms, self.convolutions = [], []
+        self.norms = []
+        self.convolutions = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         pictures = [a for a in args if isinstance(a, torch.Tensor) and a.dim() == 4]

@@ -1,4 +1,4 @@
-"""Every task in the studio: pictures in, steps as they come, result, download."""
+"""All tasks in the studio: input, progress, result, download."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
     expect(page.locator('[data-pointer="/sampler/steps"]')).to_have_value("5")
 
 
-def test_a_style_is_shown_and_a_picture_made(page: Page, stack: Stack) -> None:
+def test_a_picture_is_stylized(page: Page, stack: Stack) -> None:
     task(page, "Stylize")
     page.get_by_role("button", name="Stylize", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("style picture")
@@ -80,7 +80,7 @@ def test_a_style_is_shown_and_a_picture_made(page: Page, stack: Stack) -> None:
     expect(page.get_by_role("img", name=re.compile("^Style distance after step 2"))).to_be_visible()
 
 
-def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
+def test_the_painted_area_is_regenerated(page: Page, stack: Stack) -> None:
     task(page, "Edit")
     choose(page, png(64, 64), slot="Picture")
     canvas = page.get_by_role("application")
@@ -164,7 +164,7 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
     expect(guided.locator(".answer")).to_have_text(stack.artifact(job_id, "answer.txt").decode())
 
 
-def test_a_prompt_is_drawn(page: Page, stack: Stack) -> None:
+def test_a_picture_is_generated_from_a_prompt(page: Page, stack: Stack) -> None:
     task(page, "Generate")
     page.get_by_role("button", name="A red flower").click()
     page.get_by_text("More settings").click()
@@ -205,7 +205,7 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list[str]) -> None:
+def test_an_unknown_task_gets_a_form(page: Page, complaints: list[str]) -> None:
     def with_another(route: Any) -> None:
         answer = route.fetch()
         described = answer.json()
@@ -234,7 +234,7 @@ def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list
     page.wait_for_timeout(300)
     assert b'{"strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
-    complaints.clear()  # the job it was given does not exist
+    complaints.clear()  # the mocked job does not exist
 
 
 def test_any_sampler_can_be_chosen(page: Page, stack: Stack) -> None:
