@@ -48,10 +48,14 @@ def test_a_key_is_asked_for_once_and_then_everything_works(
     assert findings(page) == []
     key.fill("no key at all")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("A key has the form aps_")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(
+        "A key has the form aps_"
+    )
     key.fill(token[:-3] + "xyz")
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("unknown to the service")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(
+        "unknown to the service"
+    )
     key.fill(f" {token}\n")
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
