@@ -126,6 +126,8 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             click.echo(f"  {name:<18} {item['summary']}")
             if item.get("missing"):
                 click.echo(f"      not here: {item['missing']}")
+            elif item.get("lacking"):
+                click.echo(f"      does without: {item['lacking']}")
             if item.get("recommended"):
                 sampler = item["recommended"]["sampler"]
                 told = ", ".join(

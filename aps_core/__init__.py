@@ -9,8 +9,9 @@ Every name below is imported at its first use, so that importing the library cos
 changes nothing.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from aps_core._lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -66,7 +67,6 @@ _HOMES = {
         "Tokenizer",
     ],
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "APSConfig",
@@ -100,13 +100,7 @@ __all__ = [
     "sample_aps",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,5 @@
-"""Imports torch at first use, so that specs and their JSON Schemas need no torch.
+"""Imports at first use: torch, so that specs and their JSON Schemas need none, and a package's
+names, so that importing it costs little.
 
 The HTTP front end imports every spec of :mod:`aps_core` but computes nothing; a container without
 torch must be able to do the same.
@@ -7,6 +8,8 @@ torch must be able to do the same.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -21,3 +24,20 @@ class _LazyModule(ModuleType):
 def lazy_import(name: str) -> Any:
     """Returns a stand-in for module ``name`` that imports it when an attribute is first read."""
     return _LazyModule(name)
+
+
+def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """A ``__getattr__`` for ``package`` that imports each name from its home at first use.
+
+    ``homes`` holds the names by module, given relative to the package.
+    """
+    module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get

@@ -52,6 +52,8 @@ def describe() -> dict[str, Any]:
                 **_native(cls),
                 "recommended": _recommended(cls),
                 "weights": cls.weights,
+                "better_with": cls.better_with,
+                "lacking": checkpoint_cache.missing(cls.better_with),
                 **_here(cls),
             }
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))

@@ -84,7 +84,7 @@ class Measurement:
         size = self.size or (deepinv.image_size(given) if physics else None)
         function = deepinv.bound(given) if physics else given
         if not hasattr(function, "unclipped"):
-            function = Bound(function)  # type: ignore[arg-type]  # neither spec nor operator: a function
+            function = Bound(function)
         return _four_dimensional(function), size or _same_size(function, y_BCHW)  # type: ignore[arg-type]
 
     def _sigma(self, y_BCHW: Tensor, operator: BoundOperator) -> float | Tensor:
@@ -150,7 +150,7 @@ def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
         return torch.stack([picture(each) for each in given])
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4:
         return torch.stack([picture(each) for each in given])
-    y = picture(given)  # type: ignore[arg-type]  # a sequence was handled above
+    y = picture(given)
     return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
 
 

@@ -124,7 +124,8 @@ def restore(
     network: Prior = prior.prior if isinstance(prior, ImageEngine) else prior
     tokenizer = network.tokenizer
     device = tokenizer.codebook_KD.device
-    chosen, compared = _spec(SamplerSpec, sampler), _spec(LossSpec, loss)
+    chosen = _spec(SamplerSpec, sampler)  # type: ignore[type-abstract]
+    compared = _spec(LossSpec, loss)  # type: ignore[type-abstract]
     if engine is not None:
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen)))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch import nn
 
 from aps_core.aps import quantized_expectation
 from aps_core.objectives.measurement import MeasurementObjective
@@ -31,9 +31,10 @@ from aps_core.sampling.inner_loop import InnerStep
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2
-from aps_core.types import MASK, Grid, Objective, Tokenizer
+from aps_core.types import MASK, Grid, Objective
 from benchmarks.harness import Rates, calibrate, machine, report, timed, timed_together
-from benchmarks.models import DECODER_GB_PER_PIXEL, TOKENIZERS, tokenizer
+from benchmarks.models import TERMS, TOKENIZERS, Term, features, tokenizer
+from benchmarks.work import layer_gigabytes, tflop_of
 
 PLAIN = ExecutionPlan(lean=False)
 
@@ -41,8 +42,11 @@ PLAIN = ExecutionPlan(lean=False)
 class Case:
     """A measurement of random pixels with half of the tokens decided."""
 
-    def __init__(self, network: str, width: int, height: int, device: torch.device) -> None:
-        self.network, self.device = network, device
+    def __init__(
+        self, network: str, width: int, height: int, device: torch.device, term: Term = "none"
+    ) -> None:
+        """``term``: features of the perceptual term of the loss."""
+        self.network, self.device, self.term = network, device, term
         config = TOKENIZERS[network]
         self.grid: Grid = (height // config.stride, width // config.stride)
         self.tokens, self.codes, self.bits = (
@@ -51,13 +55,22 @@ class Case:
             config.codebook_dim,
         )
         random = torch.Generator().manual_seed(0)
-        y_CHW = torch.rand(3, height, width, generator=random) * 2 - 1
-        self.objective = MeasurementObjective(Bound(lambda x: x), y_CHW.to(device), 0.05)
+        self.y_CHW = (torch.rand(3, height, width, generator=random) * 2 - 1).to(device)
+        self.objective = MeasurementObjective(Bound(lambda x: x), self.y_CHW, 0.05)
         self.logits_LK = torch.randn(self.tokens, self.codes, generator=random).to(device)
         undecided = torch.rand(1, self.tokens, generator=random) < 0.5
         self.z_BL = torch.where(
             undecided, MASK, torch.randint(self.codes, (1, self.tokens), generator=random)
         ).to(device)
+
+    def objective_with(self, parts: MagvitTokenizer) -> MeasurementObjective:
+        """The loss with its perceptual term, whose features are computed in the tokenizer's
+        dtype.
+        """
+        seen = features(self.term, parts, self.device, parts.dtype)
+        return MeasurementObjective(
+            Bound(lambda x: x), self.y_CHW, 0.05, perceptual=seen, perceptual_weight=1e-3
+        )
 
     def naive(self, weight_gradients: bool = False) -> Callable[[], None]:
         """The iteration as one would first write it."""
@@ -65,13 +78,14 @@ class Case:
         parts.net.requires_grad_(weight_gradients)
         phi = self.logits_LK.clone().requires_grad_()
         adam = torch.optim.Adam([phi], lr=1.0, foreach=False)
+        objective = self.objective_with(parts)
 
         def step() -> None:
             x_bar = phi.softmax(-1) @ parts.codebook_KD
             x_tilde = x_bar + (parts.quantize(x_bar)[1] - x_bar).detach()
             adam.zero_grad()
             parts.net.zero_grad()
-            loss = self.objective(parts.decode(x_tilde[None], self.grid))[0].sum()
+            loss = objective(parts.decode(x_tilde[None], self.grid))[0].sum()
             loss.backward()
             float(loss.detach())  # a curve on the host
             adam.step()
@@ -82,7 +96,8 @@ class Case:
         self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False
     ) -> Callable[[], None]:
         """The library's step, begun."""
-        step = self.step(tokenizer(self.network, self.device, dtype, plan), fixed=graph)
+        parts = tokenizer(self.network, self.device, dtype, plan)
+        step = self.step(parts, fixed=graph)
         self.begin(step)
         replay = captured(step) if graph else step
         self.begin(step)
@@ -90,7 +105,7 @@ class Case:
 
     def step(
         self,
-        parts: Tokenizer,
+        parts: MagvitTokenizer,
         config: APSConfig = APSConfig(),
         fixed: bool = False,
         objective: Objective | None = None,
@@ -99,7 +114,7 @@ class Case:
         evaluate = partial(
             quantized_expectation,
             tokenizer=parts,
-            objective=objective or self.objective,
+            objective=objective or self.objective_with(parts),
             grid=self.grid,
         )
         return InnerStep(evaluate, parts.codebook_KD, config, fixed)
@@ -109,18 +124,25 @@ class Case:
         step.begin(self.logits_LK[self.z_BL[0] == MASK], self.z_BL, 0.1)
 
     def floor_ms(self, rates: Rates) -> tuple[float, float]:
-        """(TFLOP of the decoder's forward and input gradient, serial floor in ms)."""
-        with torch.device("meta"):
-            parts = MagvitTokenizer(Magvit2(TOKENIZERS[self.network]), PLAIN)
+        """(TFLOP of the decoder's and the perceptual term's forward and input gradient, serial
+        floor in ms).
+        """
+        meta = torch.device("meta")
+        with meta:
+            parts = MagvitTokenizer(Magvit2(TOKENIZERS[self.network]).bfloat16(), PLAIN)
             e = torch.zeros(1, self.tokens, self.bits, requires_grad=True)
-            with FlopCounterMode(display=False) as counter:
-                parts.decode(e, self.grid).sum().backward()
-        pixels = self.objective.y_BCHW[0, 0].numel()
-        table = self.tokens * self.codes * 4e-9
+            x = torch.zeros(1, *self.y_CHW.shape, requires_grad=True)
+        tflop = tflop_of(lambda: parts.decode(e, self.grid).sum().backward())
+        gb = layer_gigabytes(parts.net.decoder, lambda: parts.decode(e, self.grid))
+        if self.network == "embedded":
+            gb = 0.0  # its tensors stay in a CPU's caches
+        if seen := features(self.term, parts, meta, torch.bfloat16):
+            tflop += tflop_of(lambda: torch.stack([f.sum() for f in seen(x)]).sum().backward())
+            term = seen if isinstance(seen, nn.Module) else parts.net.encoder
+            gb += layer_gigabytes(term, lambda: seen(x))
         # logits: read for the expectation, its gradient written, then Adam reads and writes phi and
         # both moments
-        gb = (DECODER_GB_PER_PIXEL[self.network] or 0.0) * pixels + 13 * table
-        tflop = counter.get_total_flops() / 1e12
+        gb += 13 * self.tokens * self.codes * 4e-9
         return tflop, rates.floor_ms(tflop, gb)
 
 
@@ -159,6 +181,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--size", help="WIDTHxHEIGHT in pixels; default 512x512 on CUDA, 128x128 on a CPU"
     )
+    parser.add_argument(
+        "--perceptual",
+        choices=TERMS,
+        help="features of the perceptual term; default: vgg16 for the published network, else none",
+    )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="*", help="names of variants to run")
@@ -170,7 +197,8 @@ def main(arguments: list[str] | None = None) -> None:
         int, (args.size or ("512x512" if device.type == "cuda" else "128x128")).split("x")
     )
     rates = calibrate(device)
-    case = Case(network, width, height, device)
+    term: Term = args.perceptual or ("vgg16" if network == "published" else "none")
+    case = Case(network, width, height, device, term)
     tflop, floor = case.floor_ms(rates)
     be_reproducible(args.threads)
     chosen = {
@@ -198,7 +226,8 @@ def main(arguments: list[str] | None = None) -> None:
     facts = machine(device, rates) | {
         "network": network,
         "size": f"{width}x{height}",
-        "decoder_tflop": round(tflop, 4),
+        "perceptual": term,
+        "tflop": round(tflop, 4),
         "floor_ms": round(floor, 3),
     }
     report("Inner iteration", facts, rows, args.out)

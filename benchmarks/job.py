@@ -27,6 +27,7 @@ from aps_core.priors.mmada.network import MMaDAPrior
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.aps import APSConfig
 from aps_core.tokenizers.execution import ExecutionPlan
+from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.types import StepInfo
 from benchmarks.harness import (
     Rates,
@@ -39,7 +40,7 @@ from benchmarks.harness import (
     timed,
 )
 from benchmarks.inner_loop import Case
-from benchmarks.models import TOKENIZERS, prior, tokenizer
+from benchmarks.models import TERMS, TOKENIZERS, Term, prior, tokenizer
 
 
 def run(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -> dict[str, Any]:
@@ -50,11 +51,13 @@ def run(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -> dict[s
         steps.append(info)
 
     clock = clock_of(case.device)
+    assert isinstance(model.tokenizer, MagvitTokenizer)
+    objective = case.objective_with(model.tokenizer)
     started, wall = clock(), time.perf_counter()
     generator = torch.Generator(case.device).manual_seed(0)
     sample_aps(
         model,
-        case.objective,
+        objective,
         config,
         grid=case.grid,
         generator=generator,
@@ -91,7 +94,8 @@ def measure(
     """The table's row for one size."""
     network = args.network or ("published" if device.type == "cuda" else "embedded")
     width, height = map(int, size.split("x"))
-    case = Case(network, width, height, device)
+    term: Term = args.perceptual or ("vgg16" if network == "published" else "none")
+    case = Case(network, width, height, device, term)
     _, iteration_floor_ms = case.floor_ms(rates)
     plan = None if args.compile is None else ExecutionPlan(channels_last=True, compile=args.compile)
     model = prior(
@@ -123,6 +127,7 @@ def measure(
     )
     row = {
         "size": size,
+        "perceptual": term,
         "seconds": seconds,
         "first": jobs[0]["seconds"],
         "prior s": prior_s,
@@ -185,6 +190,11 @@ def main(arguments: list[str] | None = None) -> None:
         "--compile",
         choices=["none", "norms", "decoder"],
         help="default: the library's choice for the device",
+    )
+    parser.add_argument(
+        "--perceptual",
+        choices=TERMS,
+        help="features of the perceptual term; default: vgg16 for the published network, else none",
     )
     parser.add_argument("--naive", action="store_true", help="also time the naive iteration")
     parser.add_argument(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from tokenizers import Tokenizer as TextTokenizer
@@ -17,6 +17,8 @@ from transformers import (
 )
 
 from aps_core.checkpoints.files import EMBEDDED, read_config, read_json
+from aps_core.objectives.perceptual import tokenizer_features
+from aps_core.objectives.vgg16_net import VGG16
 from aps_core.priors.dream.network import DreamConfig
 from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
 from aps_core.text.masked_lm import MaskedLM
@@ -24,7 +26,7 @@ from aps_core.text.rewards.language_model import Alignment, RewardModel
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
-from aps_core.types import Grid
+from aps_core.types import Features, Grid
 from benchmarks.load import DREAM_LAYERS, dream_config
 
 EMBEDDED_LEVEL = LevelConfig(ch_mult=(1,), num_res_blocks=(4,))
@@ -53,10 +55,9 @@ QWEN3_06B: dict[str, Any] = {
     "tie_word_embeddings": True,
 }
 
-DECODER_GB_PER_PIXEL = {"published": 11.0 / 512**2, "embedded": None}
-"""Fused bfloat16 traffic of forward and backward pass, counted per layer: each tensor once in, once
-out (benchmarks/README.md).
-"""
+Term = Literal["none", "vgg16", "tokenizer"]
+"""Features of the perceptual term."""
+TERMS: tuple[Term, ...] = get_args(Term)
 
 
 def tokenizer(
@@ -66,6 +67,21 @@ def tokenizer(
     torch.manual_seed(0)
     with torch.device(device):
         return MagvitTokenizer(Magvit2(TOKENIZERS[network]).to(dtype), plan)
+
+
+def features(
+    term: Term, parts: MagvitTokenizer, device: torch.device, dtype: torch.dtype
+) -> Features | None:
+    """The perceptual term's extractor; VGG16 with PyTorch's initialisation."""
+    if term == "tokenizer":
+        return tokenizer_features(parts)
+    if term == "none":
+        return None
+    torch.manual_seed(0)
+    with torch.device(device):
+        net = VGG16().to(dtype)
+    net.mean, net.std = net.mean.to(device), net.std.to(device)
+    return net.eval().requires_grad_(False)
 
 
 def prior(

@@ -140,6 +140,62 @@ def test_without_torch(module: str) -> None:
     assert done.stdout.strip() == "", f"import {module} loads {done.stdout}"
 
 
+def modules(package: str) -> dict[str, set[str]]:
+    """The package's modules, and which of them each imports when it is itself imported."""
+    names = {}
+    for path in sources(package):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        names[name.removesuffix(".__init__")] = path
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found[name] = set()
+        for node in ast.parse(path.read_text()).body:  # not inside functions, nor for typing
+            if isinstance(node, ast.ImportFrom) and node.module:
+                each = {f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= {target if target in names else node.module for target in each}
+            elif isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names}
+        found[name] &= names.keys() - {name}
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_import_goes_in_a_circle(package: str) -> None:
+    open_ends = modules(package)
+    # a package's own front imports its members, which import its base: a member's import of its
+    # package is no circle of its own
+    for name, targets in open_ends.items():
+        open_ends[name] = {each for each in targets if not name.startswith(f"{each}.")}
+    while free := [name for name, targets in open_ends.items() if not targets & open_ends.keys()]:
+        for name in free:
+            del open_ends[name]
+    assert not open_ends, open_ends
+
+
+def test_the_client_loads_neither_redis_nor_storage_nor_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import aps_client"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "aps_client.sync" in loaded
+    assert not {"redis", "fsspec", "torch", "celery", "fastapi"} & loaded
+
+
+def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
+    for folder in ("samplers", "losses", "sampling", "operators", "adapters", "imaging"):
+        for path in sources(f"aps_core/{folder}"):
+            wrong = {
+                name
+                for name in imports(path)
+                if name.startswith(("aps_core.tasks", "aps_core.runtime", "aps_core.evaluation"))
+            }
+            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
 def test_files_stay_short() -> None:
     for path in [*(path for package in PACKAGES for path in sources(package))]:
         if not path.name.endswith("_net.py"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from aps_core.registry import Spec
 
@@ -28,6 +28,14 @@ class LossSpec(Spec, family=True):
     def checkpoints(self) -> tuple[str, ...]:
         """Names of the downloaded weights :meth:`bind` reads."""
         return ()
+
+    def settled(self) -> Self:
+        """This loss with what depends on the computing machine decided."""
+        return self
+
+    def caveats(self) -> list[str]:
+        """What a result should say about how this machine computes it."""
+        return []
 
     @abstractmethod
     def bind(

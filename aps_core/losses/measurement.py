@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field
 
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.losses.base import LossSpec
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ class MeasurementLoss(LossSpec):
     perceptual_weight: float = Field(
         1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term."
     )
-    perceptual: Literal["tokenizer", "vgg16"] = Field(
+    perceptual: Literal["tokenizer", "vgg16", "auto"] = Field(
         "tokenizer",
         description=(
             "Features of the perceptual term: the prior's own image encoder, or VGG16 (the"
-            " paper's), whose weights must be installed."
+            " paper's), whose weights must be installed. 'auto' is VGG16 where it is installed,"
+            " else the encoder; the result says which."
         ),
     )
 
@@ -38,6 +40,25 @@ class MeasurementLoss(LossSpec):
     def checkpoints(self) -> tuple[str, ...]:
         """VGG16's, where the perceptual term uses it."""
         return ("vgg16",) if self.perceptual_weight and self.perceptual == "vgg16" else ()
+
+    def settled(self) -> Self:
+        """See :meth:`LossSpec.settled`: 'auto' becomes what is installed."""
+        if self.perceptual != "auto":
+            return self
+        kind = "tokenizer" if checkpoint_cache.missing(("vgg16",)) else "vgg16"
+        return self.model_copy(update={"perceptual": kind})
+
+    def caveats(self) -> list[str]:
+        """See :meth:`LossSpec.caveats`: where 'auto' has to do without VGG16."""
+        if not self.perceptual_weight or self.perceptual != "auto":
+            return []
+        lacking = checkpoint_cache.missing(("vgg16",))
+        if lacking is None:
+            return []
+        return [
+            "The perceptual term compared features of the prior's own image encoder, not of VGG16"
+            f" as in the paper. {lacking}"
+        ]
 
     def bind(
         self,
@@ -54,6 +75,6 @@ class MeasurementLoss(LossSpec):
             y_BCHW,
             sigma,
             self.norm,
-            features(self.perceptual) if self.perceptual_weight else None,
+            features(self.settled().perceptual) if self.perceptual_weight else None,
             self.perceptual_weight,
         )

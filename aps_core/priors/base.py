@@ -33,6 +33,10 @@ class PriorSpec(Spec, family=True):
     """Sampler settings used where a job leaves them out."""
     weights: ClassVar[tuple[str, ...]] = ()
     """Checkpoints of the manifest it loads; none where its weights ship with the package."""
+    better_with: ClassVar[tuple[str, ...]] = ()
+    """Checkpoints its recommended settings use where they are installed, and do without
+    elsewhere.
+    """
 
     def folders(self) -> tuple[Path, ...]:
         """Where its weights lie.
@@ -83,8 +87,8 @@ class ImagePriorSpec(PriorSpec):
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
     """Fields of the losses, by type, used where a job leaves them out."""
     native_size: ClassVar[tuple[int, int]]
-    """Height and width in pixels the prior was trained at; larger pictures are seen through
-    overlapping windows.
+    """Height and width in pixels the prior was trained at; other sizes are seen through overlapping
+    windows, or as one sequence where a prior says so.
     """
     stride: ClassVar[int]
     """Pixels per token along one axis."""

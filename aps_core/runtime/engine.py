@@ -148,16 +148,17 @@ class ImageEngine(Engine):
         return StyleObjective(self._csd, reference_CHW)
 
     def seconds_per_token(self) -> float:
-        """Measures the cost of one inner step, in seconds per token: the canary of a fresh
-        worker.
+        """Measures the cost of one inner step with the recommended terms of the loss, in seconds
+        per token: the canary of a fresh worker.
         """
         height, width = self.spec.native_size
         grid = self.grid(height, width)
+        loss = MeasurementLoss().with_recommended(self.spec.recommended_loss.get("measurement", {}))
         objective = self.measurement_objective(
             Bound(lambda x: x),
             torch.zeros(3, height, width, device=self.device),
             0.0,
-            MeasurementLoss(perceptual_weight=0),
+            loss,
         )
 
         inner, seconds = 8, list[float]()

@@ -36,8 +36,13 @@ ATTENTION_PASSING = 2
 GRADIENTS = 4
 """Full-size tensors of the backward pass alive at once beside them."""
 MAGVIT_CHANNELS = 128
+MAGVIT_ENCODER: dict[str, Any] = {"ch_mult": (1, 2, 2, 4, 4), "num_res_blocks": (4, 3, 4, 3, 4)}
 MAGVIT_DECODER: dict[str, Any] = {"ch_mult": (1, 1, 2, 2, 4), "num_res_blocks": (4, 4, 3, 4, 3)}
 """Shape of the published tokenizer, whose configuration file does not tell it."""
+VGG16_BYTES = 2630
+"""Bytes per pixel of the perceptual term through VGG16 in bfloat16: 1106 kept for the backward
+pass, 488 of the target's float32 features, the rest while the gradient is computed.
+"""
 FLOAT = 4
 
 
@@ -90,7 +95,9 @@ def language_model(folder: Path) -> Transformer:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What an image decoder holds while it is differentiated, in numbers per pixel."""
+    """What a convolutional decoder, or encoder, holds while it is differentiated, in numbers per
+    pixel.
+    """
 
     saved: float
     """Kept from the forward pass for the backward pass."""
@@ -102,24 +109,40 @@ class Decoder:
 
 def magvit_decoder(folder: Path) -> Decoder:
     """Of a MAGVIT-v2 folder, with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
+    return _magvit(folder, "decoder", MAGVIT_DECODER)
+
+
+def magvit_encoder_bytes(folder: Path, number: int) -> float:
+    """Bytes per pixel of the perceptual term through the encoder of a MAGVIT-v2 folder."""
+    encoder = _magvit(folder, "encoder", MAGVIT_ENCODER)
+    return (encoder.saved + encoder.widest) * number
+
+
+def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
+    """Of either half: a level's first block reads what the level before it in the pass gave."""
     config = read_json(folder / "config.json")
-    decoder = config.get("decoder", MAGVIT_DECODER)
-    width = int(config.get("decoder_ch") or config.get("ch", MAGVIT_CHANNELS))
+    shape = config.get(part, published)
+    width = int(config.get(f"{part}_ch") or config.get("ch", MAGVIT_CHANNELS))
     area = int(config.get("patch", 1)) ** 2
     levels = [
         (width * mult, count, area * 4**level)
         for level, (mult, count) in enumerate(
-            zip(decoder["ch_mult"], decoder["num_res_blocks"], strict=True)
+            zip(shape["ch_mult"], shape["num_res_blocks"], strict=True)
         )
     ]
-    above, _, coarsest = levels[-1]
-    saved = LEAN_MIDDLE * above / coarsest + levels[0][0] / area  # and the last normalisation
-    for channels, count, pixels in reversed(levels):
-        saved += (
-            above + (LEAN_BLOCK * count - 1) * channels
-        ) / pixels  # the first block reads what the level above gave
-        above = channels
-    return Decoder(saved, levels[0][0] / area)
+    top, _, coarsest = levels[-1]
+    saved = LEAN_MIDDLE * top / coarsest
+    if part == "decoder":
+        saved += levels[0][0] / area  # the last normalisation's input
+        levels.reverse()
+        before = top
+    else:
+        saved += top / coarsest
+        before = width
+    for channels, count, pixels in levels:
+        saved += (before + (LEAN_BLOCK * count - 1) * channels) / pixels
+        before = channels
+    return Decoder(saved, width * shape["ch_mult"][0] / area)
 
 
 def vqmodel_decoder(folder: Path) -> Decoder:

@@ -8,10 +8,13 @@ the hooks, cancels, and decodes the final tokens.
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from annotated_types import Le
 
 from aps_core.registry import Spec
 
@@ -111,12 +114,19 @@ class SamplerSpec(Spec, family=True):
         """
         fixed = {**cls.preset(), **(changes or {})}
         steps, decodes = config.steps, config.inner_steps
-        if isinstance(wanted := fixed.get("steps"), int):
+        wanted = fixed.get("steps", min(steps, _most_steps(cls)))
+        if isinstance(wanted, int) and wanted != steps:
             steps, total = min(wanted, max(steps * decodes, steps)), steps * decodes
             decodes, fixed["steps"] = total // max(1, steps), steps
         return cls.model_validate(
             {**cls.shared(config), "steps": steps, **cls.for_decodes(decodes), **fixed}
         )
+
+
+def _most_steps(cls: type[SamplerSpec]) -> int:
+    """The largest number of reverse steps a sampler takes."""
+    limits = [rule.le for rule in cls.model_fields["steps"].metadata if isinstance(rule, Le)]
+    return min((int(limit) for limit in limits if isinstance(limit, int)), default=sys.maxsize)
 
 
 def own_defaults(cls: type[SamplerSpec]) -> dict[str, Any]:

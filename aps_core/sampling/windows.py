@@ -1,4 +1,5 @@
-"""Pictures unlike a prior's trained size, seen through overlapping windows of that size.
+"""Pictures unlike a prior's trained size: as one sequence where the prior copes with it, else
+through overlapping windows of its trained size.
 
 Shapes: B samples, L image tokens, K codes, W windows.
 """
@@ -18,16 +19,21 @@ WINDOWS_AT_ONCE = 8
 
 
 def windowed_logits(
-    z_BL: Tensor, grid: Grid, native: Grid, codes: int, logits: Callable[[Tensor], Tensor]
+    z_BL: Tensor,
+    grid: Grid,
+    native: Grid,
+    codes: int,
+    logits: Callable[[Tensor], Tensor],
+    whole_tokens: int = 0,
 ) -> Tensor:
     """``logits`` maps tokens (W, native L) to (W, native L, K = ``codes``); returns (B, L, K) for
     the tokens of any ``grid``.
 
-    On another grid than the native one the windows' log-probabilities are averaged; beyond the
-    picture they see mask tokens. Seams move from step to step because the shift follows the number
-    of decided tokens.
+    The native grid, and any of at most ``whole_tokens`` tokens, is one sequence. On others the
+    windows' log-probabilities are averaged; beyond the picture they see mask tokens. Seams move
+    from step to step because the shift follows the number of decided tokens.
     """
-    if grid == native:
+    if grid == native or grid[0] * grid[1] <= whole_tokens:
         return logits(z_BL)
     batch, (gh, gw), (wh, ww) = len(z_BL), grid, native
     padded = torch.nn.functional.pad(

@@ -119,6 +119,14 @@ class TaskSpec(Spec, family=True):
         checkpoint.
         """
 
+    def settled(self) -> Self:
+        """This spec with what depends on the computing machine decided; see :func:`run`."""
+        return self
+
+    def caveats(self) -> list[str]:
+        """What a result should say about how this machine computes it."""
+        return []
+
     @abstractmethod
     def resolved(self) -> Self:
         """This spec with the settings it will run with; JSON keeps no difference between a field
@@ -219,6 +227,16 @@ class MeasuredTaskSpec(PictureTaskSpec):
         loss: LossSpec = self.loss
         recommended = self.prior_spec().recommended_loss.get(loss.type, {})
         return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
+
+    def settled(self) -> Self:
+        """See :meth:`TaskSpec.settled`: what the loss can use here."""
+        loss: LossSpec = self.loss
+        return self.model_copy(update={"loss": loss.settled()})
+
+    def caveats(self) -> list[str]:
+        """See :meth:`TaskSpec.caveats`: what the loss does without."""
+        loss: LossSpec = self.loss
+        return loss.caveats()
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,14 @@ def run(
             f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'."
         )
     spec = spec.resolved()
+    caveats, spec = spec.caveats(), spec.settled()
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = fingerprint_of(spec, inputs, engine)
     state = _read_checkpoint(resume, fingerprint) if resume else None
     result = _run_frugally(spec, inputs, RunContext(engine, fingerprint, on_step, on_inner, state))
     result.origin.update(origin(engine, inputs))
-    result.notes.extend(engine.fallbacks())
+    result.notes.extend([*caveats, *engine.fallbacks()])
     if resume and state is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job started"

@@ -69,8 +69,8 @@ def sample_text_aps(
     """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
 
     Every random draw comes from ``generator``, and guidance draws nothing: a guided and an unguided
-    run of one seed differ by the tilt alone. ``graph`` replays the inner steps as a CUDA graph
-    (default: on CUDA).
+    run of one seed differ by the tilt alone. ``graph`` replays the prior's forward pass and the
+    inner steps as CUDA graphs (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
@@ -102,7 +102,14 @@ def sample_text_aps(
         return on_step(replace(info, reward_curve=list(curve))) if on_step is not None else None
 
     return diffusion_generate(
-        prior, prompt_BP, config, generator=generator, logits_hook=tilt, on_step=hook, resume=resume
+        prior,
+        prompt_BP,
+        config,
+        generator=generator,
+        logits_hook=tilt,
+        on_step=hook,
+        resume=resume,
+        graph=graph,
     )
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
+from aps_core.sampling.cuda_graph import captured
 from aps_core.text.config import TextConfig
 from aps_core.types import SamplerState, TextPrior
 
@@ -27,6 +28,9 @@ FIXED_POINT = 2.0**40
 """Units in a probability of 1 where probabilities are summed as integers; finer than float32 at
 150,000 tokens.
 """
+
+CANDIDATES = 256
+"""Likeliest tokens that are sorted before the whole vocabulary is."""
 
 LogitsHook = Callable[[int, Tensor, Tensor], Tensor]
 """(step, ids (B, S), logits (B, S, V)) to the logits to go on with: before filtering, as in Dream's
@@ -66,11 +70,13 @@ def diffusion_generate(
     logits_hook: LogitsHook | None = None,
     on_step: TextStepHook | None = None,
     resume: SamplerState | None = None,
+    graph: bool | None = None,
 ) -> Tensor:
     """Fills ``config.max_new_tokens`` masks behind ``prompt_BP`` and returns ids (B, S).
 
     ``attention_BP`` is 0 at padding before a prompt. A run resumed from a :class:`SamplerState`
-    gives the same tokens as one that was never interrupted.
+    gives the same tokens as one that was never interrupted. ``graph`` replays the prior's forward
+    pass as a CUDA graph (default: on CUDA, without padding).
 
     Raises:
         InvalidSpec: the prompt has no token.
@@ -89,9 +95,10 @@ def diffusion_generate(
         ids_BS, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
     times = torch.linspace(1, config.eps, config.steps + 1)
+    forward = PriorForward(prior, attention_BS, graph)
     for step in range(first, config.steps):
         started = time.perf_counter()
-        logits_BSV = prior.logits(ids_BS, attention_BS)
+        logits_BSV = forward(ids_BS)
         prior_seconds = time.perf_counter() - started
         if logits_hook is not None:
             logits_BSV = logits_hook(step, ids_BS, logits_BSV)
@@ -115,26 +122,89 @@ def diffusion_generate(
     return ids_BS
 
 
+class PriorForward:
+    """The prior's forward pass at one shape for a whole run; as a CUDA graph one launch in place of
+    hundreds. Returns when the device has finished, so that it can be timed.
+    """
+
+    ids_BS: Tensor
+    logits_BSV: Tensor
+
+    def __init__(
+        self, prior: TextPrior, attention_BS: Tensor | None, graph: bool | None = None
+    ) -> None:
+        self.prior, self.attention_BS, self.graph = prior, attention_BS, graph
+        self.replay: Callable[[], None] | None = None
+
+    def __call__(self, ids_BS: Tensor) -> Tensor:
+        """Logits (B, S, V), which the next call overwrites."""
+        # with padding the prior looks at the mask on the host, which no graph may
+        if self.attention_BS is not None or not (
+            ids_BS.is_cuda if self.graph is None else self.graph
+        ):
+            logits_BSV = self.prior.logits(ids_BS, self.attention_BS)
+        else:
+            if self.replay is None:
+                self.ids_BS = ids_BS.clone()
+                self.replay = captured(self._run)
+            self.ids_BS.copy_(ids_BS)
+            self.replay()
+            logits_BSV = self.logits_BSV
+        if ids_BS.is_cuda:
+            torch.cuda.synchronize()
+        return logits_BSV
+
+    def _run(self) -> None:
+        self.logits_BSV = self.prior.logits(self.ids_BS)
+
+
 def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
-    """Temperature, then nucleus, then top-k; what is left out gets the type's minimum."""
-    lowest = torch.finfo(logits_NV.dtype).min
+    """Temperature, then nucleus, then top-k; what is left out gets the type's minimum.
+
+    Only the likeliest tokens are sorted. Should they not settle what is kept (ties, or a flat
+    distribution), the whole vocabulary is: the result is that of a full sort, whichever was taken.
+    """
     if config.temperature > 0:
         logits_NV = logits_NV / config.temperature
-    if config.top_p is not None and config.top_p < 1:
-        sorted_NV, order_NV = logits_NV.sort(dim=-1, descending=True)
-        # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
-        beyond_NV = (sorted_NV.softmax(-1) * FIXED_POINT).long().cumsum(
-            -1
-        ) > config.top_p * FIXED_POINT
-        beyond_NV = beyond_NV.roll(1, dims=-1)  # the token that crosses the threshold stays
-        beyond_NV[:, :1] = False
-        logits_NV = logits_NV.masked_fill(
-            torch.zeros_like(beyond_NV).scatter(-1, order_NV, beyond_NV), lowest
-        )
+    nucleus = config.top_p is not None and config.top_p < 1
+    if not nucleus and config.top_k is None:
+        return logits_NV
+    # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
+    share_NV = (logits_NV.softmax(-1) * FIXED_POINT).long() if nucleus else None
+    likeliest = min(max(CANDIDATES, 2 * (config.top_k or 0)), logits_NV.shape[-1])
+    value_NC, token_NC = _ranked(*logits_NV.topk(likeliest, dim=-1))
+    kept_NC = _kept(value_NC, token_NC, share_NV, config)
+    # a token as likely as the last candidate could have been another one
+    unsettled_NC = kept_NC & (value_NC == value_NC[:, -1:])
+    if likeliest < logits_NV.shape[-1] and bool(unsettled_NC.any()):
+        value_NC, token_NC = logits_NV.sort(dim=-1, descending=True, stable=True)
+        kept_NC = _kept(value_NC, token_NC, share_NV, config)
+    lowest = torch.finfo(logits_NV.dtype).min
+    return torch.full_like(logits_NV, lowest).scatter(
+        -1, token_NC, value_NC.masked_fill(~kept_NC, lowest)
+    )
+
+
+def _ranked(value_NC: Tensor, token_NC: Tensor) -> tuple[Tensor, Tensor]:
+    """Candidates by falling logit, then rising id, as a stable sort of the vocabulary has them."""
+    token_NC, by_id_NC = token_NC.sort(dim=-1)
+    value_NC, order_NC = value_NC.gather(-1, by_id_NC).sort(dim=-1, descending=True, stable=True)
+    return value_NC, token_NC.gather(-1, order_NC)
+
+
+def _kept(
+    value_NC: Tensor, token_NC: Tensor, share_NV: Tensor | None, config: TextConfig
+) -> Tensor:
+    """Which of the ranked tokens stay; the one that crosses the nucleus does, and so do all as
+    likely as the k-th. ``share``: probabilities in fixed point.
+    """
+    kept_NC = torch.ones_like(value_NC, dtype=torch.bool)
+    if share_NV is not None:
+        share_NC = share_NV.gather(-1, token_NC)
+        kept_NC = share_NC.cumsum(-1) - share_NC <= (config.top_p or 1) * FIXED_POINT
     if config.top_k is not None:
-        least_N1 = logits_NV.topk(min(config.top_k, logits_NV.shape[-1]), dim=-1).values[:, -1:]
-        logits_NV = logits_NV.masked_fill(logits_NV < least_N1, lowest)
-    return logits_NV
+        kept_NC &= value_NC >= value_NC[:, min(config.top_k, value_NC.shape[-1]) - 1, None]
+    return kept_NC
 
 
 def sample_tokens(

@@ -58,16 +58,7 @@ def describe_operators(
     """Every operator with ``available`` and, when no worker has its weights, what is
     ``missing``.
     """
-
-    def missing(names: Sequence[str]) -> str | None:
-        lacking = [name for name in names if not any(name in worker.checkpoints for worker in live)]
-        return (
-            f"No worker has the weights '{lacking[0]}'. {checkpoint_cache.remedy(lacking[0])}"
-            if lacking
-            else None
-        )
-
-    reasons = [missing(operator["weights"]) for operator in described]
+    reasons = [_missing(operator["weights"], live) for operator in described]
     return [
         {**operator, "available": reason is None, "missing": reason}
         for operator, reason in zip(described, reasons, strict=True)
@@ -78,7 +69,7 @@ def describe_priors(
     described: Sequence[dict[str, Any]], offered: Sequence[str], live: Sequence[WorkerInfo]
 ) -> list[dict[str, Any]]:
     """Every known prior with ``offered``, ``available`` and, when it is not, what is ``missing``;
-    the offered ones first.
+    the offered ones first. ``lacking``: what a worker of it would do better with, and does without.
 
     A worker may run on another machine: one that lives proves its weights, whatever this machine
     lacks.
@@ -93,12 +84,28 @@ def _describe(
     prior: dict[str, Any], offered: Sequence[str], live: Sequence[WorkerInfo]
 ) -> dict[str, Any]:
     name = prior["name"]
-    reason = None
+    lacking, reason = prior["lacking"], None
+    if holders := [worker for worker in live if worker.prior == name]:
+        lacking = _missing(prior["better_with"], holders)
     try:
         worker_for(name, offered, live)
     except (InvalidSpec, PriorNotLoaded, WeightsMissing, NoWorker) as error:
         reason = str(error)
-    return {**prior, "offered": name in offered, "available": reason is None, "missing": reason}
+    return {
+        **prior,
+        "offered": name in offered,
+        "available": reason is None,
+        "missing": reason,
+        "lacking": lacking,
+    }
+
+
+def _missing(names: Sequence[str], live: Sequence[WorkerInfo]) -> str | None:
+    """Which of these weights no worker has, and what to do; None when some worker has each."""
+    for name in names:
+        if not any(name in worker.checkpoints for worker in live):
+            return f"No worker has the weights '{name}'. {checkpoint_cache.remedy(name)}"
+    return None
 
 
 def _how_to_offer(cls: type[PriorSpec], prior: str) -> str:

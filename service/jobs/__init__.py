@@ -1,35 +1,65 @@
 """How a job travels: its record, the transitions that change it, its files, and the workers that
 take it.
+
+Names are imported at first use: the client needs the records alone, without Redis and storage.
 """
 
-from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
-from service.jobs.artifacts import ArtifactStore, StorageUnavailable
-from service.jobs.connection import connect, open_store
-from service.jobs.known import KnownPictures
-from service.jobs.load import Load
-from service.jobs.model import (
-    Artifact,
-    Event,
-    Job,
-    JobError,
-    JobState,
-    Phase,
-    Priority,
-    Progress,
-    Webhook,
-    new_job_id,
-)
-from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-from service.jobs.store import (
-    DEADLINE_EXCEEDED,
-    Claim,
-    Control,
-    JobStore,
-    Page,
-    Refusal,
-    event_from,
-)
-from service.jobs.workers import WorkerInfo, WorkerRegistry
+from typing import TYPE_CHECKING
+
+from aps_core._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
+    from service.jobs.artifacts import ArtifactStore, StorageUnavailable
+    from service.jobs.connection import connect, open_store
+    from service.jobs.known import KnownPictures
+    from service.jobs.load import Load
+    from service.jobs.model import (
+        Artifact,
+        Event,
+        Job,
+        JobError,
+        JobState,
+        Phase,
+        Priority,
+        Progress,
+        Webhook,
+        new_job_id,
+    )
+    from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
+    from service.jobs.store import (
+        DEADLINE_EXCEEDED,
+        Claim,
+        Control,
+        JobStore,
+        Page,
+        Refusal,
+        event_from,
+    )
+    from service.jobs.workers import WorkerInfo, WorkerRegistry
+
+_HOMES = {
+    "admission": ["IdempotencyConflict", "NotNow", "QueueFull", "QuotaExceeded", "Terms"],
+    "artifacts": ["ArtifactStore", "StorageUnavailable"],
+    "connection": ["connect", "open_store"],
+    "known": ["KnownPictures"],
+    "load": ["Load"],
+    "model": [
+        "Artifact",
+        "Event",
+        "Job",
+        "JobError",
+        "JobState",
+        "Phase",
+        "Priority",
+        "Progress",
+        "Webhook",
+        "new_job_id",
+    ],
+    "outbox": ["Attempt", "Delivery", "DeliveryState", "Outbox", "OutboxKeys"],
+    "store": ["DEADLINE_EXCEEDED", "Claim", "Control", "JobStore", "Page", "Refusal", "event_from"],
+    "workers": ["WorkerInfo", "WorkerRegistry"],
+}
 
 __all__ = [
     "DEADLINE_EXCEEDED",
@@ -68,3 +98,5 @@ __all__ = [
     "new_job_id",
     "open_store",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

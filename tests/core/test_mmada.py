@@ -74,6 +74,32 @@ def test_grids_of_any_size_get_normalised_window_averages(tmp_path, grid):
     assert not torch.allclose(logits[0], logits[1])  # each row sees its own tokens
 
 
+@pytest.mark.parametrize("grid", [(2, 2), (3, 5), (6, 4)])
+def test_a_picture_within_the_whole_limit_is_one_sequence(tmp_path, grid):
+    """Every token's logits then depend on every other token, which windows cut off; above the limit
+    there are windows again.
+    """
+    prior = checkpoint(tmp_path, "mmada_t2i")
+    tokens = grid[0] * grid[1]
+    z = torch.full((1, tokens), MASK)
+    changed = z.clone()
+    changed[0, -1] = 3
+    ask = {"grid": grid, "mask_fraction": 1.0, "condition": "", "guidance_scale": 0.0}
+    lengths = []
+    prior.model.model.register_forward_pre_hook(
+        lambda _, __, given: lengths.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    prior.whole_tokens = tokens
+    whole = prior.logits(z, **ask)
+    assert whole.shape == (1, tokens, 64)
+    assert lengths == [prior.sequence(z, "").shape[1]]
+    assert (prior.logits(changed, **ask) - whole).abs().amax(-1).min() > 0
+    prior.whole_tokens = tokens - 1
+    prior.logits(z, **ask)
+    native = prior.layout.native_grid
+    assert lengths[-1] == lengths[0] - tokens + native[0] * native[1]
+
+
 def test_a_truncated_checkpoint_is_refused(tmp_path):
     checkpoint(tmp_path, "mmada_lm")
     file = tmp_path / "config.json"

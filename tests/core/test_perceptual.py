@@ -5,15 +5,19 @@ objective.
 import pytest
 import torch
 import torchmetrics.functional.image.lpips as theirs
+from PIL import Image
 from safetensors.torch import save_file
 
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.evaluation.lpips import load_lpips
+from aps_core.imaging import images
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.objectives.vgg16_net import VGG16, load_vgg16
 from aps_core.operators import Bound
+from aps_core.priors.mmada.spec import MMaDA8B
 from aps_core.runtime.engine import ImageEngine
+from aps_core.tasks import Inputs, RestoreSpec, run
 
 # index of every convolution in the published network, with its channels in and out
 CONVOLUTIONS = {
@@ -144,6 +148,31 @@ def test_extractor_is_the_one_asked_for(files, monkeypatch):
     fresh.measurement_objective(
         Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual="vgg16", perceptual_weight=0)
     )
+
+
+def test_the_published_prior_takes_vgg16_where_it_is_and_says_so_where_not(
+    files, monkeypatch, tmp_path
+):
+    """'auto' is decided where the job is computed; the result names the extractor."""
+    engine = ImageEngine.load("embedded", threads=1)
+    assert MMaDA8B.recommended_loss == {"measurement": {"perceptual": "auto"}}
+    photo = images.Picture(Image.new("RGB", (32, 32), (90, 120, 60)))
+    spec = RestoreSpec(
+        operator={"type": "denoise"},
+        sigma=0.1,
+        sampler={"steps": 1, "inner_steps": 1},
+        loss={"perceptual_weight": 1e-3, "perceptual": "auto"},
+    )
+    assert spec.checkpoints == ()  # a worker without VGG16 may take it
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
+    without = run(spec, Inputs(photo), engine)
+    assert without.spec.loss.perceptual == "tokenizer"
+    assert any("not of VGG16" in n and "aps weights fetch vgg16" in n for n in without.notes)
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
+    there = run(spec, Inputs(photo), engine)
+    assert there.spec.loss.perceptual == "vgg16"
+    assert there.notes == []
+    assert there.fingerprint != without.fingerprint
 
 
 def test_refusals(files, tmp_path):

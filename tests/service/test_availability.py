@@ -9,9 +9,15 @@ import pytest
 from redis import Redis
 from stack import Stack, png
 
+from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec, WeightsMissing
 from service.api.app_state import Services
-from service.api.availability import check_weights, describe_operators, worker_for
+from service.api.availability import (
+    check_weights,
+    describe_operators,
+    describe_priors,
+    worker_for,
+)
 from service.api.problems import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from service.settings import Settings
@@ -54,6 +60,18 @@ def test_each_reason_is_its_own_error(monkeypatch, tmp_path) -> None:
     assert worker_for("mmada_8b", ["mmada_8b"], [info("far", prior="mmada_8b")]).name == "far", (
         "another machine has the weights"
     )
+
+
+def test_what_a_prior_does_without_is_what_its_workers_lack(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))  # this machine has nothing
+
+    def lacking(*live: WorkerInfo) -> str | None:
+        offered = ["mmada_8b"]
+        return describe_priors(describe()["priors"], offered, live)[0]["lacking"]
+
+    assert "aps weights fetch vgg16" in str(lacking(info("far", prior="mmada_8b")))
+    assert "aps weights fetch vgg16" in str(lacking(info("other", checkpoints=("vgg16",))))
+    assert lacking(info("far", prior="mmada_8b", checkpoints=("vgg16",))) is None
 
 
 def test_where_workers_are_started_on_demand_the_last_one_known_speaks_for_them(

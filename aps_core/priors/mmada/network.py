@@ -68,13 +68,17 @@ class MMaDAPrior:
         config: MMaDAConfig,
         tokenizer: Tokenizer,
         text_tokenizer: TextTokenizer,
+        whole_tokens: int = 0,
     ) -> None:
-        """``head_KD``: the rows of the output head that belong to the image codes."""
+        """``head_KD``: the rows of the output head that belong to the image codes;
+        ``whole_tokens``: see :func:`aps_core.sampling.windows.windowed_logits`.
+        """
         self.model = model.eval().requires_grad_(False)
         self.head_KD = head_KD
         self.layout = config.layout
         self.tokenizer = tokenizer
         self.text_tokenizer = text_tokenizer
+        self.whole_tokens = whole_tokens
 
     @torch.no_grad()
     def logits(
@@ -86,9 +90,9 @@ class MMaDAPrior:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """Guided logits (B, L, K), float32. A grid unlike the native one is seen through
-        overlapping native windows whose log-probabilities are averaged; beyond the picture they see
-        mask tokens.
+        """Guided logits (B, L, K), float32. A grid unlike the native one with more than
+        ``whole_tokens`` tokens is seen through overlapping native windows whose log-probabilities
+        are averaged; beyond the picture they see mask tokens.
         """
         layout = self.layout
         return windowed_logits(
@@ -97,6 +101,7 @@ class MMaDAPrior:
             layout.native_grid,
             layout.codebook_size,
             lambda z: self._guided(z, condition, guidance_scale),
+            self.whole_tokens,
         )
 
     def _guided(self, z_BL: Tensor, condition: str, guidance_scale: float) -> Tensor:
@@ -136,7 +141,11 @@ class MMaDAPrior:
 
 
 def load_mmada(
-    folder: Path, tokenizer: Tokenizer, device: torch.device, dtype: torch.dtype
+    folder: Path,
+    tokenizer: Tokenizer,
+    device: torch.device,
+    dtype: torch.dtype,
+    whole_tokens: int = 0,
 ) -> MMaDAPrior:
     """Loads an MMaDA checkpoint folder, as published or embedded: ``config.json``, safetensors,
     ``tokenizer.json``.
@@ -160,4 +169,6 @@ def load_mmada(
     model = load_network(
         folder, LlamaForCausalLM, config.llama(), device, dtype, published_key, head_rows=image_rows
     )
-    return MMaDAPrior(model, model.lm_head.weight, config, tokenizer, load_tokenizer(folder))
+    return MMaDAPrior(
+        model, model.lm_head.weight, config, tokenizer, load_tokenizer(folder), whole_tokens
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
 from aps_core.checkpoints.files import read_json
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded.image import mmada_check_prompt, mmada_token_bytes
+from aps_core.runtime import memory
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +20,10 @@ else:
 
 CODES = 8192
 """Image codes of the published tokenizer."""
+WHOLE_TOKENS = 4096
+"""Image tokens up to which the prior sees the picture as one sequence: the paper's largest, at
+1024x1024 pixels. It was trained on 1024 tokens.
+"""
 
 
 class MMaDA8B(ImagePriorSpec):
@@ -28,7 +34,9 @@ class MMaDA8B(ImagePriorSpec):
     type: Literal["mmada_8b"] = "mmada_8b"
     native_size: ClassVar[tuple[int, int]] = (512, 512)
     stride: ClassVar[int] = 16
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {"measurement": {"perceptual": "auto"}}
     weights: ClassVar[tuple[str, ...]] = ("mmada-8b-base", "magvitv2")
+    better_with: ClassVar[tuple[str, ...]] = ("vgg16",)
 
     def check_prompt(self, prompt: str) -> None:
         """See :meth:`ImagePriorSpec.check_prompt`."""
@@ -46,8 +54,14 @@ class MMaDA8B(ImagePriorSpec):
         return super().weights_bytes(device) - unread * self.number_bytes(device)
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`."""
-        return mmada_token_bytes(self, device)
+        """See :meth:`PriorSpec.token_bytes`, with the recommended perceptual term."""
+        loss = MeasurementLoss(**self.recommended_loss["measurement"]).settled()
+        term = (
+            memory.VGG16_BYTES
+            if loss.perceptual == "vgg16"
+            else memory.magvit_encoder_bytes(self.folders()[1], self.number_bytes(device))
+        )
+        return mmada_token_bytes(self, device) + int(self.stride**2 * term)
 
     def load(self, device: torch.device) -> Prior:
         """See :meth:`ImagePriorSpec.load`."""
@@ -56,7 +70,11 @@ class MMaDA8B(ImagePriorSpec):
 
         transformer, tokenizer = self.folders()
         return load_mmada(
-            transformer, load_magvit(tokenizer, device, torch.bfloat16), device, torch.bfloat16
+            transformer,
+            load_magvit(tokenizer, device, torch.bfloat16),
+            device,
+            torch.bfloat16,
+            WHOLE_TOKENS,
         )
 
 

@@ -1,0 +1,218 @@
+"""``import aps_core as aps``: what it exports, and restoring with one's own operator, prior and
+sampler.
+"""
+
+import ast
+import importlib.util
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import aps_core as aps
+from aps_core.errors import InvalidSpec
+from aps_core.imaging import images
+from aps_core.measurement import picture
+
+ROOT = Path(__file__).parents[2]
+PHOTO = ROOT / "examples/photos/coffee.png"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return example("own_prior").Neighbours()
+
+
+SETTINGS = {"type": "aps", "steps": 3, "inner_steps": 12}
+LOSS = {"type": "measurement", "perceptual_weight": 0.0}
+
+
+def restored(prior, measurement, **options):
+    return aps.restore(measurement, prior, **{"sampler": SETTINGS, "loss": LOSS, **options})
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return picture(PHOTO)[:, :32, :24].clamp(-1, 1)
+
+
+# -- the names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["aps_core/__init__.py", "service/jobs/__init__.py"])
+def test_lazy_names_are_those_a_type_checker_sees(file):
+    tree = ast.parse((ROOT / file).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    package = file.removesuffix("/__init__.py").replace("/", ".")
+    typed = {
+        (node.module.removeprefix(f"{package}."), alias.name)
+        for node in block.body
+        for alias in node.names
+    }
+    module = importlib.import_module(package)
+    assert typed == {(home, name) for home, names in module._HOMES.items() for name in names}
+    assert sorted(module.__all__) == sorted(name for _, name in typed)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="nonesuch"):
+        _ = module.nonesuch
+
+
+def test_importing_changes_nothing_and_loads_nothing_heavy():
+    code = (
+        "import os, sys; before = dict(os.environ); import aps_core; assert dict(os.environ) =="
+        " before; assert not {'torch', 'numpy', 'pydantic', 'PIL'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_loading_a_prior_leaves_the_process_as_it_is():
+    code = (
+        "import os, torch, aps_core as aps; before = dict(os.environ), torch.get_num_threads();"
+        " aps.load_prior('embedded', 'cpu'); assert (dict(os.environ), torch.get_num_threads()) =="
+        " before; assert not torch.are_deterministic_algorithms_enabled()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+class Physics:
+    """The documented interface of ``deepinv.physics.Physics``: pictures in [0, 1]."""
+
+    class noise_model:
+        sigma = torch.tensor(0.05)
+
+    img_size = (3, 32, 24)
+
+    def A(self, x, **_):
+        return x.flatten(1)[:, ::2]
+
+    def __call__(self, x, **_):
+        raise AssertionError("adds noise")
+
+
+def test_any_kind_of_operator_is_followed(prior, truth):
+    mean = nn.AvgPool2d(2)
+    kinds = {
+        "function": (lambda x: mean(x), mean(truth[None]), {"size": (32, 24)}),
+        "module": (mean, mean(truth), {"size": (32, 24)}),
+        "name": ("denoise", truth, {}),
+        "json": ({"type": "super_resolution", "factor": 2}, mean(truth), {}),
+        "physics": (Physics(), Physics().A((truth[None] + 1) / 2), {"sigma": "auto"}),
+    }
+    for kind, (operator, y, more) in kinds.items():
+        result = restored(prior, aps.Measurement(y, operator, **{"sigma": 0.05, **more}))
+        assert result.pictures_BCHW.shape == (1, 3, 32, 24), kind
+        blind = restored(
+            prior, aps.Measurement(y, operator, **{"sigma": 0.05, **more}), sampler="prior_only"
+        )
+        assert result.misfit_B[0] < 0.8 * blind.misfit_B[0], kind
+
+
+def test_what_cannot_be_told_is_refused(prior, truth):
+    halves = nn.AvgPool2d(2)
+    with pytest.raises(InvalidSpec, match=r"size=\(height, width\)"):
+        restored(prior, aps.Measurement(halves(truth), halves, sigma=0.1))
+    with pytest.raises(InvalidSpec, match="give 'sigma'"):
+        restored(prior, aps.Measurement(torch.zeros(1, 5), lambda x: x, size=(8, 8)))
+    with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
+        restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")
+    with pytest.raises(InvalidSpec, match="this is int"):
+        restored(prior, aps.Measurement(3))
+
+
+# -- pictures in, pictures out --------------------------------------------------------------------
+
+
+def test_pictures_are_taken_in_every_form(tmp_path, truth):
+    image = images.to_pil(truth)
+    image.save(tmp_path / "a.png")
+    same = picture(image)
+    for given in (
+        tmp_path / "a.png",
+        str(tmp_path / "a.png"),
+        np.asarray(image),
+        same,
+        same.numpy(),
+    ):
+        assert torch.equal(picture(given), same)
+    assert (same - truth).abs().max() < 1 / 127
+
+
+def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
+    both = torch.stack([truth, -truth])
+    result = restored(prior, aps.Measurement(both, sigma=0.05), samples=2)
+    assert result.pictures_BCHW.shape == (4, 3, 32, 24)
+    near = (result.pictures_BCHW[:, None] - both[None]).square().mean((2, 3, 4))
+    assert near.argmin(1).tolist() == [0, 0, 1, 1]
+    alone = [restored(prior, aps.Measurement(x_CHW, sigma=0.05)) for x_CHW in both]
+    together = restored(prior, aps.Measurement(both, sigma=0.05))
+    assert torch.equal(together.codes_BL, torch.cat([each.codes_BL for each in alone]))
+
+
+def test_a_notebook_shows_the_result(prior, truth):
+    result = restored(prior, aps.Measurement(truth, sigma=0.05), samples=2)
+    assert Image.open(io.BytesIO(result._repr_png_())).size == (24 * 2 + 4, 32)
+    assert "not evidence" in result._repr_html_()
+    assert result.image.size == (24, 32)
+    assert len(result.images) == 2
+
+
+@pytest.mark.parametrize("name", ["aps", "aps_i", "g2d2", "sgdd", "svdd", "random_order"])
+def test_every_sampler_is_a_name_away(prior, truth, name):
+    settings = {"steps": 2, "sgdd": 0}
+    chosen = {"g2d2": {"inner_steps": 3}, "sgdd": {"mh_steps": 3}, "svdd": {"candidates": 3}}
+    sampler = {"type": name, "steps": settings["steps"], **chosen.get(name, {"inner_steps": 3})}
+    once = restored(prior, aps.Measurement(truth, sigma=0.05), sampler=sampler, seed=3)
+    again = restored(prior, aps.Measurement(truth, sigma=0.05), sampler=sampler, seed=3)
+    assert torch.equal(once.codes_BL, again.codes_BL)
+    assert once.sampler.type == name
+
+
+# -- the examples ---------------------------------------------------------------------------------
+
+
+def test_the_examples_run(tmp_path):
+    small = {"own_operator": {"steps": 1, "inner_steps": 1}, "own_prior": {}}
+    for name, settings in small.items():
+        result = example(name).main(PHOTO, tmp_path / f"{name}.png", **settings)
+        assert result.image.size == (64, 64)
+        assert (tmp_path / f"{name}.png").stat().st_size > 500
+    truth = picture(PHOTO)[:, :64, :64]
+    assert (result.pictures_BCHW[0] - truth).square().mean() < 0.5 * truth.var()
+
+
+def test_the_own_sampler_runs_in_a_process_of_its_own(tmp_path):
+    images.to_pil(picture(PHOTO)[:, :32, :32]).save(tmp_path / "photo.png")
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'examples')!r}); import own_sampler;"
+        " from pathlib import Path; own_sampler.main(Path('photo.png'),"
+        " Path('out.png'), steps=2)"
+    )
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT / 'examples')!r}); {code}",
+        ],
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+    )
+    with Image.open(tmp_path / "out.png") as made:
+        assert made.size == (32, 32)

@@ -1,0 +1,151 @@
+"""One outside file adds an operator, a prior, a sampler, a loss or a task to everything: library,
+command line, capabilities and REST.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from apis import wait_until_it_answers
+from stack import Stack, free_port, png
+
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command, wait_ready
+from service.launch.supervisor import process
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = ("operator", "prior", "sampler", "loss", "task")
+ALL = {
+    "prior": "outside_prior",
+    "operator": {"type": "outside_operator", "dimming": 0.7},
+    "sampler": {"type": "outside_sampler", "daring": 0.2},
+    "loss": {"type": "outside_loss", "elbow": 0.3},
+}
+"""A restoration by outside files alone."""
+
+
+def installed(folder: Path, families: tuple[str, ...]) -> dict[str, str]:
+    """An environment in which one file of each family is installed as a package of its own."""
+    for family in families:
+        name, plural = f"outside_{family}", "losses" if family == "loss" else f"{family}s"
+        (folder / f"{name}.py").write_text((ROOT / f"tests/extending/{name}.py").read_text())
+        about = folder / f"{name}-1.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (about / "entry_points.txt").write_text(f"[aps.{plural}]\n{name} = {name}\n")
+    path = os.pathsep.join([str(folder), str(ROOT), str(ROOT / "examples")])
+    return {"PYTHONPATH": path}
+
+
+def python(code: str, environment: dict[str, str], folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+CAPABILITIES = (
+    "import json; from aps_core.capabilities import describe; print(json.dumps(describe()))"
+)
+HELP = "import sys; from aps_cli.main import main; sys.argv = ['aps', {!r}, '--help']; main()"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_capabilities_and_command_line_know_it(tmp_path: Path, family: str) -> None:
+    environment = installed(tmp_path, (family,))
+    known = json.loads(python(CAPABILITIES, environment, tmp_path))
+    listed = known["losses" if family == "loss" else f"{family}s"]
+    (mine,) = (
+        each for each in listed if f"outside_{family}" in (each.get("type"), each.get("name"))
+    )
+    assert len(mine["summary"].split()) > 3
+    shown = python(HELP.format("--help" if family == "task" else "restore"), environment, tmp_path)
+    assert family == "prior" or f"outside_{family}" in shown
+    own = {"operator": "--dimming", "sampler": "--daring", "loss": "--elbow"}
+    assert own.get(family, "") in shown
+
+
+def test_the_library_and_the_command_line_compute_with_all_of_them(tmp_path: Path) -> None:
+    environment = installed(tmp_path, FAMILIES)
+    (tmp_path / "photo.png").write_bytes(png(32, 24))
+    code = (
+        "import json, sys, aps_core as aps; given = json.loads(sys.argv[1]); name ="
+        " given.pop('prior'); result = aps.restore(aps.Measurement('photo.png',"
+        " given.pop('operator'), sigma=0.1), name, **given); print(result.image.size,"
+        " result.sampler.type, result.loss.type)"
+    )
+    told = python(
+        f"import sys; sys.argv[1:] = [{json.dumps(ALL)!r}]; {code}", environment, tmp_path
+    )
+    assert told.strip() == "(32, 24) outside_sampler outside_loss"
+    words = (
+        "restore photo.png --prior outside_prior --operator outside_operator --dimming 0.7"
+        " --sampler outside_sampler --daring 0.2 --loss outside_loss --sigma 0.1 -o out.png --json"
+        " --device cpu"
+    )
+    command = "import sys; from aps_cli.main import main; sys.argv = ['aps', *{!r}.split()]; main()"
+    sidecar = json.loads(python(command.format(words), environment, tmp_path))
+    assert sidecar["spec"]["sampler"]["daring"] == 0.2
+    assert sidecar["spec"]["loss"] == {"type": "outside_loss", "elbow": 0.5}
+    words = "outside_task photo.png --prior outside_prior --times 2 -o trip.png --device cpu"
+    assert python(command.format(words), environment, tmp_path).strip() == "trip.png"
+
+
+@pytest.fixture(scope="module")
+def outside_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A running service in whose environment the outside files are installed."""
+    folder = tmp_path_factory.mktemp("outside")
+    environment = installed(folder, FAMILIES)
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        base = Settings(
+            metrics_port=free_port(),
+            data_dir=folder,
+            artifacts_dir=folder / "artifacts",
+            threads=1,
+            priors=["outside_prior"],
+        )
+        settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
+        port = free_port()
+        log, url = folder / "service.log", f"http://127.0.0.1:{port}"
+        api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        running = Stack(settings, url, http, log, stack)
+        wait_until_it_answers(http, api, log)
+        running.start_worker()
+        wait_ready(url, {"API": api})
+        yield running
+
+
+def test_the_service_computes_with_all_of_them(outside_stack: Stack) -> None:
+    stack = outside_stack
+    job = stack.wait(stack.submit(png(32, 24), **ALL)["id"])
+    assert job["state"] == "succeeded", job
+    assert job["spec"]["sampler"]["daring"] == 0.2
+    answer = stack.http.post(
+        "/v1/outside_task",
+        files={"image": png(32, 24)},
+        data={"spec": json.dumps({"prior": "outside_prior", "times": 3})},
+    )
+    assert answer.status_code == 202, answer.text
+    job = stack.wait(answer.json()["id"])
+    assert job["state"] == "succeeded", job
+    assert stack.artifact(job["id"], "result.png").startswith(b"\x89PNG")
+    known = stack.http.get("/v1/capabilities").json()
+    assert "outside_sampler" in {sampler["type"] for sampler in known["samplers"]}
