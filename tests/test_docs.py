@@ -158,6 +158,7 @@ def test_every_block_runs(place: Place, page: Path):
 
 def test_what_does_not_run_has_options_that_exist():
     for page in PAGES:
+        assert "<!-- not run" not in page.read_text(), "say it visibly: *Not run by the tests: ...*"
         for block in blocks(page):
             for line in block.code.replace("\\\n", " ").splitlines() if block.reason else ():
                 words = shlex.split(line, comments=True)
