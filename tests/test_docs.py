@@ -156,6 +156,7 @@ def test_every_block_runs(place: Place, page: Path):
 
 def test_blocks_that_are_not_run_use_existing_options():
     for page in PAGES:
+        assert "<!-- not run" not in page.read_text(), "say it visibly: *Not run by the tests: ...*"
         for block in blocks(page):
             for line in block.code.replace("\\\n", " ").splitlines() if block.reason else ():
                 words = shlex.split(line, comments=True)

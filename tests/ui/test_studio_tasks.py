@@ -128,7 +128,7 @@ def test_the_painted_area_is_regenerated(page: Page, stack: Stack) -> None:
         kept = np.asarray(mask) == 255
         assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
     page.get_by_label("Tokens").select_option("Decided so far")
-    expect(page.get_by_text("White: kept, known from the start.")).to_be_visible()
+    expect(page.get_by_text("White: kept from the original picture.")).to_be_visible()
     first = next(data for _, kind, data in stack.events(job_id) if kind == "progress")
     white = [index for index, (red, _, _, alpha) in enumerate(colours(page)) if red > 200 and alpha]
     assert white == first["known"]
@@ -159,7 +159,7 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
     assert downloaded(page, "Download text") == stack.artifact(job_id, "answer.txt")
     scrub(page).fill("3")
     expect(guided.locator(".open").first).to_be_visible()
-    expect(unguided).to_contain_text("from the same seed")
+    expect(unguided).to_contain_text("with the same seed")
     scrub(page).fill("16")
     expect(guided.locator(".answer")).to_have_text(stack.artifact(job_id, "answer.txt").decode())
 
