@@ -45,8 +45,9 @@ class Sweeper:
         """One round."""
         for job in self.store.expired():
             metrics.LEASES_EXPIRED.labels(job.prior).inc()
-            log.warning("Job %s: its worker went silent; it is queued again", job.id)
-            self.bell.ring(job)
+            log.warning("Job %s: its worker went silent; it is %s now", job.id, job.state)
+            if not job.state.terminal:
+                self.bell.ring(job)
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
@@ -55,11 +56,11 @@ class Sweeper:
                 metrics.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)
+        self.store.forget_expired()
         if self.store.lead("files", FILES_SECONDS):
             self._sweep_files()
 
     def _sweep_files(self) -> None:
-        self.store.forget_expired()
         for job_id in self.artifacts.older_than(min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)):
             job = self.store.get(job_id)
             if job.expired if job else not self.known.keeps(job_id):

@@ -2,9 +2,17 @@
 take it.
 """
 
-from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
+from service.jobs.admission import (
+    IdempotencyConflict,
+    NotNow,
+    QueueFull,
+    QuotaExceeded,
+    StorageQuotaExceeded,
+    Terms,
+)
 from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
+from service.jobs.failures import DEADLINE_EXCEEDED, time_limit
 from service.jobs.known import KnownPictures
 from service.jobs.load import Load
 from service.jobs.model import (
@@ -20,15 +28,8 @@ from service.jobs.model import (
     new_job_id,
 )
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-from service.jobs.store import (
-    DEADLINE_EXCEEDED,
-    Claim,
-    Control,
-    JobStore,
-    Page,
-    Refusal,
-    event_from,
-)
+from service.jobs.store import JobStore, Page, event_from
+from service.jobs.worker_side import Claim, Control, Refusal
 from service.jobs.workers import WorkerInfo, WorkerRegistry
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "QueueFull",
     "QuotaExceeded",
     "Refusal",
+    "StorageQuotaExceeded",
     "StorageUnavailable",
     "Terms",
     "Webhook",
@@ -67,4 +69,5 @@ __all__ = [
     "event_from",
     "new_job_id",
     "open_store",
+    "time_limit",
 ]

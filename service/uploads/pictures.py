@@ -63,18 +63,18 @@ class Pictures:
                 )
         return self.artifacts.put(job_id, public, upload.png, "image/png")
 
-    def keep(self, data: bytes, tenant: str) -> StoredPicture:
-        """Stores a picture for jobs to come.
+    def keep(self, data: bytes, tenant: str, most_bytes: int = 0) -> StoredPicture:
+        """Stores a picture for jobs to come, in the ``most_bytes`` its tenant may store (0 = any).
 
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
             StorageUnavailable: there is no room, or no answer.
-            QuotaExceeded: the tenant has as many as it may.
+            QuotaExceeded: the tenant has as many, or as large ones, as it may.
         """
         upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
         stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
         try:
-            self.known.keep(upload_id, tenant, stored.file, self.settings.max_stored)
+            self.known.keep(upload_id, tenant, stored, self.settings.max_stored, most_bytes)
         except (QuotaExceeded, RedisError):
             self.artifacts.delete(upload_id)
             raise
