@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -328,20 +329,15 @@ class JobStore:
     # -- repair -----------------------------------------------------------------------------------
 
     def expired(self) -> list[Job]:
-        """Puts jobs of silent workers back into the queue and returns them, to be rung for."""
-        silent = cast(
-            "list[bytes]",
-            self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", self._now(), 0, 100),
-        )
-        return self._those(silent, "expire")
+        """Puts jobs of silent workers back into the queue and returns them, to be rung for; those
+        that were to be canceled end.
+        """
+        return self._those(self._run("due", "leases"), "expire", self.ttl_seconds)
 
     def overdue(self) -> list[Job]:
         """Ends waiting jobs whose deadline has passed and returns them."""
-        late = cast(
-            "list[bytes]",
-            self.redis.zrangebyscore(f"{self.prefix}deadlines", "-inf", self._now(), 0, 100),
-        )
-        return self._those(late, "overdue", self.ttl_seconds, DEADLINE_EXCEEDED.model_dump_json())
+        error = DEADLINE_EXCEEDED.model_dump_json()
+        return self._those(self._run("due", "deadlines"), "overdue", self.ttl_seconds, error)
 
     def dead(self) -> list[Job]:
         """Jobs that were given up because no worker survived them, oldest first."""
@@ -381,7 +377,19 @@ class JobStore:
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""
-        return bool(self._run("lead", duty, int(seconds * 1000)))
+        return bool(self._run("lead", duty, seconds))
+
+    def now(self) -> datetime:
+        """The store's clock, the only one that decides whether something is over."""
+        return datetime.fromtimestamp(float(self._word("now", "")), UTC)
+
+    def orphaned_seconds(self, job_id: str) -> float:
+        """How long files under this id have been known to have no record."""
+        return float(self._word("orphan", job_id))
+
+    def forget_orphan(self, job_id: str) -> None:
+        """The files are gone."""
+        self.redis.zrem(f"{self.prefix}orphans", job_id)
 
     # ---------------------------------------------------------------------------------------------
 
@@ -399,10 +407,6 @@ class JobStore:
 
     def _word(self, script: str, job_id: str, *arguments: Any) -> str:
         return cast(bytes, self._run(script, job_id, *arguments)).decode()
-
-    def _now(self) -> float:
-        seconds, micros = self.redis.time()
-        return seconds + micros / 1e6
 
     def _key(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

@@ -13,8 +13,16 @@ prior, task and state (hash), ``idempotency:TENANT:HASH`` what a client's key wa
 upload is kept and ``uploads:TENANT`` a client's uploads by expiry (sorted set).
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
-so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
-API and workers do not matter.
+so a worker that was given up for dead cannot disturb its successor.
+
+Time is the server's: clocks of API and workers do not matter. Scripts read it through
+``lua/clock.lua``, which never goes back: were a lease of 30 s compared with a clock that has since
+been set back by an hour, nobody would recover the job for an hour. Each read compares ``TIME`` with
+the one before (key ``clock``); after a step back, time continues from where it was at half speed
+until the server's has caught up. So whatever was granted for N seconds ends after 2 N at most, and
+timestamps are right again after twice the step. Redis' own expiry (``EXPIRE``) follows the server's
+raw clock and is used only for what may safely live longer. ``leaders`` has who does a duty until
+when (hash), ``orphans`` files without a record by the time they were first seen (sorted set).
 """
 
 from __future__ import annotations
@@ -32,7 +40,7 @@ def lua(name: str) -> str:
 
 
 def _scripts() -> dict[str, str]:
-    helpers = lua("helpers") + lua("notify") + lua("steps")
+    helpers = lua("clock") + lua("helpers") + lua("notify") + lua("steps")
     return {
         name: ("" if name in _ALLOCATING else "#!lua flags=allow-oom\n")
         + helpers

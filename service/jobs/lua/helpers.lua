@@ -3,8 +3,7 @@ local prefix, id = KEYS[1], ARGV[1]
 local job = prefix .. 'job:' .. id
 local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
 local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+local now = tick(prefix)
 
 local function get(field) return redis.call('HGET', job, field) end
 local function set(...) redis.call('HSET', job, ...) end
