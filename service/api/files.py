@@ -134,7 +134,7 @@ def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> 
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
     gone = Gone(f"'{name}' of job '{job.id}' has expired.")
-    if job.expired:
+    if job.expires_at is not None and job.expired(services_of(request).store.now()):
         raise gone
     if matches(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=sent)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -106,8 +105,8 @@ class ArtifactStore:
             except FileNotFoundError:
                 return
 
-    def older_than(self, seconds: float) -> list[str]:
-        """Jobs with files that were submitted this long ago; their ids tell when.
+    def jobs(self) -> list[str]:
+        """Every job or upload that has files.
 
         Raises:
             StorageUnavailable: there is no answer.
@@ -117,11 +116,8 @@ class ArtifactStore:
                 entries: list[str] = self.fs.ls(self.root, detail=False)
             except FileNotFoundError:
                 return []
-        jobs = (entry.rstrip("/").rpartition("/")[2] for entry in entries)
-        limit = time.time() - seconds
-        return [
-            job_id for job_id in jobs if _JOB.fullmatch(job_id) and _submitted_at(job_id) < limit
-        ]
+        names = (entry.rstrip("/").rpartition("/")[2] for entry in entries)
+        return [name for name in names if _JOB.fullmatch(name)]
 
     def _folder(self, job_id: str) -> str:
         if not _JOB.fullmatch(job_id):
@@ -150,11 +146,6 @@ class ArtifactStore:
             if reading and isinstance(error, FileNotFoundError):
                 raise
             raise StorageUnavailable(f"{failure}: {error}. Try again later.") from error
-
-
-def _submitted_at(job_id: str) -> float:
-    """Seconds since the epoch in a UUIDv7."""
-    return int(job_id.replace("-", "")[:12], 16) / 1000
 
 
 def _errors_of(fs: Any) -> tuple[type[Exception], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from redis import Redis
@@ -38,6 +39,10 @@ class StoreBase:
         """The record, or None."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self._key(job_id)))
         return Job.from_hash(fields) if fields else None
+
+    def now(self) -> datetime:
+        """The store's clock, the only one that decides whether something is over."""
+        return datetime.fromtimestamp(float(self._word("now", "")), UTC)
 
     def _run(self, script: str, job_id: str, *arguments: Any) -> Any:
         return self._scripts[script](keys=[self.prefix], args=[job_id, *arguments])

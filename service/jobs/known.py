@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import cast
 
 from redis import Redis
@@ -20,6 +19,7 @@ class KnownPictures:
     def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
         self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
         self._keep = redis.register_script(transitions.SCRIPTS["keep"])
+        self._holders = redis.register_script(transitions.SCRIPTS["holders"])
 
     def keep(
         self, upload_id: str, tenant: str, stored: Artifact, most: int, most_bytes: int
@@ -52,8 +52,5 @@ class KnownPictures:
         """Jobs and uploads of the tenant that hold this picture, the one that is kept longest
         first.
         """
-        known = f"{self.prefix}known:{tenant}:{sha256}"
-        return [
-            raw.decode()
-            for raw in cast("list[bytes]", self.redis.zrevrangebyscore(known, "+inf", time.time()))
-        ]
+        found = cast("list[bytes]", self._holders(keys=[self.prefix], args=[tenant, sha256]))
+        return [raw.decode() for raw in found]

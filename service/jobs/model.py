@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -161,10 +161,11 @@ class Job(_Frozen):
         """The trace's id out of ``traceparent``; empty without one."""
         return self.traceparent[3:35]
 
-    @property
-    def expired(self) -> bool:
-        """True when the artifacts have been, or may be, removed."""
-        return self.expires_at is not None and self.expires_at < datetime.now(UTC)
+    def expired(self, now: datetime) -> bool:
+        """True when the artifacts have been, or may be, removed; ``now`` is
+        :meth:`service.jobs.JobStore.now`, whatever the clock of this process says.
+        """
+        return self.expires_at is not None and self.expires_at < now
 
     @classmethod
     def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:

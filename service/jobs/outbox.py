@@ -19,6 +19,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict
 from redis import Redis
 
+from service.jobs import transitions
+
 GONE_SECONDS = 86_400
 """How long a receiver that answered 410 is left alone."""
 
@@ -76,6 +78,7 @@ class Outbox:
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis, self.keys = redis, OutboxKeys(prefix)
+        self._postpone = redis.register_script(transitions.SCRIPTS["postpone"])
 
     def deliveries(self, job_id: str) -> list[Delivery]:
         """What was and will be told about a job, oldest first."""
@@ -95,15 +98,9 @@ class Outbox:
         """Sends a message again, now, under its old id; also to a receiver that had asked not to be
         called.
         """
-        seconds, micros = self.redis.time()
-        with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery.id),
-                mapping={"state": DeliveryState.PENDING, "retries": 0},
-            )
-            pipe.zadd(self.keys.due, {delivery.id: seconds + micros / 1e6})
-            pipe.delete(self.keys.gone(delivery.tenant, delivery.url))
-            pipe.execute()
+        self.redis.delete(self.keys.gone(delivery.tenant, delivery.url))
+        changes = ("state", DeliveryState.PENDING, "retries", 0)
+        self._postpone(keys=[self.keys.prefix], args=[delivery.id, 0, *changes])
 
     def pending(self) -> int:
         """Deliveries that have not come to an end."""

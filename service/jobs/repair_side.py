@@ -19,23 +19,18 @@ class RepairSide(StoreBase):
     """What the sweeper and ``aps requeue`` do."""
 
     def expired(self) -> list[Job]:
-        """Puts jobs of silent workers back into the queue, or ends those over their time, and
-        returns them.
+        """Puts jobs of silent workers back into the queue and returns them; those that were to be
+        canceled, or were over their time, have ended.
         """
-        silent = cast(
-            "list[bytes]",
-            self.redis.zrangebyscore(f"{self.prefix}leases", "-inf", self._now(), 0, 100),
-        )
         error = time_limit(self.max_job_seconds).model_dump_json()
-        return self._those(silent, "expire", self.max_job_seconds, self.ttl_seconds, error)
+        return self._those(
+            self._run("due", "leases"), "expire", self.max_job_seconds, self.ttl_seconds, error
+        )
 
     def overdue(self) -> list[Job]:
         """Ends waiting jobs whose deadline has passed and returns them."""
-        late = cast(
-            "list[bytes]",
-            self.redis.zrangebyscore(f"{self.prefix}deadlines", "-inf", self._now(), 0, 100),
-        )
-        return self._those(late, "overdue", self.ttl_seconds, DEADLINE_EXCEEDED.model_dump_json())
+        error = DEADLINE_EXCEEDED.model_dump_json()
+        return self._those(self._run("due", "deadlines"), "overdue", self.ttl_seconds, error)
 
     def dead(self) -> list[Job]:
         """Jobs that were given up because no worker survived them, oldest first."""
@@ -73,12 +68,16 @@ class RepairSide(StoreBase):
 
     def lead(self, duty: str, seconds: float) -> bool:
         """True for one caller in ``seconds``: the one that does this duty."""
-        return bool(self._run("lead", duty, int(seconds * 1000)))
+        return bool(self._run("lead", duty, seconds))
+
+    def orphaned_seconds(self, job_id: str) -> float:
+        """How long files under this id have been known to have no record."""
+        return float(self._word("orphan", job_id))
+
+    def forget_orphan(self, job_id: str) -> None:
+        """The files are gone."""
+        self.redis.zrem(f"{self.prefix}orphans", job_id)
 
     def _those(self, ids: list[bytes], script: str, *arguments: Any) -> list[Job]:
         changed = [raw.decode() for raw in ids if self._run(script, raw.decode(), *arguments)]
         return [job for job_id in changed if (job := self.get(job_id)) is not None]
-
-    def _now(self) -> float:
-        seconds, micros = self.redis.time()
-        return seconds + micros / 1e6

@@ -16,8 +16,16 @@ which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload
 ``records:due`` what is stored and when it goes (see ``lua/storage.lua``).
 
 A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
-so a worker that was given up for dead cannot disturb its successor. Time is the server's: clocks of
-API and workers do not matter.
+so a worker that was given up for dead cannot disturb its successor.
+
+Time is the server's: clocks of API and workers do not matter. Scripts read it through
+``lua/clock.lua``, which never goes back: were a lease of 30 s compared with a clock that has since
+been set back by an hour, nobody would recover the job for an hour. Each read compares ``TIME`` with
+the one before (key ``clock``); after a step back, time continues from where it was at half speed
+until the server's has caught up. So whatever was granted for N seconds ends after 2 N at most, and
+timestamps are right again after twice the step. Redis' own expiry (``EXPIRE``) follows the server's
+raw clock and is used only for what may safely live longer. ``leaders`` has who does a duty until
+when (hash), ``orphans`` files without a record by the time they were first seen (sorted set).
 """
 
 from __future__ import annotations
@@ -25,7 +33,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 _LUA = files("service.jobs") / "lua"
-_PARTS = ("helpers", "notify", "fairness", "storage", "steps", "claiming")
+_PARTS = ("clock", "helpers", "notify", "fairness", "storage", "steps", "claiming")
 """What every transition begins with; each part uses those before it."""
 _ALLOCATING = {"submit", "keep"}
 """A full server refuses these; every other transition may run, for finishing jobs frees memory."""

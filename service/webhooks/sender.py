@@ -81,7 +81,8 @@ class Sender:
     def __init__(self, settings: Settings, redis: Redis, http: httpx.AsyncClient) -> None:
         self.settings, self.redis, self.http = settings, redis, http
         self.keys = OutboxKeys(settings.key_prefix)
-        self._take = redis.register_script(transitions.lua("take_deliveries"))
+        self._take = redis.register_script(transitions.SCRIPTS["take_deliveries"])
+        self._later = redis.register_script(transitions.SCRIPTS["postpone"])
         self._busy: set[asyncio.Task[None]] = set()
         self._hosts: Counter[str] = Counter()
         self._kept: list[str] = []
@@ -109,7 +110,7 @@ class Sender:
             return 0
         lease = 2 * self.settings.webhook_timeout_seconds
         taken: list[bytes] = await cast(
-            Awaitable[Any], self._take(keys=[self.keys.due], args=[free, lease])
+            Awaitable[Any], self._take(keys=[self.keys.prefix], args=[free, lease])
         )
         for raw in taken:
             task = asyncio.create_task(self._handle(raw.decode()))
@@ -239,15 +240,11 @@ class Sender:
             await pipe.execute()
 
     async def _postpone(self, delivery_id: str, seconds: float, **changes: str) -> None:
-        now, micros = await cast(Awaitable[Any], self.redis.time())
-        at = now + micros / 1e6 + seconds
-        async with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery_id),
-                mapping=cast(Any, {"next_attempt_at": f"{at:.6f}", **changes}),
-            )
-            pipe.zadd(self.keys.due, {delivery_id: at})
-            await pipe.execute()
+        pairs = [word for pair in changes.items() for word in pair]
+        await cast(
+            Awaitable[Any],
+            self._later(keys=[self.keys.prefix], args=[delivery_id, seconds, *pairs]),
+        )
 
 
 async def send_webhooks(settings: Settings) -> None:

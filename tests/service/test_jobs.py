@@ -236,9 +236,9 @@ def test_a_canceled_job_whose_worker_died_is_not_run_again(store: JobStore, job:
     claimed(store, job)
     store.cancel(job.id)
     expire_lease(store, job)
-    store.expired()
-    assert store.claim(job.id, "b") == "canceled"
-    assert current(store, job).state is JobState.CANCELED
+    assert [ended.state for ended in store.expired()] == [JobState.CANCELED]
+    assert store.claim(job.id, "b") == "finished"
+    assert store.depth("embedded") == 0
 
 
 def test_delete(store: JobStore, job: Job) -> None:

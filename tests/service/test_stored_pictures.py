@@ -165,11 +165,6 @@ def test_a_client_stores_as_many_pictures_as_it_may(redis: Redis, settings: Sett
         services.close()
 
 
-def old_id(seconds: float) -> str:
-    milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
-    return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
-
-
 def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
     redis: Redis, settings: Settings
 ) -> None:
@@ -180,7 +175,7 @@ def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
         KnownPictures(redis, settings.key_prefix, 60),
         Sweeper(settings, store, artifacts, bell),
     )
-    upload, waiting = old_id(7200), old_id(7100)
+    upload, waiting = new_job_id(), new_job_id()
     stored = artifacts.put(upload, "image.png", png(), "image/png")
     sha256 = stored.file.removesuffix(".png")
     known.keep(upload, "", stored, most=1, most_bytes=0)
@@ -195,13 +190,15 @@ def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
     assert known.holders("", sha256) == [waiting, upload], "a live job keeps it longest"
 
     def swept() -> set[str]:
-        redis.delete("aps:leader:files")
+        redis.hdel("aps:leaders", "files")
         sweeper.sweep()
         return {folder.name for folder in Path(str(artifacts.root)).iterdir()} & {upload, waiting}
 
     assert swept() == {upload, waiting}
     redis.delete(f"aps:upload:{upload}")  # its seconds are over
     redis.zadd(f"aps:known::{sha256}", {upload: time.time() - 1})
+    swept()
+    redis.zincrby("aps:orphans", -7200, upload)  # first seen long ago
     assert swept() == {waiting}
     assert known.holders("", sha256) == [waiting]
     assert redis.ttl(f"aps:known::{sha256}") == -1

@@ -10,8 +10,7 @@ end
 about(ARGV[1])
 
 local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+local now = tick(prefix)
 
 local function get(field) return redis.call('HGET', job, field) end
 local function set(...) redis.call('HSET', job, ...) end
