@@ -147,7 +147,9 @@ class Settings(BaseSettings):
         default=30, gt=0, description="A worker silent for this long loses its job to another."
     )
     heartbeat_seconds: float = Field(
-        default=5, gt=0, description="How often a busy worker extends its lease between steps."
+        default=0.25,
+        gt=0,
+        description="How often a busy worker extends its lease and asks whether to stop.",
     )
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
     ring_seconds: float = Field(

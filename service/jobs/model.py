@@ -193,7 +193,7 @@ _JSON = frozenset(
 
 
 class Event(_Frozen):
-    """One line of a job's history: ``status``, ``progress`` or ``done``."""
+    """One line of a job's history: ``status``, ``progress``, ``inner`` or ``done``."""
 
     id: str
     type: str

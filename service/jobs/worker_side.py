@@ -55,6 +55,11 @@ class WorkerSide(StoreBase):
         """Extends the lease."""
         return cast(Control, self._word("heartbeat", claim.job_id, claim.fence, self.lease_seconds))
 
+    def pulse(self, claim: Claim, event: dict[str, Any]) -> Control:
+        """As :meth:`heartbeat`, with progress inside a reverse step."""
+        arguments = (claim.fence, self.lease_seconds, json.dumps(event))
+        return cast(Control, self._word("pulse", claim.job_id, *arguments))
+
     def enter(self, claim: Claim, phase: Phase) -> bool:
         """Tells what the job is doing; False when the claim is lost."""
         return bool(self._run("enter", claim.job_id, claim.fence, phase))
