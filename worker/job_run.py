@@ -197,7 +197,11 @@ class JobRun:
                 return
             try:
                 self.preview = self.worker.artifacts.put(
-                    self.job.id, f"preview-{progress.step}.jpg", jpeg, "image/jpeg"
+                    self.job.id,
+                    f"preview-{progress.step}.jpg",
+                    jpeg,
+                    "image/jpeg",
+                    durable=False,  # worth no wait for the disk at every step
                 )
             except StorageUnavailable as error:
                 log.warning(

@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 from typing import Annotated
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from redis.exceptions import RedisError
-from starlette.concurrency import run_in_threadpool
 
 from service.access.keys import ApiKey, KeyRefused, KeyStore
 from service.access.sessions import COOKIE, SessionStore, check_origin
@@ -18,6 +18,9 @@ from service.api.problems import ScopeMissing, Unauthorized
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_threads = CapacityLimiter(8)
+"""Of its own: who asks is known at once, whatever the threads of other requests wait for."""
 
 _bearer = HTTPBearer(
     auto_error=False,
@@ -61,10 +64,12 @@ async def principal(
     if not services.settings.auth_required:
         return Principal()
     if credentials is not None:
-        key = await run_in_threadpool(services.keys.find, credentials.credentials)
+        key = await to_thread.run_sync(
+            services.keys.find, credentials.credentials, limiter=_threads
+        )
     elif session is not None:
         check_origin(request)
-        key = await run_in_threadpool(SessionStore(services.keys).find, session)
+        key = await to_thread.run_sync(SessionStore(services.keys).find, session, limiter=_threads)
     else:
         raise Unauthorized(
             "Send an API key: 'Authorization: Bearer aps_...'. Keys are made with 'aps keys"

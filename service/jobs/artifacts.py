@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -22,6 +24,7 @@ from fsspec.implementations.local import LocalFileSystem
 from aps_core.errors import APSError
 from service.jobs.model import Artifact
 
+CHUNK_BYTES = 1 << 18
 _FILE = re.compile(r"[0-9a-f]{64}\.[a-z]{1,5}")
 _JOB = re.compile(r"[0-9a-f-]{36}")
 
@@ -45,8 +48,11 @@ class ArtifactStore:
         self._local = isinstance(self.fs, LocalFileSystem)
         self._errors: tuple[type[Exception], ...] = (OSError, *_errors_of(self.fs))
 
-    def put(self, job_id: str, name: str, data: bytes, media_type: str) -> Artifact:
-        """Stores ``data``; the file is whole once it has its name.
+    def put(
+        self, job_id: str, name: str, data: bytes, media_type: str, *, durable: bool = True
+    ) -> Artifact:
+        """Stores ``data``; the file is whole once it has its name, and if ``durable`` survives a
+        power cut from then on.
 
         Raises:
             StorageUnavailable: there is no room, or no answer.
@@ -54,10 +60,40 @@ class ArtifactStore:
         file = f"{hashlib.sha256(data).hexdigest()}{PurePath(name).suffix}"
         with self._available(f"'{name}' of job '{job_id}' could not be stored"):
             if self._local:
-                self._put_locally(Path(self.path(job_id, file)), data)
+                with _whole(Path(self.path(job_id, file)), durable) as target:
+                    target.write(data)
             else:
                 self.fs.pipe_file(self.path(job_id, file), data)
         return Artifact(name=name, file=file, media_type=media_type, bytes=len(data))
+
+    def put_upload(self, job_id: str, upload: BinaryIO, sha256: str, suffix: str) -> str:
+        """Stores an open file whose hash is known, a piece at a time; returns its name.
+
+        Raises:
+            StorageUnavailable: there is no room, or no answer.
+        """
+        file = f"{sha256}{suffix}"
+        upload.seek(0)
+        with self._available(f"A picture of job '{job_id}' could not be stored"):
+            if self._local:
+                with _whole(Path(self.path(job_id, file))) as target:
+                    shutil.copyfileobj(upload, target, CHUNK_BYTES)
+            else:
+                with self.fs.open(self.path(job_id, file), "wb") as target:
+                    shutil.copyfileobj(upload, target, CHUNK_BYTES)
+        return file
+
+    def open(self, job_id: str, file: str) -> tuple[BinaryIO, int]:
+        """A file to read from, and its size in bytes.
+
+        Raises:
+            FileNotFoundError: it is not there (any more).
+            StorageUnavailable: there is no answer.
+        """
+        with self._available(f"'{file}' of job '{job_id}' could not be read", reading=True):
+            opened: BinaryIO = self.fs.open(self.path(job_id, file), "rb")
+            size: int = self.fs.size(self.path(job_id, file))
+        return opened, size
 
     def get(self, job_id: str, file: str) -> bytes:
         """Reads a file.
@@ -124,20 +160,6 @@ class ArtifactStore:
             raise ValueError(f"'{job_id}' is not the name of a job.")
         return f"{self.root}/{job_id}"
 
-    @staticmethod
-    def _put_locally(target: Path, data: bytes) -> None:
-        """A file in a folder gets its name when it is whole, as an object in a store does
-        anyway.
-        """
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            partial.write_bytes(data)
-            partial.replace(target)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-
     @contextmanager
     def _available(self, failure: str, reading: bool = False) -> Iterator[None]:
         try:
@@ -146,6 +168,31 @@ class ArtifactStore:
             if reading and isinstance(error, FileNotFoundError):
                 raise
             raise StorageUnavailable(f"{failure}: {error}. Try again later.") from error
+
+
+@contextmanager
+def _whole(target: Path, durable: bool = True) -> Iterator[BinaryIO]:
+    """A file in a folder gets its name when it is whole and, if ``durable``, on the disk; an object
+    in a store does anyway.
+    """
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    if durable:  # the name is the folder's
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _errors_of(fs: Any) -> tuple[type[Exception], ...]:
