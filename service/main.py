@@ -29,17 +29,15 @@ from service.api import (
     webhook_routes,
 )
 from service.api.app_state import Services
+from service.api.bodies import BodyLimit
 from service.api.docs import add_docs
-from service.api.middleware import BodyLimit, RequestContext
+from service.api.middleware import RequestContext
+from service.api.streams import Streams, most_streams
 from service.dispatch.sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import build, logs, tracing
 from service.telemetry.queue_metrics import QueueMetrics
 from service.webhooks.sender import send_webhooks
-
-MAX_FOLLOWERS = 4096
-"""Clients that follow or wait for a job at the same time; each one holds a connection to the store.
-"""
 
 UI = Path(__file__).parent / "ui"
 
@@ -71,7 +69,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_docs(app)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)
     return app
@@ -98,8 +96,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     check_start(settings, services.keys)
     tracing.configure("api")
     services.decoder.start()
+    most = most_streams()
+    app.state.streams = Streams(most, settings.max_streams if settings.auth_required else most)
     app.state.redis = AsyncRedis.from_url(
-        settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS
+        settings.redis_url, socket_timeout=10, max_connections=most
     )
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))

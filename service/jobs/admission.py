@@ -64,6 +64,17 @@ class QueueFull(NotNow):
 
 
 @dataclass(frozen=True)
+class Quota:
+    """How much of the service one tenant may use; 0 or None = any."""
+
+    max_queued: int = 0
+    max_running: int | None = None
+    max_backlog_seconds: float = 0
+    """Predicted, of its unfinished jobs of one prior."""
+    max_stored_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Terms:
     """What is checked in the transaction that writes the job."""
 

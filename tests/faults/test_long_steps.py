@@ -62,7 +62,9 @@ def test_a_worker_told_to_end_leaves_a_long_step(cluster: Cluster) -> None:
 
 def test_a_worker_that_lost_its_lease_leaves_a_long_step(cluster: Cluster) -> None:
     job = endless(cluster)
-    cluster.store.redis.hincrby(f"aps:job:{job.id}", "fence", 1)  # as if another had claimed it
+    # as if another had claimed it
+    cluster.store.redis.hset(f"aps:job:{job.id}", mapping={"owner": "another", "fence": 9})
+    cluster.store.redis.zadd("aps:leases", {job.id: time.time() + 3600})
     asked = time.monotonic()
     other = cluster.submit(steps=1, inner=1, side=64)
     assert cluster.wait(other).state is JobState.SUCCEEDED, "the worker is free"
