@@ -29,7 +29,7 @@ def list_jobs(
     request: Request,
     who: Reader,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$")] = None,
+    cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$", max_length=36)] = None,
 ) -> JobPage:
     """Jobs, newest first."""
     services = services_of(request)
