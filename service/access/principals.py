@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Request, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from redis.exceptions import RedisError
 
 from service.access.keys import ApiKey, KeyRefused, KeyStore
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
+from service.api.parameters import known_parameters
 from service.api.problems import ScopeMissing, Unauthorized
 from service.settings import Settings
 
@@ -45,11 +46,14 @@ class Principal:
     max_queued: int | None = None
     max_running: int | None = None
     key: ApiKey | None = None
+    by_session: bool = False
+    """Whether a session's cookie stood for the key."""
 
 
 async def principal(
     request: Request,
     needed: SecurityScopes,
+    _: Annotated[None, Depends(known_parameters)],
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     session: Annotated[str | None, Security(_session)] = None,
 ) -> Principal:
@@ -81,15 +85,25 @@ async def principal(
             if credentials
             else "The session is over; send the API key again."
         )
-    if missing := set(needed.scopes) - key.scopes:
-        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
+    needs_scope(key, *needed.scopes)
     settings = services.settings
     return Principal(
         key.principal,
         key.max_queued or settings.max_queued,
         key.max_running or settings.max_running,
         key,
+        by_session=credentials is None,
     )
+
+
+def needs_scope(key: ApiKey, *scopes: str) -> None:
+    """Checks what a key allows.
+
+    Raises:
+        ScopeMissing: it lacks one of the scopes.
+    """
+    if missing := set(scopes) - key.scopes:
+        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
 
 
 Reader = Annotated[Principal, Security(principal, scopes=["read"])]

@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
-from service.access.principals import Principal, Writer
+from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
 from service.api.app_state import Submission, services_of
 from service.api.events import until_over
@@ -24,6 +24,7 @@ from service.api.headers import cancel_after, idempotency_key, preference, trace
 from service.api.options import Options
 from service.api.problems import MalformedBody, UnsupportedBody
 from service.api.views import JobView, retry_after
+from service.jobs import Priority
 from service.telemetry import tracing
 from service.uploads.decoder import from_data_uri
 from service.uploads.pictures import PREFIX
@@ -164,6 +165,9 @@ async def _read_submission(
             )
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
+    wishes = Options.model_validate(options)
+    if wishes.priority is Priority.HIGH and who.key is not None:
+        needs_scope(who.key, "priority")
     return Submission(
         task,
         spec,
@@ -175,7 +179,7 @@ async def _read_submission(
         traceparent=trace_parent(sent.get("traceparent")),
         idempotency_key=key,
         cancel_after_seconds=deadline,
-        options=Options.model_validate(options),
+        options=wishes,
     )
 
 
