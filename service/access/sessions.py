@@ -34,11 +34,11 @@ class SessionStore:
 
     def start(self, key: ApiKey) -> str:
         """A new session of ``key``: the cookie's value, which is stored nowhere."""
-        now, _ = self._keys.redis.time()
+        seconds, micros = self._keys.redis.time()
         token, started = secrets.token_urlsafe(32), f"{self._keys.prefix}sessions:{key.id}"
         with self._keys.redis.pipeline() as pipe:
             pipe.set(self._name(token), key.id, ex=SESSION_SECONDS)
-            pipe.zadd(started, {self._name(token): now})
+            pipe.zadd(started, {self._name(token): seconds + micros / 1e6})
             pipe.expire(started, SESSION_SECONDS)
             pipe.zrange(started, 0, -MAX_SESSIONS - 1)
             *_, oldest = pipe.execute()

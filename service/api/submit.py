@@ -87,7 +87,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
                 span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
             try:
-                await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
+                await until_over(request.app.state.events, job.id, asked.wait_seconds)
                 job = await run_in_threadpool(services.shown, job.id, who.name)
             except RedisError as error:
                 # the job is stored: its client must learn where, or it would submit it twice
