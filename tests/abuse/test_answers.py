@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -135,9 +137,9 @@ def test_high_priority_is_a_right(target: Target) -> None:
 def test_keys_end(target: Target) -> None:
     with Redis.from_url(target.settings.redis_url) as redis:
         store = KeyStore(redis)
-        token, key = new_key(
-            "guest", frozenset({"read"}), expires_at=datetime.now(UTC) + timedelta(seconds=2)
-        )
+        now = datetime.now(UTC)
+        soon = now + timedelta(seconds=60)
+        token, key = new_key("guest", frozenset({"read"}), expires_at=soon)
         store.add(key)
         headers = {"Authorization": f"Bearer {token}"}
         assert httpx.get(f"{target.url}/v1/jobs", headers=headers).status_code == 200
