@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from aps_core.errors import APSError
 
 if TYPE_CHECKING:
-    from service.access.keys import KeyStore
+    from service.access.keys import KeyStore, Scope
 
 
 @click.group()
@@ -27,8 +28,9 @@ def keys() -> None:
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(["read", "write"]),
-    help="What the key allows (may repeat); default: both.",
+    type=click.Choice(["read", "write", "priority"]),
+    help="What the key allows (may repeat); default: read and write. 'priority' allows jobs of"
+    " priority high.",
 )
 @click.option(
     "--max-queued",
@@ -41,6 +43,11 @@ def keys() -> None:
     help="Jobs of the principal that run at a time; default: APS_MAX_RUNNING.",
 )
 @click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    help="Days for which the key is valid; default: until it is revoked.",
+)
+@click.option(
     "--record",
     is_flag=True,
     help="Do not store the key: print its record, for a file named by APS_KEYS_FILE, after it.",
@@ -50,6 +57,7 @@ def create(
     scopes: tuple[str, ...],
     max_queued: int | None,
     max_running: int | None,
+    days: int | None,
     record: bool,
 ) -> None:
     """Make a key for PRINCIPAL and print it, this once. Two may be active: make the second, switch
@@ -57,7 +65,9 @@ def create(
     """
     from service.access.keys import new_key
 
-    token, key = new_key(principal, frozenset(scopes or ("read", "write")), max_queued, max_running)  # type: ignore[arg-type]
+    allowed = cast("frozenset[Scope]", frozenset(scopes or ("read", "write")))
+    expiry = datetime.now(UTC) + timedelta(days=days) if days else None
+    token, key = new_key(principal, allowed, max_queued, max_running, expiry)
     if not record:
         with _store() as store:
             store.add(key)
@@ -74,6 +84,7 @@ def list_keys() -> None:
             click.echo(
                 f"{key.id}  {key.principal:<24} {'+'.join(sorted(key.scopes)):<12}"
                 f" {key.created_at:%Y-%m-%d %H:%M}"
+                + (f" until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "")
             )
 
 

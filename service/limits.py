@@ -187,7 +187,7 @@ def _constants() -> list[tuple[str, str, str]]:
         ("Errors listed in one answer.", str(MAX_ERRORS), "the others are counted"),
         ("Bytes of a problem document.", f"{MAX_ANSWER_BYTES:,}", "fewer errors are listed"),
         (
-            "Event streams of an API process: half of its file descriptors, at most",
+            "Event streams of an API process: as its file descriptors allow, at most",
             f"{MAX_STREAMS:,}",
             busy,
         ),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
+from redis.asyncio import BlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
@@ -31,6 +32,7 @@ from service.api import (
 from service.api.app_state import Services
 from service.api.bodies import BodyLimit
 from service.api.docs import add_docs
+from service.api.events import EventHub
 from service.api.middleware import RequestContext
 from service.api.streams import Streams, most_streams
 from service.dispatch.sweeper import Sweeper
@@ -98,9 +100,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services.decoder.start()
     most = most_streams()
     app.state.streams = Streams(most, settings.max_streams if settings.auth_required else most)
-    app.state.redis = AsyncRedis.from_url(
-        settings.redis_url, socket_timeout=10, max_connections=most
+    redis = AsyncRedis(
+        connection_pool=BlockingConnectionPool.from_url(
+            settings.redis_url, socket_timeout=10, max_connections=8, timeout=10
+        )
     )
+    app.state.events = EventHub(redis, services)
+    hub = asyncio.create_task(app.state.events.run())
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
@@ -112,10 +118,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         sweeper.stop()
-        if sender is not None:
-            sender.cancel()
-            await asyncio.wait([sender])
-        await app.state.redis.aclose()
+        tasks = [task for task in (hub, sender) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await redis.aclose(close_connection_pool=True)
         services.close()
         tracing.stop()
         gc.unfreeze()

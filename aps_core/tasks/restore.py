@@ -104,6 +104,8 @@ class RestoreSpec(PictureTaskSpec):
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
                 " must be of one size."
             )
+        width, height = self.measurement_size(image)
+        self.operator.check_shape(self.operator.image_shape((3, height, width)))
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """See :meth:`TaskSpec.mask_slot`."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Request, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from redis.exceptions import RedisError
 
@@ -17,6 +17,7 @@ from service.access.keys import ApiKey, KeyRefused, KeyStore
 from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
+from service.api.parameters import known_parameters
 from service.api.problems import ScopeMissing, Unauthorized
 from service.jobs import Quota
 from service.settings import Settings
@@ -48,11 +49,14 @@ class Principal:
     name: str = ""
     quota: Quota = Quota()  # noqa: RUF009  frozen
     key: ApiKey | None = None
+    by_session: bool = False
+    """Whether a session's cookie stood for the key."""
 
 
 async def principal(
     request: Request,
     needed: SecurityScopes,
+    _: Annotated[None, Depends(known_parameters)],
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     session: Annotated[str | None, Security(_session)] = None,
 ) -> Principal:
@@ -84,11 +88,11 @@ async def principal(
             if credentials
             else "The session is over; send the API key again."
         )
-    if missing := set(needed.scopes) - key.scopes:
-        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
+    needs_scope(key, *needed.scopes)
     request.state.principal, request.state.allowance = key.principal, allowance
     allowance.check()
-    return Principal(key.principal, _quota(key, services.settings), key)
+    quota = _quota(key, services.settings)
+    return Principal(key.principal, quota, key, by_session=credentials is None)
 
 
 def _let_in(
@@ -106,6 +110,16 @@ def _quota(key: ApiKey, settings: Settings) -> Quota:
         max_backlog_seconds=settings.max_own_backlog_seconds,
         max_stored_bytes=settings.max_stored_bytes,
     )
+
+
+def needs_scope(key: ApiKey, *scopes: str) -> None:
+    """Checks what a key allows.
+
+    Raises:
+        ScopeMissing: it lacks one of the scopes.
+    """
+    if missing := set(scopes) - key.scopes:
+        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
 
 
 Reader = Annotated[Principal, Security(principal, scopes=["read"])]

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
@@ -38,6 +40,20 @@ class NotFound(errors.APSError):
 
     code = "not_found"
     title = "Not found"
+
+
+class MethodNotAllowed(errors.APSError):
+    """The path exists, but not for this method; ``Allow`` names those it has."""
+
+    code = "method_not_allowed"
+    title = "Method not allowed"
+
+
+class UnknownParameter(errors.APSError):
+    """A query parameter that the path does not have: ignoring it would answer another question."""
+
+    code = "unknown_parameter"
+    title = "There is no such query parameter"
 
 
 class Gone(errors.APSError):
@@ -150,6 +166,8 @@ STATUS: dict[type[errors.APSError], int] = {
     errors.WeightsInvalid: 503,
     errors.InsufficientMemory: 503,
     NotFound: 404,
+    MethodNotAllowed: 405,
+    UnknownParameter: 422,
     Gone: 410,
     JobActive: 409,
     BodyTooLarge: 413,
@@ -283,12 +301,29 @@ async def _invalid_fields(
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    phrase = HTTPStatus(error.status_code).phrase
-    response = _respond(
-        request, error.status_code, phrase.lower().replace(" ", "_"), phrase, str(error.detail)
-    )
+    known: errors.APSError | None = None
+    if error.status_code == 404 and request.scope.get("route") is None:
+        known = NotFound(_nothing_at(request))
+    elif error.status_code == 405:
+        known = MethodNotAllowed(f"{request.url.path[:100]} does not take {request.method[:20]}.")
+    if known is not None:
+        response = await library_error(request, known)
+    else:
+        phrase = HTTPStatus(error.status_code).phrase
+        response = _respond(
+            request, error.status_code, phrase.lower().replace(" ", "_"), phrase, str(error.detail)
+        )
     response.headers.update(error.headers or {})
     return response
+
+
+def _nothing_at(request: Request) -> str:
+    """What to say of a path that is not served; a slip of the pen is recognised."""
+    path = request.url.path[:100]
+    paths = [route.path for route in request.app.routes if isinstance(route, APIRoute)]
+    near = get_close_matches(path, paths, 1, 0.8)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"There is nothing at {path}.{meant} /openapi.json lists all paths."
 
 
 async def _store_error(request: Request, error: RedisError) -> Response:

@@ -100,9 +100,7 @@ async def get_events(
     await run_in_threadpool(services.job, job_id, who.name)
     after = last_event_id if last_event_id and is_event_id(last_event_id) else "0-0"
     return CountedEventSource(
-        job_events(request.app.state.redis, services, job_id, after),
-        request.app.state.streams,
-        who.name,
+        job_events(request.app.state.events, job_id, after), request.app.state.streams, who.name
     )
 
 

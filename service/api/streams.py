@@ -1,5 +1,5 @@
-"""Limits on requests that stay open, event streams and ``Prefer: wait``: each holds a connection of
-its client and one to the job store, and so two of the process's file descriptors.
+"""Limits on requests that stay open, event streams and ``Prefer: wait``: each holds a file
+descriptor of the process.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.problems import Busy
@@ -72,9 +73,7 @@ class Streams:
 class CountedEventSource(EventSourceResponse):
     """An event stream that is counted until it ends, however it ends."""
 
-    def __init__(
-        self, events: AsyncIterator[ServerSentEvent], streams: Streams, principal: str
-    ) -> None:
+    def __init__(self, events: AsyncIterator[Any], streams: Streams, principal: str) -> None:
         super().__init__(events, ping=15, send_timeout=30)
         self._streams, self._principal = streams, principal
         streams.take(principal)
@@ -92,4 +91,4 @@ def most_streams() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return max(1, min(MAX_STREAMS, (files - RESERVED_FILES) // 2))
+    return max(1, min(MAX_STREAMS, files - RESERVED_FILES))

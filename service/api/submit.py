@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aps_core.tasks import TaskSpec
-from service.access.principals import Principal, Writer
+from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
 from service.api.app_state import Submission, services_of
 from service.api.events import until_over
@@ -25,6 +25,7 @@ from service.api.options import Options
 from service.api.problems import BodyTooLarge, Busy, MalformedBody, UnsupportedBody
 from service.api.streams import TooManyStreams
 from service.api.views import JobView, retry_after
+from service.jobs import Priority
 from service.telemetry import tracing
 from service.uploads.decoder import from_data_uri
 from service.uploads.pictures import PREFIX
@@ -91,7 +92,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         if asked.wait_seconds:
             try:
                 with request.app.state.streams.opened(who.name):
-                    await until_over(request.app.state.redis, services, job.id, asked.wait_seconds)
+                    await until_over(request.app.state.events, job.id, asked.wait_seconds)
                 job = await run_in_threadpool(services.shown, job.id, who.name)
             except (RedisError, TooManyStreams, Busy) as error:
                 # the job is stored: its client must learn where, or it would submit it twice
@@ -172,6 +173,9 @@ async def _read_submission(
             )
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type is another task's; this is the task '{task}'.")
+    wishes = Options.model_validate(options)
+    if wishes.priority is Priority.HIGH and who.key is not None:
+        needs_scope(who.key, "priority")
     return Submission(
         task,
         spec,
@@ -182,7 +186,7 @@ async def _read_submission(
         traceparent=trace_parent(sent.get("traceparent")),
         idempotency_key=key,
         cancel_after_seconds=deadline,
-        options=Options.model_validate(options),
+        options=wishes,
     )
 
 

@@ -102,6 +102,8 @@ class Decoder:
             self._idle.put(kept)
         outcome = next((word for word in ("killed", "error") if word in said), "read")
         metrics.DECODE_TIME.labels(outcome).observe(time.perf_counter() - started)
+        if outcome != "read":
+            png.close()
         if "killed" in said:
             raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
         if "error" in said:

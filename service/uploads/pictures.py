@@ -95,7 +95,12 @@ class Pictures:
         return await self.decoding.run(tenant, self._keep, data, tenant, most_bytes)
 
     def _keep(self, data: Source, tenant: str, most_bytes: int) -> StoredPicture:
-        upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
+        upload = self.decoder.sanitise(data, "The picture", tenant)
+        with upload.file:
+            return self._kept(upload, tenant, most_bytes)
+
+    def _kept(self, upload: Upload, tenant: str, most_bytes: int) -> StoredPicture:
+        upload_id = new_job_id()
         stored = self._put(upload_id, "image.png", upload)
         try:
             self.known.keep(upload_id, tenant, stored, self.settings.max_stored, most_bytes)

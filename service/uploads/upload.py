@@ -5,9 +5,10 @@ few.
 from __future__ import annotations
 
 import hashlib
+import io
 from dataclasses import dataclass
 from functools import cached_property
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
 from PIL import Image
@@ -60,18 +61,26 @@ class Upload:
 
 
 class Spool:
-    """Collects a PNG of ours."""
+    """Collects a PNG of ours, on disk once it is long."""
 
     def __init__(self) -> None:
-        self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  the upload's
+        self._file: BinaryIO = io.BytesIO()
         self._hash, self._bytes = hashlib.sha256(), 0
 
     def write(self, chunk: bytes) -> None:
         """Adds to its end."""
+        if isinstance(self._file, io.BytesIO) and self._bytes + len(chunk) > MEMORY_BYTES:
+            start = self._file.getbuffer()
+            self._file = cast(BinaryIO, TemporaryFile())  # noqa: SIM115  whoever reads it closes it
+            self._file.write(start)
         self._file.write(chunk)
         self._hash.update(chunk)
         self._bytes += len(chunk)
 
+    def close(self) -> None:
+        """Drops it."""
+        self._file.close()
+
     def upload(self, known: Coverage) -> Upload:
         """The whole."""
-        return Upload(cast(BinaryIO, self._file), self._hash.hexdigest(), self._bytes, known)
+        return Upload(self._file, self._hash.hexdigest(), self._bytes, known)

@@ -26,7 +26,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from service.api.views import view
-from service.egress.public_only import open_client
+from service.egress.public_only import NOT_PUBLIC, open_client
 from service.jobs import Attempt, Delivery, DeliveryState, Job, OutboxKeys, transitions
 from service.jobs.outbox import GONE_SECONDS, new_master
 from service.settings import Settings
@@ -41,6 +41,14 @@ POLL_SECONDS = 0.1
 MAX_ANSWER_BYTES = 4096
 """More of an answer is not read."""
 MAX_RETRY_AFTER_SECONDS = 86_400
+
+
+_FAILURES: dict[type[Exception], str] = {
+    httpx.ConnectError: "no connection",
+    httpx.ProtocolError: "the answer is not HTTP",
+    httpx.NetworkError: "the connection broke",
+    httpx.InvalidURL: "the address is malformed",
+}
 
 
 def secret_for(master: str, tenant: str) -> str:
@@ -86,7 +94,6 @@ class Sender:
         self._amendment = redis.register_script(transitions.SCRIPTS["amend"])
         self._busy: set[asyncio.Task[None]] = set()
         self._hosts: Counter[str] = Counter()
-        self._kept: list[str] = []
 
     async def run(self) -> None:
         """Sends until canceled; what is under way then is sent again by the next sender."""
@@ -187,7 +194,7 @@ class Sender:
         except TimeoutError:
             error = f"no answer within {self.settings.webhook_timeout_seconds:g} s"
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
-            error = f"{type(failure).__name__}: {failure}"[:300]
+            error = _reason(failure)
         return Attempt(
             at=datetime.now(UTC),
             seconds=round(time.monotonic() - started, 4),
@@ -196,10 +203,11 @@ class Sender:
         ), pause
 
     async def _masters(self) -> Sequence[str]:
-        if not self.settings.webhook_secrets and not self._kept:
-            await self.redis.set(self.keys.secret, new_master(), nx=True)
-            self._kept = [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
-        return self.settings.webhook_secrets or self._kept
+        if self.settings.webhook_secrets:
+            return self.settings.webhook_secrets
+        # asked for each time: a store that lost its data has another one, which receivers are shown
+        await self.redis.set(self.keys.secret, new_master(), nx=True)
+        return [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
 
     async def _record(
         self, delivery: Delivery, attempt: Attempt, retry_after: float, retries: int
@@ -255,6 +263,16 @@ async def send_webhooks(settings: Settings) -> None:
         open_client(settings.webhook_allow_private) as http,
     ):
         await Sender(settings, redis, http).run()
+
+
+def _reason(failure: httpx.HTTPError | httpx.InvalidURL) -> str:
+    """What a tenant is told: the kind of failure, nothing of our network or the library's words."""
+    if NOT_PUBLIC in str(failure):
+        return NOT_PUBLIC
+    for kind, words in _FAILURES.items():
+        if isinstance(failure, kind):
+            return words
+    return "the request failed"
 
 
 def _log(attempts: list[Attempt]) -> str:

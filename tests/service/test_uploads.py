@@ -137,5 +137,5 @@ def test_a_child_reads_the_proper_pictures_of_one_client(decoder) -> None:
     with pytest.raises(ImageRejected):
         one.sanitise(b"GIF89a", "image", "bob")
     assert child() == "", "who met a bad file meets no other"
-    one.sanitise(png(5000, 5000, "RGB", "JPEG"), "image", "bob")
+    one.sanitise(png(5000, 5000, "RGB", "JPEG"), "image", "bob").file.close()
     assert child() == "", "nor is so much memory kept"
