@@ -19,9 +19,20 @@ from aps_core.sampling.anchors import anchor_order, token_score
 from aps_core.sampling.config import APSConfig
 from aps_core.sampling.expectation import expected_code
 from aps_core.sampling.inner_loop import InnerLoop, Place
+from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
+from aps_core.types import (
+    MASK,
+    Grid,
+    InnerHook,
+    Objective,
+    Prior,
+    SamplerState,
+    StepHook,
+    StepInfo,
+    Tokenizer,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ def sample_aps(
     batch: int = 1,
     condition: str = "",
     on_step: StepHook | None = None,
+    on_inner: InnerHook | None = None,
     resume: SamplerState | None = None,
     z_BL: Tensor | None = None,
     graph: bool | None = None,
@@ -55,7 +67,7 @@ def sample_aps(
     steps' shapes and, on CUDA, replays them as a CUDA graph (default: on CUDA).
 
     Raises:
-        SamplingCancelled: ``on_step`` returned False.
+        SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
         SamplingDiverged: the loss is not finite.
     """
     num_tokens = grid[0] * grid[1]
@@ -87,7 +99,8 @@ def sample_aps(
         prior_NK = prior_BLK[masked_BL]
         prior_seconds = time.perf_counter() - started
         # lines 7-15: M Adam steps on lines 8-13
-        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)
+        watch = InnerWatch(on_inner, step + 1, config.steps)
+        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep, watch)
         z_next_BL, kappa_BL = anchored_remasking(
             fit.phi_NK, prior_NK, z_BL, prior.tokenizer, config, left, keep, generator
         )

@@ -170,5 +170,26 @@ class StepInfo:
     """Of it, the prior's forward."""
 
 
+@dataclass(frozen=True)
+class InnerInfo:
+    """What the inner hook sees between two inner iterations of a reverse step."""
+
+    step: int
+    """Reverse step in progress, from 1."""
+    total: int
+    """Reverse steps of the whole run."""
+    iteration: int
+    """Finished inner iterations of this step."""
+    inner_steps: int
+    """The most inner iterations this step may take."""
+    loss: float
+    """Loss (of text: reward) at the last iteration, mean over the batch."""
+
+
+InnerHook = Callable[[InnerInfo], bool | None]
+"""Called every 10 inner iterations, or every 100 ms where those take longer; returning False
+cancels the run.
+"""
+
 StepHook = Callable[[StepInfo], bool | None]
 """Called after every reverse step; returning False cancels the run."""

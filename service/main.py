@@ -30,9 +30,11 @@ from service.api import (
     webhook_routes,
 )
 from service.api.app_state import Services
+from service.api.bodies import BodyLimit
 from service.api.docs import add_docs
 from service.api.events import EventHub
-from service.api.middleware import BodyLimit, RequestContext
+from service.api.middleware import RequestContext
+from service.api.streams import Streams, most_streams
 from service.dispatch.sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import build, logs, tracing
@@ -69,7 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_docs(app)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)
     return app
@@ -96,6 +98,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     check_start(settings, services.keys)
     tracing.configure("api")
     services.decoder.start()
+    most = most_streams()
+    app.state.streams = Streams(most, settings.max_streams if settings.auth_required else most)
     redis = AsyncRedis(
         connection_pool=BlockingConnectionPool.from_url(
             settings.redis_url, socket_timeout=10, max_connections=8, timeout=10

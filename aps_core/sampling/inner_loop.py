@@ -17,6 +17,7 @@ from torch import Tensor
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.config import APSConfig
 from aps_core.sampling.cuda_graph import captured
+from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.regularisers import regularisers
 from aps_core.types import MASK
 
@@ -61,11 +62,14 @@ class InnerLoop:
         )
         self.replay: Callable[[], None] | None = None
 
-    def run(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> Fit:
+    def run(
+        self, start_NK: Tensor, z_BL: Tensor, keep: float, watch: InnerWatch = UNWATCHED
+    ) -> Fit:
         """Optimises the logits of the masked tokens of ``z`` from ``start``; ``keep`` scales the
         prior term of Eq. (qe).
 
         Raises:
+            SamplingCancelled: ``watch`` was told to stop.
             SamplingDiverged: the loss is not finite.
         """
         step, limit = self.step, self.config.inner_steps
@@ -84,6 +88,7 @@ class InnerLoop:
             advance()
             losses[used] = step.loss
             used += 1
+            watch(used, limit, step.loss / len(z_BL))
         curve = (losses[:used] / len(z_BL)).tolist()
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(

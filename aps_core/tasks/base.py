@@ -19,7 +19,7 @@ from aps_core.priors import ImagePriorSpec, PriorSpec
 from aps_core.registry import Spec
 from aps_core.sampling.config import APSConfig
 from aps_core.tasks.results import Result
-from aps_core.types import MASK, SamplerState, StepInfo
+from aps_core.types import MASK, InnerHook, SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -130,14 +130,7 @@ class TaskSpec(Spec, family=True):
         """
 
     @abstractmethod
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> Result:
+    def run(self, inputs: Inputs, context: RunContext) -> Result:
         """Computes the task; called through :func:`run`, which resolves the settings and reads the
         checkpoint.
         """
@@ -347,6 +340,18 @@ ProgressHook = Callable[[Any], bool | None]
 """Called after every reverse step with the task's own :class:`Progress`; returning False cancels
 the run.
 """
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Engine, checkpoint and callbacks of one run."""
+
+    engine: Engine
+    fingerprint: str
+    """Identifies prior, settings and inputs; a checkpoint of another one is not used."""
+    on_step: ProgressHook | None = None
+    on_inner: InnerHook | None = None
+    resume: SamplerState | None = None
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:

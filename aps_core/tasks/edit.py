@@ -19,17 +19,17 @@ from aps_core.imaging import images
 from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Coverage
 from aps_core.operators.inpainting import Inpainting
-from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size, Slot
+from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import MASK, SamplerState
+from aps_core.types import MASK
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine, ImageEngine
+    from aps_core.runtime.engine import ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -110,21 +110,15 @@ class EditSpec(PictureTaskSpec):
     def _grows(self) -> bool:
         return any((self.left, self.top, self.right, self.bottom))
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Known tokens, the known pixels' measurement, Algorithm 1 on the rest; then the upload's
         own pixels.
         """
         from aps_core.runtime.engine import ImageEngine
 
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        job = Run(engine, fingerprint, on_step, resume)
+        job = Run(context)
         upload = inputs.picture()
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
         width, height = self.sampled_size((upload.width, upload.height))

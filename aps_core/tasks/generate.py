@@ -12,14 +12,13 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging.provenance import TRAINED
 from aps_core.priors import ImagePriorSpec
 from aps_core.sampling.config import PriorConfig
-from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
+from aps_core.tasks.base import Inputs, PictureProgress, RunContext, Size, TaskSpec
 from aps_core.tasks.results import PictureResult
-from aps_core.types import SamplerState, StepInfo
+from aps_core.types import StepInfo
 
 if TYPE_CHECKING:
     import torch
 
-    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
@@ -68,18 +67,12 @@ class GenerateSpec(TaskSpec):
         sampler = self.sampler.with_recommended(self._prior().alone())
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """MaskGIT's sampling as MMaDA does it."""
         from aps_core.runtime.engine import ImageEngine
         from aps_core.samplers import sample_prior
 
+        engine, resume = context.engine, context.resume
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         started = time.perf_counter()
         width, height = self.output_size(None)
@@ -89,16 +82,16 @@ class GenerateSpec(TaskSpec):
         def hook(info: StepInfo) -> bool | None:
             timing["prior"] += info.prior_seconds
             timing["sampling"] += info.seconds
-            if on_step is None:
+            if context.on_step is None:
                 return None
             picture = info.x_hat_BCHW[..., :height, :width]
-            return on_step(
+            return context.on_step(
                 PictureProgress(
                     info.state,
                     info.total,
                     info.seconds,
                     info.prior_seconds,
-                    fingerprint,
+                    context.fingerprint,
                     info,
                     picture,
                     grid,
@@ -122,7 +115,7 @@ class GenerateSpec(TaskSpec):
             pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
             codes_BL=sample.z_BL,
             seconds={**timing, "total": time.perf_counter() - started},
-            fingerprint=fingerprint,
+            fingerprint=context.fingerprint,
             resumed_from_step=resume.step if resume else None,
             source_type=TRAINED,
         )

@@ -13,17 +13,15 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.images import Coverage
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size, Slot
+from aps_core.tasks.base import Inputs, PictureTaskSpec, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
@@ -117,19 +115,13 @@ class RestoreSpec(PictureTaskSpec):
         """See :meth:`TaskSpec.check_mask`."""
         check_coverage(known)
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Measurement, operator, objective; then Algorithm 1."""
         from aps_core.runtime.engine import ImageEngine
 
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        job = Run(engine, fingerprint, on_step, resume)
+        job = Run(context)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
         notes = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
@@ -12,10 +14,12 @@ from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBea
 from redis.exceptions import RedisError
 
 from service.access.keys import ApiKey, KeyRefused, KeyStore
+from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
 from service.api.parameters import known_parameters
 from service.api.problems import ScopeMissing, Unauthorized
+from service.jobs import Quota
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -38,13 +42,12 @@ _session = APIKeyCookie(
 
 @dataclass(frozen=True)
 class Principal:
-    """Whose jobs a request may see, and how many there may be. Empty where keys are off: one tenant
-    for all.
+    """Whose jobs a request may see, and how much there may be. Empty where keys are off: one tenant
+    for all, without limits of its own.
     """
 
     name: str = ""
-    max_queued: int | None = None
-    max_running: int | None = None
+    quota: Quota = Quota()  # noqa: RUF009  frozen
     key: ApiKey | None = None
     by_session: bool = False
     """Whether a session's cookie stood for the key."""
@@ -63,36 +66,49 @@ async def principal(
         Unauthorized: it has no valid key and no session.
         ScopeMissing: the key lacks a scope.
         Misdirected: it would change something, by a session's cookie, from a page that is not ours.
+        RateLimited: it is one of too many.
     """
     services = services_of(request)
     if not services.settings.auth_required:
         return Principal()
     if credentials is not None:
-        key = await to_thread.run_sync(
-            services.keys.find, credentials.credentials, limiter=_threads
-        )
+        find = partial(services.keys.find, credentials.credentials)
     elif session is not None:
         check_origin(request)
-        key = await to_thread.run_sync(SessionStore(services.keys).find, session, limiter=_threads)
+        find = partial(SessionStore(services.keys).find, session)
     else:
         raise Unauthorized(
             "Send an API key: 'Authorization: Bearer aps_...'. Keys are made with 'aps keys"
             " create'."
         )
-    if key is None:
+    key, allowance = await to_thread.run_sync(_let_in, services.rates, find, limiter=_threads)
+    if key is None or allowance is None:
         raise Unauthorized(
             "This API key is not known here, or has been revoked."
             if credentials
             else "The session is over; send the API key again."
         )
     needs_scope(key, *needed.scopes)
-    settings = services.settings
-    return Principal(
-        key.principal,
-        key.max_queued or settings.max_queued,
-        key.max_running or settings.max_running,
-        key,
-        by_session=credentials is None,
+    request.state.principal, request.state.allowance = key.principal, allowance
+    allowance.check()
+    quota = _quota(key, services.settings)
+    return Principal(key.principal, quota, key, by_session=credentials is None)
+
+
+def _let_in(
+    rates: RateLimiter, find: Callable[[], ApiKey | None]
+) -> tuple[ApiKey | None, Allowance | None]:
+    """The key, if there is one, and what its principal may still send."""
+    key = find()
+    return key, rates.spend(key.principal) if key else None
+
+
+def _quota(key: ApiKey, settings: Settings) -> Quota:
+    return Quota(
+        max_queued=key.max_queued or settings.max_queued,
+        max_running=key.max_running or settings.max_running,
+        max_backlog_seconds=settings.max_own_backlog_seconds,
+        max_stored_bytes=settings.max_stored_bytes,
     )
 
 

@@ -15,9 +15,10 @@ from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.errors import InvalidSpec
-from aps_core.runtime.estimate import Capacity, Estimate, check_size
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
 from aps_core.tasks import Inputs, TaskSpec, validate_spec
 from service.access.keys import KeyStore
+from service.access.rate_limit import RateLimiter
 from service.api.availability import check_weights, worker_for
 from service.api.options import Options
 from service.api.problems import Gone, NotFound, UnknownPicture
@@ -32,6 +33,7 @@ from service.jobs import (
     KnownPictures,
     NotNow,
     Outbox,
+    Quota,
     StorageUnavailable,
     Terms,
     WorkerInfo,
@@ -62,8 +64,7 @@ class Submission:
     that is stored.
     """
     tenant: str = ""
-    max_queued: int | None = None
-    max_running: int | None = None
+    quota: Quota = Quota()  # noqa: RUF009  frozen
     request_id: str = ""
     traceparent: str = ""
     idempotency_key: str = ""
@@ -89,16 +90,20 @@ class Draft:
     spec: TaskSpec
     worker: WorkerInfo
     terms: Terms
+    max_job_seconds: float
 
     def cost(self, image: tuple[int, int] | None) -> Estimate:
         """What it takes with an upload of this size.
 
         Raises:
             ImageTooLarge, InsufficientMemory: more than the worker has.
+            JobTooLong: longer than a job may take.
         """
         worker = self.worker
         capacity = Capacity(worker.job_bytes, worker.token_bytes)
-        return check_size(self.spec, image, worker.max_pixels, worker.seconds_per_token, capacity)
+        cost = check_size(self.spec, image, worker.max_pixels, worker.seconds_per_token, capacity)
+        check_seconds(self.spec, image, cost, self.max_job_seconds, worker.seconds_per_token)
+        return cost
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ class Services:
     outbox: Outbox
     bell: Bell
     keys: KeyStore
+    rates: RateLimiter
     decoder: Decoder
     pictures: Pictures
 
@@ -138,6 +144,7 @@ class Services:
             Outbox(redis, prefix),
             Bell(settings),
             keys,
+            RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
             decoder,
             pictures,
         )
@@ -206,7 +213,7 @@ class Services:
         live = self.capable()
         worker = worker_for(spec.prior, self.settings.priors, live)
         check_weights(spec.checkpoints, spec.prior, live)
-        return Draft(spec, worker, terms)
+        return Draft(spec, worker, terms, self.settings.max_job_seconds)
 
     def _accept(
         self,
@@ -231,7 +238,7 @@ class Services:
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
                 tenant=submission.tenant,
-                max_running=submission.max_running,
+                max_running=submission.quota.max_running,
                 request_id=submission.request_id,
                 traceparent=submission.traceparent,
                 cancel_after_seconds=submission.cancel_after_seconds,
@@ -294,8 +301,10 @@ class Services:
         return Terms(
             idempotency_key=submission.idempotency_key,
             fingerprint=submission.fingerprint() if submission.idempotency_key else "",
-            max_queued=submission.max_queued or 0,
+            max_queued=submission.quota.max_queued,
             max_backlog_seconds=self.settings.max_backlog_seconds,
+            max_own_backlog_seconds=submission.quota.max_backlog_seconds,
+            max_stored_bytes=submission.quota.max_stored_bytes,
         )
 
     def _repeated(self, job_id: str, tenant: str) -> JobView:

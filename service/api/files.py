@@ -99,7 +99,9 @@ async def post_file(request: Request, who: Writer) -> StoredPicture:
     with SpooledTemporaryFile(max_size=MEMORY_BYTES) as body:
         async for chunk in request.stream():
             body.write(chunk)
-        return await services_of(request).pictures.keep(cast(BinaryIO, body), who.name)
+        return await services_of(request).pictures.keep(
+            cast(BinaryIO, body), who.name, who.quota.max_stored_bytes
+        )
 
 
 @router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)

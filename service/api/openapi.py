@@ -42,11 +42,13 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
-    """The two forms of a submission's body, from the library's own schema."""
+def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
+    """The two forms of a submission's body of ``max_bytes`` at most, from the library's own
+    schema.
+    """
     schema = spec.model_json_schema(ref_template=COMPONENT)
     schema.pop("$defs", None)
-    uri = {"type": "string", "format": "uri", "description": _ADDRESS}
+    uri = {"type": "string", "format": "uri", "maxLength": max_bytes, "description": _ADDRESS}
     file = {
         "type": "string",
         "format": "binary",

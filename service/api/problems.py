@@ -23,9 +23,16 @@ from service.api.headers import InvalidHeader, RangeNotSatisfiable
 from service.api.views import FieldError
 from service.api.views import Problem as Problem
 from service.egress.requests import EgressFailed, UrlRefused
-from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+from service.jobs import IdempotencyConflict, NotNow, QueueFull, StorageUnavailable
 
 MEDIA_TYPE = "application/problem+json"
+
+MAX_ERRORS = 20
+"""Most fields listed in one answer."""
+MAX_ANSWER_BYTES = 64_000
+"""Of a problem, whatever was sent."""
+MAX_DETAIL, MAX_FIELD_DETAIL, MAX_POINTER = 2000, 300, 100
+"""Most characters of each."""
 
 
 class NotFound(errors.APSError):
@@ -68,6 +75,14 @@ class BodyTooLarge(errors.APSError):
 
     code = "body_too_large"
     title = "The request is too large"
+
+
+class BodyTimeout(errors.APSError):
+    """The request's body arrived too slowly."""
+
+    code = "body_timeout"
+    title = "The request took too long to arrive"
+    retryable = True
 
 
 class UnsupportedBody(errors.APSError):
@@ -146,6 +161,7 @@ class Busy(errors.APSError):
 STATUS: dict[type[errors.APSError], int] = {
     errors.InvalidSpec: 422,
     errors.ImageRejected: 422,
+    errors.JobTooLong: 422,
     errors.WeightsMissing: 503,
     errors.WeightsInvalid: 503,
     errors.InsufficientMemory: 503,
@@ -155,6 +171,7 @@ STATUS: dict[type[errors.APSError], int] = {
     Gone: 410,
     JobActive: 409,
     BodyTooLarge: 413,
+    BodyTimeout: 408,
     UnsupportedBody: 415,
     MalformedBody: 400,
     NoWorker: 503,
@@ -170,7 +187,7 @@ STATUS: dict[type[errors.APSError], int] = {
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
     StorageUnavailable: 503,
-    QuotaExceeded: 429,
+    NotNow: 429,
     QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else
@@ -212,7 +229,7 @@ def _respond(
         type=f"urn:aps:problem:{code}",
         title=title,
         status=status,
-        detail=detail,
+        detail=_clipped(detail, MAX_DETAIL),
         code=code,
         retryable=retryable,
         errors=list(fields),
@@ -223,10 +240,18 @@ def _respond(
         headers["Retry-After"] = "5"
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="aps"'
-    if status == 413:
+    if status in (408, 413):
         headers["Connection"] = "close"  # or the rest of the body would still be taken in
     # plain ASCII: a detail may quote anything a client sent
-    return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
+    body = json.dumps(problem.model_dump())
+    while len(body) > MAX_ANSWER_BYTES:
+        problem = problem.model_copy(update={"errors": problem.errors[: len(problem.errors) // 2]})
+        body = json.dumps(problem.model_dump())
+    return Response(body, status, headers, MEDIA_TYPE)
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 async def library_error(request: Request, error: errors.APSError) -> Response:
@@ -255,10 +280,21 @@ async def library_error(request: Request, error: errors.APSError) -> Response:
 async def _invalid_fields(
     request: Request, error: ValidationError | RequestValidationError
 ) -> Response:
+    found = (
+        error.errors(include_url=False, include_input=False)
+        if isinstance(error, ValidationError)
+        else error.errors()
+    )
     fields = [
-        FieldError(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()
+        FieldError(
+            pointer=_clipped(_pointer(entry["loc"]), MAX_POINTER),
+            detail=_clipped(_message(entry), MAX_FIELD_DETAIL),
+        )
+        for entry in found[:MAX_ERRORS]
     ]
     detail = "; ".join(f"{field.pointer or '/'}: {field.detail}" for field in fields[:5])
+    if len(found) > MAX_ERRORS:
+        detail = f"{len(found)} fields are wrong, the first {MAX_ERRORS} are listed; {detail}"
     return _respond(
         request, 422, errors.InvalidSpec.code, errors.InvalidSpec.title, detail, fields=fields
     )
@@ -304,6 +340,13 @@ async def _store_error(request: Request, error: RedisError) -> Response:
 async def _unknown_error(request: Request, error: Exception) -> Response:
     detail = "The service met an error it does not know. It has been logged with the request's id."
     return _respond(request, 500, errors.APSError.code, errors.APSError.title, detail)
+
+
+def _message(entry: Any) -> str:
+    """What is wrong with a field, without what was sent."""
+    if entry["type"] == "union_tag_invalid":
+        return f"Unknown {entry['ctx']['discriminator']}; known: {entry['ctx']['expected_tags']}"
+    return str(entry["msg"])
 
 
 def _pointer(location: Sequence[int | str]) -> str:

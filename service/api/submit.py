@@ -20,9 +20,10 @@ from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
 from service.api.app_state import Submission, services_of
 from service.api.events import until_over
-from service.api.headers import cancel_after, idempotency_key, preference, trace_parent
+from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
 from service.api.options import Options
-from service.api.problems import MalformedBody, UnsupportedBody
+from service.api.problems import BodyTooLarge, Busy, MalformedBody, UnsupportedBody
+from service.api.streams import TooManyStreams
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing
@@ -40,6 +41,9 @@ _Read = tuple[dict[str, Any], dict[str, Source | str], dict[str, Any]]
 
 OPTIONS = tuple(Options.model_fields)
 MAX_SPEC_BYTES = 1_000_000
+"""Of a form's text parts, and of a JSON body without its pictures."""
+MAX_VALUES = 10_000
+"""Of a JSON document; each takes some hundred bytes of memory, and an error of its own."""
 
 IdempotencyKey = Annotated[
     str | None,
@@ -87,11 +91,13 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
                 span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
             try:
-                await until_over(request.app.state.events, job.id, asked.wait_seconds)
+                with request.app.state.streams.opened(who.name):
+                    await until_over(request.app.state.events, job.id, asked.wait_seconds)
                 job = await run_in_threadpool(services.shown, job.id, who.name)
-            except RedisError as error:
+            except (RedisError, TooManyStreams, Busy) as error:
                 # the job is stored: its client must learn where, or it would submit it twice
                 log.warning("Job %s: its end could not be waited for: %s", job.id, error)
+                asked = Preference()
         headers = {"Location": job.urls["self"]}
         if not job.state.terminal:
             headers["Retry-After"] = retry_after(job)
@@ -124,7 +130,9 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
             202: {"description": "The job is stored and will be computed.", "headers": accepted},
             **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
-        openapi_extra={"requestBody": openapi.request_body(spec)},
+        openapi_extra={
+            "requestBody": openapi.request_body(spec, app.state.settings.max_body_bytes)
+        },
     )
 
 
@@ -164,7 +172,7 @@ async def _read_submission(
                 f" data URI '{name}'; 'sha256:...' names one that is stored."
             )
     if spec.get("type", task) != task:
-        raise MalformedBody(f"The spec's type is {spec['type']!r}, but this is the task '{task}'.")
+        raise MalformedBody(f"The spec's type is another task's; this is the task '{task}'.")
     wishes = Options.model_validate(options)
     if wishes.priority is Priority.HIGH and who.key is not None:
         needs_scope(who.key, "priority")
@@ -173,8 +181,7 @@ async def _read_submission(
         spec,
         pictures,
         tenant=who.name,
-        max_queued=who.max_queued,
-        max_running=who.max_running,
+        quota=who.quota,
         request_id=request.state.request_id,
         traceparent=trace_parent(sent.get("traceparent")),
         idempotency_key=key,
@@ -198,6 +205,9 @@ def _read_json(body: bytes, cls: type[TaskSpec]) -> _Read:
     spec = _json_object(body, "The body")
     options = {name: spec.pop(name) for name in OPTIONS if name in spec}
     sent = {name: spec.pop(name) for name in cls.pictures if name in spec}
+    rest = len(body) - sum(len(text) for text in sent.values() if isinstance(text, str))
+    if rest > MAX_SPEC_BYTES:
+        raise BodyTooLarge(f"Without its pictures the body has more than {MAX_SPEC_BYTES} bytes.")
     pictures: dict[str, Source | str] = {
         name: _inline(text, name) for name, text in sent.items() if text is not None
     }
@@ -243,6 +253,9 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
 
 
 def _json_object(text: bytes, what: str) -> dict[str, Any]:
+    # every value but the first follows one of these; counting them costs nothing, reading them does
+    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
     try:
         data = from_json(text)  # six times as fast as json, and nothing else runs meanwhile
     except ValueError as error:

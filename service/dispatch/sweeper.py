@@ -8,7 +8,7 @@ import threading
 from redis.exceptions import RedisError
 
 from service.dispatch.bell import Bell
-from service.jobs import ArtifactStore, JobState, JobStore, KnownPictures, StorageUnavailable
+from service.jobs import ArtifactStore, JobStore, KnownPictures, StorageUnavailable
 from service.settings import Settings
 from service.telemetry import metrics
 
@@ -47,11 +47,9 @@ class Sweeper:
         """One round."""
         for job in self.store.expired():
             metrics.LEASES_EXPIRED.labels(job.prior).inc()
-            if job.state is not JobState.QUEUED:
-                log.info("Job %s: canceled; its worker went silent", job.id)
-                continue
-            log.warning("Job %s: its worker went silent; it is queued again", job.id)
-            self.bell.ring(job)
+            log.warning("Job %s: its worker went silent; it is %s now", job.id, job.state)
+            if not job.state.terminal:
+                self.bell.ring(job)
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
@@ -60,11 +58,11 @@ class Sweeper:
                 metrics.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)
+        self.store.forget_expired()
         if self.store.lead("files", FILES_SECONDS):
             self._sweep_files()
 
     def _sweep_files(self) -> None:
-        self.store.forget_expired()
         now, patience = self.store.now(), min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)
         for job_id in self.artifacts.jobs():
             job = self.store.get(job_id)

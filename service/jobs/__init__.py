@@ -2,9 +2,18 @@
 take it.
 """
 
-from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
+from service.jobs.admission import (
+    IdempotencyConflict,
+    NotNow,
+    QueueFull,
+    Quota,
+    QuotaExceeded,
+    StorageQuotaExceeded,
+    Terms,
+)
 from service.jobs.artifacts import ArtifactStore, StorageUnavailable
 from service.jobs.connection import connect, open_store
+from service.jobs.failures import DEADLINE_EXCEEDED, time_limit
 from service.jobs.known import KnownPictures
 from service.jobs.load import Load
 from service.jobs.model import (
@@ -20,15 +29,8 @@ from service.jobs.model import (
     new_job_id,
 )
 from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-from service.jobs.store import (
-    DEADLINE_EXCEEDED,
-    Claim,
-    Control,
-    JobStore,
-    Page,
-    Refusal,
-    event_from,
-)
+from service.jobs.store import JobStore, Page, event_from
+from service.jobs.worker_side import Claim, Control, Refusal
 from service.jobs.workers import WorkerInfo, WorkerRegistry
 
 __all__ = [
@@ -56,8 +58,10 @@ __all__ = [
     "Priority",
     "Progress",
     "QueueFull",
+    "Quota",
     "QuotaExceeded",
     "Refusal",
+    "StorageQuotaExceeded",
     "StorageUnavailable",
     "Terms",
     "Webhook",
@@ -67,4 +71,5 @@ __all__ = [
     "event_from",
     "new_job_id",
     "open_store",
+    "time_limit",
 ]

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from aps_core.errors import APSError
 
@@ -95,11 +95,30 @@ class Artifact(_Frozen):
     bytes: int
 
 
+MAX_URL = 2000
+"""Characters of an address."""
+
+WebhookEvent = Literal["job.started", "job.progress", "job.completed"]
+WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
+
+
 class Webhook(_Frozen):
     """Whom to tell about a job."""
 
-    url: str
-    events: list[Literal["job.started", "job.progress", "job.completed"]] = ["job.completed"]
+    url: str = Field(min_length=1, max_length=MAX_URL)
+    events: list[WebhookEvent] = Field(
+        ["job.completed"],
+        min_length=1,
+        max_length=len(WEBHOOK_EVENTS),
+        json_schema_extra={"uniqueItems": True},
+    )
+
+    @field_validator("events")
+    @classmethod
+    def _unique(cls, events: list[WebhookEvent]) -> list[WebhookEvent]:
+        if len(set(events)) < len(events):
+            raise ValueError("Each kind of message can be named once.")
+        return events
 
 
 class Job(_Frozen):
@@ -193,7 +212,7 @@ _JSON = frozenset(
 
 
 class Event(_Frozen):
-    """One line of a job's history: ``status``, ``progress`` or ``done``."""
+    """One line of a job's history: ``status``, ``progress``, ``inner`` or ``done``."""
 
     id: str
     type: str

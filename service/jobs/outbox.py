@@ -86,8 +86,15 @@ class Outbox:
             raw.decode()
             for raw in cast("list[bytes]", self.redis.lrange(self.keys.of_job(job_id), 0, -1))
         ]
-        found = [self.get(delivery_id) for delivery_id in ids]
-        return [delivery for delivery in found if delivery is not None]
+        with self.redis.pipeline(transaction=False) as pipe:
+            for delivery_id in ids:
+                pipe.hgetall(self.keys.delivery(delivery_id))
+            found = pipe.execute()
+        return [
+            Delivery.from_hash(delivery_id, fields)
+            for delivery_id, fields in zip(ids, found, strict=True)
+            if fields
+        ]
 
     def get(self, delivery_id: str) -> Delivery | None:
         """A delivery, or None."""

@@ -84,26 +84,26 @@ class Pictures:
         file = self.artifacts.put_upload(job_id, upload.file, upload.sha256, ".png")
         return Artifact(name=name, file=file, media_type="image/png", bytes=upload.length)
 
-    async def keep(self, data: Source, tenant: str) -> StoredPicture:
-        """Stores a picture for jobs to come.
+    async def keep(self, data: Source, tenant: str, most_bytes: int = 0) -> StoredPicture:
+        """Stores a picture for jobs to come, in the ``most_bytes`` its tenant may store (0 = any).
 
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
             StorageUnavailable: there is no room, or no answer.
-            QuotaExceeded: the tenant has as many as it may.
+            QuotaExceeded: the tenant has as many, or as large ones, as it may.
         """
-        return await self.decoding.run(tenant, self._keep, data, tenant)
+        return await self.decoding.run(tenant, self._keep, data, tenant, most_bytes)
 
-    def _keep(self, data: Source, tenant: str) -> StoredPicture:
+    def _keep(self, data: Source, tenant: str, most_bytes: int) -> StoredPicture:
         upload = self.decoder.sanitise(data, "The picture", tenant)
         with upload.file:
-            return self._kept(upload, tenant)
+            return self._kept(upload, tenant, most_bytes)
 
-    def _kept(self, upload: Upload, tenant: str) -> StoredPicture:
+    def _kept(self, upload: Upload, tenant: str, most_bytes: int) -> StoredPicture:
         upload_id = new_job_id()
         stored = self._put(upload_id, "image.png", upload)
         try:
-            self.known.keep(upload_id, tenant, stored.file, self.settings.max_stored)
+            self.known.keep(upload_id, tenant, stored, self.settings.max_stored, most_bytes)
         except (QuotaExceeded, RedisError):
             self.artifacts.delete(upload_id)
             raise

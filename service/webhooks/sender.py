@@ -91,6 +91,7 @@ class Sender:
         self.keys = OutboxKeys(settings.key_prefix)
         self._take = redis.register_script(transitions.SCRIPTS["take_deliveries"])
         self._later = redis.register_script(transitions.SCRIPTS["postpone"])
+        self._amendment = redis.register_script(transitions.SCRIPTS["amend"])
         self._busy: set[asyncio.Task[None]] = set()
         self._hosts: Counter[str] = Counter()
 
@@ -164,8 +165,8 @@ class Sender:
         if not record:
             return None
         body = payload(delivery, Job.from_hash(record), self.settings.public_url)
-        await cast(Awaitable[Any], self.redis.hset(self.keys.delivery(delivery.id), "body", body))
-        return delivery.model_copy(update={"body": body})
+        kept = await self._amend(delivery.id, "more", body=body)
+        return delivery.model_copy(update={"body": body}) if kept else None
 
     async def _attempt(self, delivery: Delivery) -> tuple[Attempt, float]:
         """One try, and how long the receiver asks to be left alone."""
@@ -238,14 +239,14 @@ class Sender:
 
     async def _end(self, delivery: Delivery, state: DeliveryState, attempts: list[Attempt]) -> None:
         metrics.WEBHOOKS.labels(state).inc()
-        async with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery.id),
-                mapping={"state": state, "attempts": _log(attempts or delivery.attempts)},
-            )
-            pipe.hdel(self.keys.delivery(delivery.id), "next_attempt_at")
-            pipe.zrem(self.keys.due, delivery.id)
-            await pipe.execute()
+        record = _log(attempts or delivery.attempts)
+        await self._amend(delivery.id, "over", state=state, attempts=record)
+
+    async def _amend(self, delivery_id: str, mode: str, **changes: str) -> bool:
+        """Writes into a delivery; False when it was deleted with its job."""
+        pairs = [word for pair in changes.items() for word in pair]
+        script = self._amendment(keys=[self.keys.prefix], args=[delivery_id, mode, *pairs])
+        return bool(await cast(Awaitable[Any], script))
 
     async def _postpone(self, delivery_id: str, seconds: float, **changes: str) -> None:
         pairs = [word for pair in changes.items() for word in pair]

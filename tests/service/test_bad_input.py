@@ -159,7 +159,7 @@ def test_an_unknown_prior(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"]
+    "body", ["{", "[]", "7", '"text"', "", "[" * 5_000, '{"a": 1' + "0" * 5000 + "}"]
 )
 def test_json_that_is_none(stack: Stack, body: str) -> None:
     check(

@@ -287,8 +287,14 @@ def test_queue_positions_and_pages(store: JobStore) -> None:
 
 
 def test_expired_records_leave_the_list(store: JobStore, job: Job) -> None:
+    store.cancel(job.id)
     store.redis.delete(f"aps:job:{job.id}")
     assert store.page().jobs == []
+    store.forget_expired()
+    assert store.redis.zcard("aps:jobs:") == 1, "its time is not over"
+    for due in ("files:due", "records:due"):
+        (entry,) = store.redis.zrange(f"aps:{due}", 0, -1)
+        store.redis.zadd(f"aps:{due}", {entry: 1})
     store.forget_expired()
     assert store.redis.zcard("aps:jobs:") == 0
 

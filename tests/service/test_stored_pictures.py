@@ -183,7 +183,7 @@ def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
     upload, waiting = new_job_id(), new_job_id()
     stored = artifacts.put(upload, "image.png", png(), "image/png")
     sha256 = stored.file.removesuffix(".png")
-    known.keep(upload, "", stored.file, 1)
+    known.keep(upload, "", stored, most=1, most_bytes=0)
     artifacts.copy(upload, stored.file, waiting)
     fields = {
         "task": "restore",

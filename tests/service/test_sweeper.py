@@ -110,7 +110,9 @@ def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(
 def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     sweeper.store.redis.zadd("aps:dead", {job.id: 1})
+    sweeper.store.cancel(job.id)
     sweeper.store.redis.delete(f"aps:job:{job.id}")
+    sweeper.store.redis.zadd("aps:records:due", {f"{job.id} ": 1})
     sweeper.sweep()
     assert sweeper.store.redis.zcard("aps:jobs:") == 0
     assert sweeper.store.redis.zcard("aps:dead") == 0
