@@ -75,7 +75,7 @@ def test_turns_are_of_computing_time_and_cannot_be_saved_up(redis: Redis) -> Non
     waiting(store, "late", 20, estimated_seconds=10)
     following = [store.get(claim.job_id) for claim in takes(store, 14)]
     by_tenant = [job.tenant for job in following if job is not None]
-    assert abs(by_tenant.count("late") - by_tenant.count("short")) <= 1, "a pause earns no turns"
+    assert abs(by_tenant.count("late") - by_tenant.count("short")) <= 2, "a pause earns no turns"
 
 
 def takes(store: JobStore, number: int) -> list[Claim]:
