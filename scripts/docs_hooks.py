@@ -1,8 +1,8 @@
 """What the documentation takes from the code when it is built: mkdocs calls the ``on_...``
 functions.
 
-A line ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``, ``{{ algorithm }}`` or ``{{
-model_card }}`` of a page is replaced.
+A line ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``, ``{{ limits }}``, ``{{ algorithm
+}}`` or ``{{ model_card }}`` of a page is replaced.
 """
 
 from __future__ import annotations
@@ -166,6 +166,13 @@ def algorithm() -> str:
     return "\n".join(["| line | Algorithm 1 | `aps_core/aps.py` |", "|---|---|---|", *rows])
 
 
+def limits() -> str:
+    """Every limit of the service, its setting, and the answer beyond it."""
+    from service.limits import table
+
+    return table()
+
+
 def model_card() -> str:
     """The card that ships with the weights."""
     card = (ROOT / "aps_core/embedded/MODEL_CARD.md").read_text()
@@ -176,6 +183,7 @@ MADE: dict[str, Callable[[], str]] = {
     "operators": operators,
     "commands": commands,
     "errors": errors,
+    "limits": limits,
     "algorithm": algorithm,
     "model_card": model_card,
 }

@@ -19,11 +19,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from service.access.rate_limit import RateLimited
 from service.api.headers import InvalidHeader, RangeNotSatisfiable
 from service.api.views import FieldError
 from service.api.views import Problem as Problem
 from service.egress.requests import EgressFailed, UrlRefused
-from service.jobs import IdempotencyConflict, NotNow, QueueFull, StorageUnavailable
+from service.jobs import (
+    IdempotencyConflict,
+    NotNow,
+    QueueFull,
+    QuotaExceeded,
+    StorageQuotaExceeded,
+    StorageUnavailable,
+)
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -158,6 +166,13 @@ class Busy(errors.APSError):
     retryable = True
 
 
+class TooManyStreams(NotNow):
+    """This client has as many open streams as it may."""
+
+    code = "too_many_streams"
+    title = "Too many event streams"
+
+
 STATUS: dict[type[errors.APSError], int] = {
     errors.InvalidSpec: 422,
     errors.ImageRejected: 422,
@@ -187,7 +202,10 @@ STATUS: dict[type[errors.APSError], int] = {
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
     StorageUnavailable: 503,
-    NotNow: 429,
+    QuotaExceeded: 429,
+    StorageQuotaExceeded: 429,
+    RateLimited: 429,
+    TooManyStreams: 429,
     QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else

@@ -13,21 +13,13 @@ from typing import Any
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.problems import Busy
-from service.jobs import NotNow
+from service.api.problems import Busy, TooManyStreams
 
 MAX_STREAMS = 4096
 """Of an API process, whatever its file descriptors allow."""
 
 RESERVED_FILES = 256
 """File descriptors for everything else: other requests, files, decoders."""
-
-
-class TooManyStreams(NotNow):
-    """This client has as many open streams as it may."""
-
-    code = "too_many_streams"
-    title = "Too many event streams"
 
 
 class Streams:

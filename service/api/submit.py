@@ -22,8 +22,7 @@ from service.api.app_state import Submission, services_of
 from service.api.events import until_over
 from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
 from service.api.options import Options
-from service.api.problems import BodyTooLarge, Busy, MalformedBody, UnsupportedBody
-from service.api.streams import TooManyStreams
+from service.api.problems import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing

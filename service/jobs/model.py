@@ -33,8 +33,8 @@ class JobState(StrEnum):
 
 
 class Priority(StrEnum):
-    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits
-    for ever.
+    """A class goes before, or behind, jobs of the same tenant submitted up to an hour earlier, or
+    later; so no job starves.
     """
 
     HIGH = "high"
