@@ -8,12 +8,14 @@ reaches the store. It is a folder that the API and the workers share, or whateve
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
@@ -46,6 +48,7 @@ class ArtifactStore:
             str(root), use_listings_cache=False, skip_instance_cache=True
         )
         self._local = isinstance(self.fs, LocalFileSystem)
+        self._syncs = ThreadPoolExecutor(1, "sync")  # started when needed
         self._errors: tuple[type[Exception], ...] = (OSError, *_errors_of(self.fs))
 
     def put(
@@ -67,7 +70,9 @@ class ArtifactStore:
         return Artifact(name=name, file=file, media_type=media_type, bytes=len(data))
 
     def put_upload(self, job_id: str, upload: BinaryIO, sha256: str, suffix: str) -> str:
-        """Stores an open file whose hash is known, a piece at a time; returns its name.
+        """Stores an open file whose hash is known, a piece at a time; returns its name. In a folder
+        it is on the disk a moment later: a client does not wait for what the job store, which
+        syncs once a second, does not promise either.
 
         Raises:
             StorageUnavailable: there is no room, or no answer.
@@ -76,8 +81,10 @@ class ArtifactStore:
         upload.seek(0)
         with self._available(f"A picture of job '{job_id}' could not be stored"):
             if self._local:
-                with _whole(Path(self.path(job_id, file))) as target:
+                path = Path(self.path(job_id, file))
+                with _whole(path, durable=False) as target:
                     shutil.copyfileobj(upload, target, CHUNK_BYTES)
+                self._syncs.submit(_sync_both, path)
             else:
                 with self.fs.open(self.path(job_id, file), "wb") as target:
                     shutil.copyfileobj(upload, target, CHUNK_BYTES)
@@ -187,12 +194,23 @@ def _whole(target: Path, durable: bool = True) -> Iterator[BinaryIO]:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
-    if durable:  # the name is the folder's
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    if durable:
+        _sync(target.parent)  # the name is the folder's
+
+
+def _sync_both(path: Path) -> None:
+    """Brings a file and its name to the disk, unless it has been deleted meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        _sync(path)
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _errors_of(fs: Any) -> tuple[type[Exception], ...]:

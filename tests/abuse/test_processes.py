@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
@@ -133,6 +134,9 @@ def test_files_reach_the_disk_before_they_have_their_name(
     assert seen == ["sync .", "name", f"sync {job_id[0]}"]
     store.put(job_id, "preview-1.jpg", b"x", "image/jpeg", durable=False)
     assert seen[3:] == ["name"]
+    store.put_upload(job_id, io.BytesIO(b"upload"), 64 * "0", ".png")
+    store._syncs.shutdown()
+    assert seen[4:] == ["name", "sync 0", f"sync {job_id[0]}"]
 
 
 def test_the_documented_time_of_webhook_retries_is_the_default() -> None:
