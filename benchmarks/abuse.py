@@ -190,6 +190,7 @@ def measure(folder: Path, seconds: float, names: list[str]) -> dict[str, Any]:
         asyncio.run(observe(url, tokens["victim"], 2, watch))  # warm
         watch.reset()
         found = {"quiet": asyncio.run(observe(url, tokens["victim"], seconds, watch))}
+        print(HEADER, line("quiet", found["quiet"]), sep="\n", flush=True)
         for name in names:
             watch.reset()
             command = [sys.executable, "-m", "benchmarks.abuse_attacks", name, url]
@@ -201,27 +202,29 @@ def measure(folder: Path, seconds: float, names: list[str]) -> dict[str, Any]:
             found[name]["attacker_got"] = json.loads(said or b"{}")
             quiet = found["quiet"]["submission"]["p99_ms"]
             found[name]["ratio"] = round(found[name]["submission"]["p99_ms"] / quiet, 2)
+            print(line(name, found[name]), flush=True)
     return found
 
 
-def table(found: dict[str, Any]) -> str:
+HEADER = (
+    f"{'attack':28}{'victim p99':>12}{'ratio':>7}{'refused':>9}{'/livez p99':>12}"
+    f"{'API':>8}{'decoders':>11}{'store':>9}"
+)
+
+
+def line(name: str, row: dict[str, Any]) -> str:
     """For people."""
-    lines = [
-        f"{'attack':28}{'victim p99':>12}{'ratio':>7}{'refused':>9}{'/livez p99':>12}"
-        f"{'API':>8}{'decoders':>10}{'store':>8}"
-    ]
-    for name, row in found.items():
-        kept = (
-            row.get("ratio", 1) <= MOST_RATIO
-            and row["livez"]["p99_ms"] <= MOST_LIVEZ_MS
-            and row["api_mb"] <= MOST_API_MB
-        )
-        lines.append(
-            f"{name:28}{row['submission']['p99_ms']:>9.1f} ms{row.get('ratio', 1):>7.2f}"
-            f"{row['refused']:>9}{row['livez']['p99_ms']:>9.1f} ms{row['api_mb']:>5.0f} MB"
-            f"{row['decoders_mb']:>7.0f} MB{row['store_mb']:>5.0f} MB{'' if kept else '  MISSED'}"
-        )
-    return "\n".join(lines)
+    ratio = row.get("ratio", 1)
+    kept = (
+        ratio <= MOST_RATIO
+        and row["livez"]["p99_ms"] <= MOST_LIVEZ_MS
+        and row["api_mb"] <= MOST_API_MB
+    )
+    return (
+        f"{name:28}{row['submission']['p99_ms']:>9.1f} ms{ratio:>7.2f}{row['refused']:>9}"
+        f"{row['livez']['p99_ms']:>9.1f} ms{row['api_mb']:>5.0f} MB{row['decoders_mb']:>8.0f} MB"
+        f"{row['store_mb']:>6.0f} MB{'' if kept else '  MISSED'}"
+    )
 
 
 def main() -> None:
@@ -235,7 +238,6 @@ def main() -> None:
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="aps-abuse-") as folder:
         found = measure(Path(folder), arguments.seconds, arguments.only)
-    print(table(found))
     if arguments.out:
         machine = {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0))}
         report = {"machine": {**machine, "load_average_before": load_before}, "attacks": found}

@@ -30,6 +30,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         described = FastAPI.openapi(app)
         described["components"]["schemas"].update(_components())
         _without_fastapis_errors(described)
+        _with_unknown_parameters(described)
     return app.openapi_schema or {}
 
 
@@ -96,6 +97,14 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
             del operation["responses"]["422"]
     for name in ("HTTPValidationError", "ValidationError"):
         described["components"]["schemas"].pop(name, None)
+
+
+def _with_unknown_parameters(described: dict[str, Any]) -> None:
+    """Every path of the interface refuses query parameters that it does not have."""
+    refused = {str(status): problem for status, problem in problems(422).items()}
+    for path, operations in described["paths"].items():
+        for operation in operations.values() if path.startswith("/v1/") else ():
+            operation["responses"] = {**refused, **operation["responses"]}
 
 
 def _components() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from conftest import Target
+from attacked import Target
 from redis import Redis
 from stack import png, uri
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import Target
+from attacked import Target
 from redis import Redis
 from stack import png
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import Target
+from attacked import Target
 from stack import png, uri
 
 from benchmarks.abuse import sleeper

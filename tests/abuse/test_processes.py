@@ -133,3 +133,11 @@ def test_files_reach_the_disk_before_they_have_their_name(
     assert seen == ["sync .", "name", f"sync {job_id[0]}"]
     store.put(job_id, "preview-1.jpg", b"x", "image/jpeg", durable=False)
     assert seen[3:] == ["name"]
+
+
+def test_the_documented_time_of_webhook_retries_is_the_default() -> None:
+    pauses = Settings().webhook_retry_seconds
+    said = Path(__file__).parents[2] / "docs/webhooks.md"
+    assert f"within {sum(pauses) / 3600:.0f} hours" in said.read_text()
+    assert len(pauses) == 9
+    assert "nine times" in said.read_text()
