@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from aps_core.errors import APSError
 
 if TYPE_CHECKING:
-    from service.access.keys import KeyStore
+    from service.access.keys import KeyStore, Scope
 
 
 @click.group()
@@ -25,8 +26,9 @@ def keys() -> None:
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(["read", "write"]),
-    help="Scope of the key (repeatable); default: both.",
+    type=click.Choice(["read", "write", "priority"]),
+    help="Scope of the key (repeatable); default: read and write. 'priority' allows jobs with"
+    " priority high.",
 )
 @click.option(
     "--max-queued",
@@ -39,6 +41,11 @@ def keys() -> None:
     help="Maximum number of running jobs of the principal; default: APS_MAX_RUNNING.",
 )
 @click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    help="Days for which the key is valid; default: until it is revoked.",
+)
+@click.option(
     "--record",
     is_flag=True,
     help="Do not store the key; also print its record, to be added to the file APS_KEYS_FILE.",
@@ -48,6 +55,7 @@ def create(
     scopes: tuple[str, ...],
     max_queued: int | None,
     max_running: int | None,
+    days: int | None,
     record: bool,
 ) -> None:
     """Create a key for PRINCIPAL and print it; it cannot be shown again. To rotate a key, create
@@ -55,7 +63,9 @@ def create(
     """
     from service.access.keys import new_key
 
-    token, key = new_key(principal, frozenset(scopes or ("read", "write")), max_queued, max_running)  # type: ignore[arg-type]
+    allowed = cast("frozenset[Scope]", frozenset(scopes or ("read", "write")))
+    expiry = datetime.now(UTC) + timedelta(days=days) if days else None
+    token, key = new_key(principal, allowed, max_queued, max_running, expiry)
     if not record:
         with _store() as store:
             store.add(key)
@@ -72,6 +82,7 @@ def list_keys() -> None:
             click.echo(
                 f"{key.id}  {key.principal:<24} {'+'.join(sorted(key.scopes)):<12}"
                 f" {key.created_at:%Y-%m-%d %H:%M}"
+                + (f" until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "")
             )
 
 

@@ -4,6 +4,7 @@
     ├── InvalidSpec          a field or a combination of fields makes no sense
     ├── ImageRejected        a picture cannot be read or is not allowed
     │   └── ImageTooLarge    the restored picture would exceed the device's limit
+    ├── JobTooLong           the job would take longer than is allowed
     ├── WeightsMissing       a file of weights is absent
     ├── WeightsInvalid       a file of weights is damaged or of another model
     ├── InsufficientMemory   the job does not fit the device
@@ -50,6 +51,13 @@ class ImageTooLarge(ImageRejected):
 
     code = "image_too_large"
     title = "The picture is too large for this device"
+
+
+class JobTooLong(APSError):
+    """The job would take longer than is allowed; the message says how long, and what would fit."""
+
+    code = "job_too_long"
+    title = "The job would take too long"
 
 
 class WeightsMissing(APSError):

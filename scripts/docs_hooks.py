@@ -1,7 +1,7 @@
 """MkDocs hooks that generate parts of the documentation from the code.
 
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
-``{{ algorithm }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
+``{{ limits }}``, ``{{ algorithm }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -167,6 +167,13 @@ def algorithm() -> str:
     return "\n".join(["| line | Algorithm 1 | `aps_core/aps.py` |", "|---|---|---|", *rows])
 
 
+def limits() -> str:
+    """Every limit of the service, its setting, and the answer beyond it."""
+    from service.limits import table
+
+    return table()
+
+
 def model_card() -> str:
     """Returns the model card shipped with the weights."""
     card = (ROOT / "aps_core/embedded/MODEL_CARD.md").read_text()
@@ -200,6 +207,7 @@ MADE: dict[str, Callable[[], str]] = {
     "operators": operators,
     "commands": commands,
     "errors": errors,
+    "limits": limits,
     "algorithm": algorithm,
     "model_card": model_card,
     "checkpoints": checkpoints,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry
+from redis.asyncio import BlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
 from starlette.staticfiles import StaticFiles
 
@@ -29,17 +30,16 @@ from service.api import (
     webhook_routes,
 )
 from service.api.app_state import Services
+from service.api.bodies import BodyLimit
 from service.api.docs import add_docs
-from service.api.middleware import BodyLimit, RequestContext
+from service.api.events import EventHub
+from service.api.middleware import RequestContext
+from service.api.streams import Streams, most_streams
 from service.dispatch.sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import build, logs, tracing
 from service.telemetry.queue_metrics import QueueMetrics
 from service.webhooks.sender import send_webhooks
-
-MAX_FOLLOWERS = 4096
-"""Clients that follow or wait for a job at the same time; each one holds a connection to the store.
-"""
 
 UI = Path(__file__).parent / "ui"
 
@@ -71,7 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_docs(app)
     _add_studio(app)
     app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)
     return app
@@ -98,9 +98,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     check_start(settings, services.keys)
     tracing.configure("api")
     services.decoder.start()
-    app.state.redis = AsyncRedis.from_url(
-        settings.redis_url, socket_timeout=10, max_connections=MAX_FOLLOWERS
+    most = most_streams()
+    app.state.streams = Streams(most, settings.max_streams if settings.auth_required else most)
+    redis = AsyncRedis(
+        connection_pool=BlockingConnectionPool.from_url(
+            settings.redis_url, socket_timeout=10, max_connections=8, timeout=10
+        )
     )
+    app.state.events = EventHub(redis, services)
+    hub = asyncio.create_task(app.state.events.run())
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
     sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
@@ -112,10 +118,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         sweeper.stop()
-        if sender is not None:
-            sender.cancel()
-            await asyncio.wait([sender])
-        await app.state.redis.aclose()
+        tasks = [task for task in (hub, sender) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await redis.aclose(close_connection_pool=True)
         services.close()
         tracing.stop()
         gc.unfreeze()

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
-from aps_core.imaging.images import MAX_PIXELS
 from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
+from service.limits import Limits
 
 
 def _state_dir() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME", "~/.local/state")).expanduser() / "aps"
 
 
-class Settings(BaseSettings):
+class Settings(Limits):
     """Frozen, so that one process never sees two answers."""
 
     model_config = SettingsConfigDict(env_prefix="APS_", frozen=True, extra="ignore")
@@ -73,17 +73,6 @@ class Settings(BaseSettings):
             " any."
         ),
     )
-    max_queued: int = Field(default=200, ge=1, description="Waiting jobs of one principal.")
-    max_stored: int = Field(
-        default=1000,
-        ge=0,
-        description="Pictures of one principal that are stored for jobs to come (POST /v1/files).",
-    )
-    max_running: int | None = Field(
-        default=None,
-        ge=1,
-        description="Jobs of one principal that run at a time; by default any number.",
-    )
 
     priors: Annotated[list[str], NoDecode] = Field(
         default=["embedded", "embedded_text"],
@@ -93,40 +82,12 @@ class Settings(BaseSettings):
     threads: int | None = Field(
         default=None, ge=1, description="CPU threads of a worker; by default all it may use."
     )
-    memory_bytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Memory of a worker's device, in bytes; by default what the device reports.",
-    )
-    max_pixels: int | None = Field(
-        default=None,
-        ge=1024,
-        description=(
-            "Largest restored picture, in pixels; by default 512x512 on CPU, 2048x2048 on CUDA."
-        ),
-    )
-
-    max_upload_bytes: int = Field(default=25_000_000, ge=1, description="Largest picture file.")
-    max_upload_pixels: int = Field(
-        default=MAX_PIXELS, ge=1, description="Largest uploaded picture, before any reduction."
-    )
-    decode_seconds: int = Field(
-        default=10,
-        ge=1,
-        description="CPU seconds and memory (below) an upload may use while it is decoded.",
-    )
-    decode_bytes: int = Field(
-        default=2_000_000_000, ge=1, description="Address space of the decoding process."
-    )
 
     image_urls: bool = Field(
         default=False,
         description=(
             "Whether 'image' and 'mask' may be https addresses, which the API then fetches."
         ),
-    )
-    fetch_seconds: float = Field(
-        default=20, gt=0, description="Time to fetch one of them, redirects included."
     )
     egress_allow: list[IPv4Network | IPv6Network] = Field(
         default=[],
@@ -147,7 +108,9 @@ class Settings(BaseSettings):
         default=30, gt=0, description="A worker silent for this long loses its job to another."
     )
     heartbeat_seconds: float = Field(
-        default=5, gt=0, description="How often a busy worker extends its lease between steps."
+        default=0.25,
+        gt=0,
+        description="How often a busy worker extends its lease and asks whether to stop.",
     )
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
     ring_seconds: float = Field(
@@ -157,9 +120,6 @@ class Settings(BaseSettings):
             "A job waiting this long is announced again, when fewer messages are under way than"
             " jobs wait."
         ),
-    )
-    job_ttl_seconds: int = Field(
-        default=86_400, ge=60, description="How long a finished job and its artifacts are kept."
     )
     deaf_seconds: float = Field(
         default=120,
@@ -173,17 +133,6 @@ class Settings(BaseSettings):
         default=60,
         ge=0,
         description="How long a worker tries to store a result before the job fails.",
-    )
-    max_job_seconds: int = Field(
-        default=1800, ge=1, description="A job running longer than this fails."
-    )
-    max_backlog_seconds: float = Field(
-        default=21_600,
-        ge=0,
-        description="Predicted seconds of unfinished jobs above which no more are let in; 0 = any.",
-    )
-    max_attempts: int = Field(
-        default=3, ge=1, description="Starts without any progress before a job fails."
     )
 
     public_url: str = Field(
@@ -205,13 +154,6 @@ class Settings(BaseSettings):
     )
     webhook_allow_private: bool = Field(
         default=False, description="Receivers may use http and private addresses; for development."
-    )
-    webhook_timeout_seconds: float = Field(
-        default=15, gt=0, description="A receiver that has not answered by then has failed."
-    )
-    webhook_retry_seconds: list[float] = Field(
-        default=[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
-        description="Pauses between attempts; up to a fifth is added by chance.",
     )
 
     metrics_port: int = Field(

@@ -11,6 +11,7 @@ import ctypes
 import logging
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -52,6 +53,9 @@ request takes milliseconds, a job seconds.
 _parent = os.getpid()
 """The parent, as this module is loaded before the fork."""
 
+_life = secrets.token_hex(4)
+"""Of this parent alone, and made before the fork."""
+
 draining = multiprocessing.RawValue(ctypes.c_bool, False)
 """Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set
 it.
@@ -67,8 +71,9 @@ class Worker:
     """What the child keeps for its whole life: engines, store, artifacts, registration."""
 
     def __init__(self) -> None:
-        # a respawned child has the same name, and so may take its predecessor's job over at once
-        self.name = f"{socket.gethostname()}-{os.getppid()}"
+        # a respawned child has the same name, and so may take its predecessor's job over at once;
+        # nobody else has: containers may share a host name, and their processes' numbers do anyway
+        self.name = f"{socket.gethostname()}-{os.getppid()}-{_life}"
         self.store, self.registry = open_store(settings, retries=10)
         self.artifacts = ArtifactStore(settings.artifacts)
         self.engines: dict[str, Engine] = {}

@@ -16,7 +16,7 @@ import io
 import struct
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -57,6 +57,8 @@ BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
 """A picture larger than the first number with more pixels for each byte of its file than the second
 is not a photograph.
 """
+Coverage = Literal["all", "some", "none"]
+"""How much of a picture its mask leaves as it is."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
@@ -205,6 +207,12 @@ def mask_band(picture: Picture) -> Image.Image:
             else image.point(lambda v: v / 256).convert("L")
         )
     )
+
+
+def mask_coverage(picture: Picture) -> Coverage:
+    """Reads every pixel of a mask."""
+    known = np.asarray(mask_band(picture)) >= 128
+    return "some" if known.any() != known.all() else "all" if known.all() else "none"
 
 
 def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:

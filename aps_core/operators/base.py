@@ -59,6 +59,14 @@ class OperatorSpec(Spec, family=True):
             WeightsMissing, WeightsInvalid: it needs ``weights`` that are absent or damaged.
         """
 
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """Checks that :meth:`bind` takes pictures of this shape, as far as that shows without
+        drawing anything; needs no torch.
+
+        Raises:
+            InvalidSpec: it does not.
+        """
+
     def measurement(self, upload_CHW: Tensor) -> Tensor:
         """The measurement an upload (3, H, W) in [-1, 1] holds; where A loses colours, the upload
         may still show some.

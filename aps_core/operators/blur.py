@@ -16,6 +16,19 @@ else:
     torch = lazy_import("torch")
 
 
+def check_reach(reach: int, height: int, width: int) -> None:
+    """Checks that a picture is larger than a blur's ``reach`` (all in pixels).
+
+    Raises:
+        InvalidSpec: it is not, so that there is nothing to reflect at its borders.
+    """
+    if height <= reach or width <= reach:
+        raise InvalidSpec(
+            f"The blur reaches {reach} pixels to each side, but the picture is only"
+            f" {width}x{height}; use a smaller kernel or a larger picture."
+        )
+
+
 def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tensor], Tensor]:
     """Cross-correlation of (B, C, ``height``, ``width``) pictures with one (kh, kw) kernel of odd
     sides.
@@ -30,12 +43,7 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
     """
     kh, kw = kernel.shape
     rows, columns = kh // 2, kw // 2
-    if height <= rows or width <= columns:
-        reach = max(rows, columns)
-        raise InvalidSpec(
-            f"The blur reaches {reach} pixels to each side, but the picture is only"
-            f" {width}x{height}; use a smaller kernel or a larger picture."
-        )
+    check_reach(max(rows, columns), height, width)
     size = (_fast_length(height + 2 * rows), _fast_length(width + 2 * columns))
     spectrum = torch.fft.rfft2(kernel, size).conj()
 

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.inpainting import Inpainting
 from aps_core.registry import any_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,21 @@ class Compose(OperatorSpec):
         return reduce(
             lambda shape, step: step.image_shape(shape), reversed(self.stages), measurement_CHW
         )
+
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """See :meth:`OperatorSpec.check_shape`; each stage sees what the ones before it
+        leave.
+        """
+        for number, stage in enumerate(self.stages[:-1]):
+            if isinstance(stage, Inpainting):
+                raise InvalidSpec(
+                    "In 'compose', inpainting must come last; stage"
+                    f" {number + 2} would mix known and unknown pixels."
+                )
+        for stage in self.stages:
+            stage.check_shape(shape_CHW)
+            if stage.image_shape(shape_CHW) != shape_CHW:
+                return  # a reduction: what comes after it depends on rounding, which bind knows
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

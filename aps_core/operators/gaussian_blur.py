@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.operators.blur import reflecting_filter
+from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ class GaussianBlur(OperatorSpec):
     type: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: float = Field(
         3.0,
-        gt=0,
+        ge=0.01,
         le=15,
         description=(
             "Width of the blur in pixels. The paper's 3.0 is for 512-pixel pictures; at 128 use"
@@ -32,12 +32,19 @@ class GaussianBlur(OperatorSpec):
     )
     linear: ClassVar[bool] = True
 
+    @property
+    def reach(self) -> int:
+        """Pixels to each side: the kernel is cut at four sigma, as the reference cuts it."""
+        return int(4 * self.sigma + 0.5)
+
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """See :meth:`OperatorSpec.check_shape`."""
+        check_reach(self.reach, *shape_CHW[1:])
+
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        # the kernel is cut at four sigma, as the reference cuts it
-        reach = int(4 * self.sigma + 0.5)
-        offsets = torch.arange(-reach, reach + 1, dtype=torch.float64, device=device)
+        offsets = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64, device=device)
         line = torch.exp(-offsets.square() / (2 * self.sigma**2))
         line = line / line.sum()
         return Bound(reflecting_filter(torch.outer(line, line).float(), *shape_CHW[1:]))

@@ -75,6 +75,21 @@ class Inpainting(OperatorSpec):
         """Only an uploaded mask comes from outside."""
         return self.mask == "upload"
 
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """See :meth:`OperatorSpec.check_shape`: a box must leave something known."""
+        _, height, width = shape_CHW
+        if self.mask == "box" and self._box(height, width) == (0, height, 0, width):
+            raise InvalidSpec(
+                "The box covers the whole picture, so nothing is left to go by; make it smaller,"
+                " or use the task 'generate'."
+            )
+
+    def _box(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """First row and the one after the last, first column and the one after the last."""
+        top, left = int(self.top * height), int(self.left * width)
+        bottom = min(height, top + max(1, round(self.height * height)))
+        return top, bottom, left, min(width, left + max(1, round(self.width * width)))
+
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
@@ -99,11 +114,8 @@ class Inpainting(OperatorSpec):
             return mask_HW
         known = torch.ones(height, width)
         if self.mask == "box":
-            top, left = int(self.top * height), int(self.left * width)
-            known[
-                top : top + max(1, round(self.height * height)),
-                left : left + max(1, round(self.width * width)),
-            ] = 0
+            top, bottom, left, right = self._box(height, width)
+            known[top:bottom, left:right] = 0
             return known
         order = torch.randperm(height * width, generator=torch.Generator().manual_seed(self.seed))
         known.view(-1)[order[: int(height * width * self.fraction)]] = 0

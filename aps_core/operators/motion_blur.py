@@ -11,7 +11,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
-from aps_core.operators.blur import reflecting_filter
+from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +38,10 @@ class MotionBlur(OperatorSpec):
     )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random path.")
     linear: ClassVar[bool] = True
+
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """See :meth:`OperatorSpec.check_shape`."""
+        check_reach((self.kernel_size | 1) // 2, *shape_CHW[1:])
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -28,7 +28,7 @@ class SaturatingBlur(OperatorSpec):
     type: Literal["saturating_blur"] = "saturating_blur"
     sigma: float = Field(
         3.0,
-        gt=0,
+        ge=0.03,
         le=15,
         description=(
             "Width of the blur in pixels where it is strongest. 3.0 is for 512-pixel pictures; at"
@@ -46,6 +46,10 @@ class SaturatingBlur(OperatorSpec):
             " means no clipping."
         ),
     )
+
+    def check_shape(self, shape_CHW: Shape) -> None:
+        """See :meth:`OperatorSpec.check_shape`."""
+        GaussianBlur(sigma=self.sigma).check_shape(shape_CHW)
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -4,10 +4,12 @@ torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from aps_core.errors import ImageTooLarge, InsufficientMemory
+from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
 from aps_core.priors import PriorSpec
 from aps_core.tasks.base import Size, TaskSpec
 
@@ -88,6 +90,61 @@ def check_size(
     if capacity is not None:
         capacity.check(cost.tokens)
     return cost
+
+
+def check_seconds(
+    spec: TaskSpec,
+    image: Size | None,
+    cost: Estimate,
+    max_seconds: float,
+    seconds_per_token: float,
+) -> None:
+    """Refuses a job that is predicted to take longer than ``max_seconds``.
+
+    Raises:
+        JobTooLong: the message holds the estimate and what would fit.
+    """
+    if cost.seconds <= max_seconds:
+        return
+
+    def fits(changed: TaskSpec) -> bool:
+        return estimate(changed, image, seconds_per_token).seconds <= max_seconds
+
+    ways = list(_smaller(spec, cost.output, fits))
+    raise JobTooLong(
+        f"The job would take about {cost.seconds:.0f} s; at most {max_seconds:.0f} s are allowed."
+        + (f" One of these would fit: {', '.join(ways)}." if ways else "")
+    )
+
+
+_FIELDS = (
+    ("sampler", "steps", 1),
+    ("sampler", "inner_steps", 1),
+    ("", "num_samples", 1),
+    ("", "working_size", 32),
+)
+"""Settings that make a job shorter, where they are kept, and the least that is suggested."""
+
+
+def _smaller(
+    spec: TaskSpec, output: Size | None, fits: Callable[[TaskSpec], bool]
+) -> Iterator[str]:
+    """The largest value of each setting that by itself makes the job fit."""
+    resolved = spec.resolved()
+    for part, name, least in _FIELDS:
+        holder = getattr(resolved, part) if part else resolved
+        if not hasattr(holder, name):
+            continue
+        now = getattr(holder, name) or (max(output) if output else 0)
+
+        def changed(value: int, part: str = part, name: str = name, holder: Any = holder) -> Any:
+            new = holder.model_copy(update={name: value})
+            return resolved.model_copy(update={part: new}) if part else new
+
+        options = range(least, now)
+        best = bisect_left(options, True, key=lambda value: not fits(changed(value)))
+        if best:
+            yield f"{part + '.' if part else ''}{name} {options[best - 1]}"
 
 
 def fit(priors: Sequence[PriorSpec], device: str, total_bytes: int) -> dict[str, Capacity]:

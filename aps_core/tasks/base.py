@@ -8,13 +8,13 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.images import Picture, encode_jpeg
+from aps_core.imaging.images import Coverage, Picture, encode_jpeg, mask_coverage
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec, PriorSpec
@@ -43,6 +43,9 @@ CARRIED = "carried."
 Size = tuple[int, int]
 """Width and height in pixels."""
 
+Slot = Literal["image", "mask", "style"]
+"""Name of a picture in :class:`Inputs`."""
+
 Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 """A prompt that may not stay empty."""
 
@@ -66,6 +69,16 @@ class TaskSpec(Spec, family=True):
         """Checks the spec against the pictures themselves, before any work; needs no torch.
 
         Raises:
+            InvalidSpec: see :meth:`check_sizes` and :meth:`check_mask`.
+        """
+        self.check_sizes(inputs)
+        if (slot := self.mask_slot(inputs)) is not None:
+            self.check_mask(mask_coverage(getattr(inputs, slot)))
+
+    def check_sizes(self, inputs: Inputs) -> None:
+        """Checks the spec against the pictures' sizes and kinds; reads no pixel.
+
+        Raises:
             InvalidSpec: one is missing, one is not taken, or they do not fit together.
         """
         given = {name: picture for name, picture in vars(inputs).items() if picture is not None}
@@ -83,6 +96,17 @@ class TaskSpec(Spec, family=True):
             sizes.get("mask"),
             inputs.image is not None and inputs.image.has_alpha,
         )
+
+    def mask_slot(self, inputs: Inputs) -> Slot | None:
+        """Which picture's pixels :meth:`check_mask` is to be given; None where no mask is read."""
+        return None
+
+    def check_mask(self, known: Coverage) -> None:
+        """Checks how much of the picture its mask leaves as it is.
+
+        Raises:
+            InvalidSpec: nothing is left to do, or nothing to go by.
+        """
 
     @abstractmethod
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:

@@ -17,10 +17,11 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.blending import filled, joined
+from aps_core.imaging.images import Coverage
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, Prompt, RunContext, Size
-from aps_core.tasks.masks import check_mask, mask_source
+from aps_core.tasks.base import Inputs, MeasuredTaskSpec, Prompt, RunContext, Size, Slot
+from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK
@@ -107,13 +108,13 @@ class EditSpec(MeasuredTaskSpec):
                 " with transparent pixels, or pixels to add on a side."
             )
 
-    def check_inputs(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to keep and something to
-        draw.
-        """
-        super().check_inputs(inputs)
-        if (source := mask_source(inputs)) is not None:
-            check_mask(source, may_be_whole=self._grows)
+    def mask_slot(self, inputs: Inputs) -> Slot | None:
+        """See :meth:`TaskSpec.mask_slot`."""
+        return mask_slot(inputs)
+
+    def check_mask(self, known: Coverage) -> None:
+        """See :meth:`TaskSpec.check_mask`."""
+        check_coverage(known, may_be_whole=self._grows)
 
     @property
     def _grows(self) -> bool:

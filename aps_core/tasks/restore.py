@@ -10,10 +10,11 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
+from aps_core.imaging.images import Coverage
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size
-from aps_core.tasks.masks import check_mask, mask_source
+from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size, Slot
+from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 
@@ -103,14 +104,16 @@ class RestoreSpec(MeasuredTaskSpec):
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
                 " must be of one size."
             )
+        width, height = self.measurement_size(image)
+        self.operator.check_shape(self.operator.image_shape((3, height, width)))
 
-    def check_inputs(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_inputs`; a mask must leave something to go by and something to
-        draw.
-        """
-        super().check_inputs(inputs)
-        if self.operator.needs_mask and (source := mask_source(inputs)) is not None:
-            check_mask(source)
+    def mask_slot(self, inputs: Inputs) -> Slot | None:
+        """See :meth:`TaskSpec.mask_slot`."""
+        return mask_slot(inputs) if self.operator.needs_mask else None
+
+    def check_mask(self, known: Coverage) -> None:
+        """See :meth:`TaskSpec.check_mask`."""
+        check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Measurement, operator, objective; then the sampler."""

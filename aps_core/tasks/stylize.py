@@ -132,9 +132,9 @@ class StylizeSpec(PictureTaskSpec):
                 " above 0."
             )
 
-    def check_inputs(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_inputs`."""
-        super().check_inputs(inputs)
+    def check_sizes(self, inputs: Inputs) -> None:
+        """See :meth:`TaskSpec.check_sizes`."""
+        super().check_sizes(inputs)
         style = _style(inputs)
         if min(style.width, style.height) < SMALLEST:
             raise InvalidSpec(

@@ -35,6 +35,7 @@ class TextConfig(Config):
     top_k: int | None = Field(
         50,
         ge=1,
+        le=1_000_000,
         description=(
             "Draw from this many most likely tokens; null for no limit. 50 is the effective"
             " default of Dream's release: its generation defaults come from the model's"
@@ -51,6 +52,7 @@ class TextConfig(Config):
     alg_temp: float | None = Field(
         0.0,
         ge=0,
+        le=1000,
         description="Remasking temperature: above 0 the tokens to keep are drawn, not ranked.",
     )
     eps: float = Field(1e-3, gt=0, lt=1, description="Time at which the masking schedule ends.")

@@ -7,6 +7,7 @@ rebinding). Both show: in ``Origin``, and in a ``Host`` that is not ours.
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from service.api.middleware import PROBES
 from service.api.problems import Misdirected, library_error
 from service.settings import Settings
 
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -46,7 +48,7 @@ class HostGuard:
     def _refusal(self, scope: Scope) -> str | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self.hosts and _name(f"//{host}") not in self.hosts:
+        if self.hosts and _name(host) not in self.hosts:
             return (
                 f"The host {host[:100]!r} is none of ours ({', '.join(self.hosts)}); see"
                 " APS_ALLOWED_HOSTS."
@@ -54,7 +56,7 @@ class HostGuard:
         if (
             self.open
             and (origin := headers.get("origin")) is not None
-            and urlsplit(origin).netloc != host
+            and origin_host(origin) != host
         ):
             return f"Requests from pages of {origin[:100]!r} are not taken."
         if self.open and self.settings.auth == "auto" and not _local(scope.get("server")):
@@ -64,11 +66,18 @@ class HostGuard:
         return None
 
 
-def _name(url: str) -> str:
+def origin_host(origin: str) -> str | None:
+    """Host and port of an ``Origin``; None where it names none, which matches no host."""
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(origin).netloc or None
     except ValueError:
-        return ""
+        return None
+
+
+def _name(host: str) -> str:
+    """The name in a ``Host`` header; empty when it has anything else than a name and a port."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _local(server: tuple[str, int | None] | None) -> bool:

@@ -23,8 +23,10 @@ from redis.client import Pipeline
 
 from aps_core.errors import APSError
 
-Scope = Literal["read", "write"]
-"""``read``: look at one's jobs; ``write``: also submit, cancel and delete."""
+Scope = Literal["read", "write", "priority"]
+"""``read``: look at one's jobs; ``write``: also submit, cancel and delete; ``priority``: also
+submit with priority ``high``.
+"""
 
 ACTIVE_KEYS = 2
 """A principal changes its key without a gap: make the second, switch over, revoke the first."""
@@ -52,6 +54,7 @@ class ApiKey(BaseModel):
     scopes: frozenset[Scope]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at: datetime
+    expires_at: datetime | None = Field(None, description="When it stops being valid; never: null.")
     max_queued: int | None = Field(
         None, ge=1, description="Waiting jobs the principal may have; by default APS_MAX_QUEUED."
     )
@@ -70,6 +73,7 @@ def new_key(
     scopes: frozenset[Scope],
     max_queued: int | None = None,
     max_running: int | None = None,
+    expires_at: datetime | None = None,
 ) -> tuple[str, ApiKey]:
     """A fresh key, to be shown once, and its record.
 
@@ -87,6 +91,7 @@ def new_key(
             scopes=scopes,
             sha256=_digest(token),
             created_at=datetime.now(UTC),
+            expires_at=expires_at,
             **limits,
         )
     except ValidationError as error:
@@ -111,7 +116,15 @@ class KeyStore:
 
     def get(self, key_id: str) -> ApiKey | None:
         """An active key's record by its id."""
-        return self._fixed.get(key_id) or self._stored(key_id)
+        key = self._fixed.get(key_id) or self._stored(key_id)
+        return None if key is None or self._over(key) else key
+
+    def _over(self, key: ApiKey) -> bool:
+        """Whether the key has expired, by the store's clock."""
+        if key.expires_at is None:
+            return False
+        seconds, _ = self.redis.time()
+        return key.expires_at.timestamp() <= seconds
 
     def add(self, key: ApiKey) -> None:
         """Makes a key valid.
@@ -125,7 +138,7 @@ class KeyStore:
             held = [
                 known.id
                 for known in map(ApiKey.model_validate_json, records.values())
-                if known.principal == key.principal
+                if known.principal == key.principal and not self._over(known)
             ]
             if len(held) >= ACTIVE_KEYS:
                 raise KeyRefused(

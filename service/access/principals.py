@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from fastapi import Request, Security
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from redis.exceptions import RedisError
-from starlette.concurrency import run_in_threadpool
 
 from service.access.keys import ApiKey, KeyRefused, KeyStore
+from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
+from service.api.parameters import known_parameters
 from service.api.problems import ScopeMissing, Unauthorized
+from service.jobs import Quota
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_threads = CapacityLimiter(8)
+"""Of its own: who asks is known at once, whatever the threads of other requests wait for."""
 
 _bearer = HTTPBearer(
     auto_error=False,
@@ -34,19 +42,21 @@ _session = APIKeyCookie(
 
 @dataclass(frozen=True)
 class Principal:
-    """Whose jobs a request may see, and how many there may be. Empty where keys are off: one tenant
-    for all.
+    """Whose jobs a request may see, and how much there may be. Empty where keys are off: one tenant
+    for all, without limits of its own.
     """
 
     name: str = ""
-    max_queued: int | None = None
-    max_running: int | None = None
+    quota: Quota = Quota()  # noqa: RUF009  frozen
     key: ApiKey | None = None
+    by_session: bool = False
+    """Whether a session's cookie stood for the key."""
 
 
 async def principal(
     request: Request,
     needed: SecurityScopes,
+    _: Annotated[None, Depends(known_parameters)],
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     session: Annotated[str | None, Security(_session)] = None,
 ) -> Principal:
@@ -56,35 +66,60 @@ async def principal(
         Unauthorized: it has no valid key and no session.
         ScopeMissing: the key lacks a scope.
         Misdirected: it would change something, by a session's cookie, from a page that is not ours.
+        RateLimited: it is one of too many.
     """
     services = services_of(request)
     if not services.settings.auth_required:
         return Principal()
     if credentials is not None:
-        key = await run_in_threadpool(services.keys.find, credentials.credentials)
+        find = partial(services.keys.find, credentials.credentials)
     elif session is not None:
         check_origin(request)
-        key = await run_in_threadpool(SessionStore(services.keys).find, session)
+        find = partial(SessionStore(services.keys).find, session)
     else:
         raise Unauthorized(
             "Send an API key: 'Authorization: Bearer aps_...'. Keys are made with 'aps keys"
             " create'."
         )
-    if key is None:
+    key, allowance = await to_thread.run_sync(_let_in, services.rates, find, limiter=_threads)
+    if key is None or allowance is None:
         raise Unauthorized(
             "This API key is not known here, or has been revoked."
             if credentials
             else "The session is over; send the API key again."
         )
-    if missing := set(needed.scopes) - key.scopes:
-        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
-    settings = services.settings
-    return Principal(
-        key.principal,
-        key.max_queued or settings.max_queued,
-        key.max_running or settings.max_running,
-        key,
+    needs_scope(key, *needed.scopes)
+    request.state.principal, request.state.allowance = key.principal, allowance
+    allowance.check()
+    quota = _quota(key, services.settings)
+    return Principal(key.principal, quota, key, by_session=credentials is None)
+
+
+def _let_in(
+    rates: RateLimiter, find: Callable[[], ApiKey | None]
+) -> tuple[ApiKey | None, Allowance | None]:
+    """The key, if there is one, and what its principal may still send."""
+    key = find()
+    return key, rates.spend(key.principal) if key else None
+
+
+def _quota(key: ApiKey, settings: Settings) -> Quota:
+    return Quota(
+        max_queued=key.max_queued or settings.max_queued,
+        max_running=key.max_running or settings.max_running,
+        max_backlog_seconds=settings.max_own_backlog_seconds,
+        max_stored_bytes=settings.max_stored_bytes,
     )
+
+
+def needs_scope(key: ApiKey, *scopes: str) -> None:
+    """Checks what a key allows.
+
+    Raises:
+        ScopeMissing: it lacks one of the scopes.
+    """
+    if missing := set(scopes) - key.scopes:
+        raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
 
 
 Reader = Annotated[Principal, Security(principal, scopes=["read"])]

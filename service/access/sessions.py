@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from typing import cast
-from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from service.access.host_guard import origin_host
 from service.access.keys import ApiKey, KeyStore
 from service.api.problems import Misdirected
 
@@ -35,10 +34,11 @@ class SessionStore:
 
     def start(self, key: ApiKey) -> str:
         """A new session of ``key``: the cookie's value, which is stored nowhere."""
+        seconds, micros = self._keys.redis.time()
         token, started = secrets.token_urlsafe(32), f"{self._keys.prefix}sessions:{key.id}"
         with self._keys.redis.pipeline() as pipe:
             pipe.set(self._name(token), key.id, ex=SESSION_SECONDS)
-            pipe.zadd(started, {self._name(token): time.time()})
+            pipe.zadd(started, {self._name(token): seconds + micros / 1e6})
             pipe.expire(started, SESSION_SECONDS)
             pipe.zrange(started, 0, -MAX_SESSIONS - 1)
             *_, oldest = pipe.execute()
@@ -73,7 +73,7 @@ def check_origin(request: Request) -> None:
     ours = (
         site == "same-origin"
         if site is not None
-        else origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+        else origin is not None and origin_host(origin) == request.headers.get("host")
     )
     if not ours:
         raise Misdirected(

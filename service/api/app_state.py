@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from fastapi import Request
 from redis.exceptions import RedisError
+from starlette.concurrency import run_in_threadpool
 
 from aps_core.errors import InvalidSpec
-from aps_core.runtime.estimate import Capacity, check_size
-from aps_core.tasks import Inputs, validate_spec
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
+from aps_core.tasks import Inputs, TaskSpec, validate_spec
 from service.access.keys import KeyStore
+from service.access.rate_limit import RateLimiter
 from service.api.availability import check_weights, worker_for
 from service.api.options import Options
-from service.api.problems import Gone, NotFound
+from service.api.problems import Gone, NotFound, UnknownPicture
 from service.api.views import JobView, view
 from service.dispatch.bell import Bell
 from service.egress.public_only import check_url
@@ -30,6 +33,7 @@ from service.jobs import (
     KnownPictures,
     NotNow,
     Outbox,
+    Quota,
     StorageUnavailable,
     Terms,
     WorkerInfo,
@@ -38,10 +42,15 @@ from service.jobs import (
     open_store,
 )
 from service.settings import Settings
-from service.uploads.decoder import Decoder
+from service.uploads.decoder import CONCURRENT_DECODES, Decoder
+from service.uploads.fetch_url import CONCURRENT_FETCHES
+from service.uploads.lanes import Lane
 from service.uploads.pictures import Pictures
+from service.uploads.upload import Source, Upload, digest
 
 log = logging.getLogger(__name__)
+
+JOB_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -50,13 +59,12 @@ class Submission:
 
     task: str
     spec: dict[str, Any]
-    pictures: Mapping[str, bytes | str]
+    pictures: Mapping[str, Source | str]
     """By their names in :class:`Inputs`: the file, or where it lies, or the content hash of one
     that is stored.
     """
     tenant: str = ""
-    max_queued: int | None = None
-    max_running: int | None = None
+    quota: Quota = Quota()  # noqa: RUF009  frozen
     request_id: str = ""
     traceparent: str = ""
     idempotency_key: str = ""
@@ -68,11 +76,34 @@ class Submission:
         sent.
         """
         pictures = {
-            name: data if isinstance(data, str) else hashlib.sha256(data).hexdigest()
+            name: data if isinstance(data, str) else digest(data)
             for name, data in self.pictures.items()
         }
         asked = [self.task, self.spec, pictures, self.options.model_dump(mode="json")]
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A request whose spec makes sense, and which a worker could compute."""
+
+    spec: TaskSpec
+    worker: WorkerInfo
+    terms: Terms
+    max_job_seconds: float
+
+    def cost(self, image: tuple[int, int] | None) -> Estimate:
+        """What it takes with an upload of this size.
+
+        Raises:
+            ImageTooLarge, InsufficientMemory: more than the worker has.
+            JobTooLong: longer than a job may take.
+        """
+        worker = self.worker
+        capacity = Capacity(worker.job_bytes, worker.token_bytes)
+        cost = check_size(self.spec, image, worker.max_pixels, worker.seconds_per_token, capacity)
+        check_seconds(self.spec, image, cost, self.max_job_seconds, worker.seconds_per_token)
+        return cost
 
 
 @dataclass(frozen=True)
@@ -86,6 +117,7 @@ class Services:
     outbox: Outbox
     bell: Bell
     keys: KeyStore
+    rates: RateLimiter
     decoder: Decoder
     pictures: Pictures
 
@@ -97,7 +129,12 @@ class Services:
         keys = KeyStore(redis, prefix, settings.keys_file)
         artifacts, decoder = ArtifactStore(settings.artifacts), Decoder(settings)
         pictures = Pictures(
-            settings, decoder, artifacts, KnownPictures(redis, prefix, settings.job_ttl_seconds)
+            settings,
+            decoder,
+            artifacts,
+            KnownPictures(redis, prefix, settings.job_ttl_seconds),
+            fetching=Lane("addresses to fetch", CONCURRENT_FETCHES, settings.fetch_seconds),
+            decoding=Lane("pictures to read", CONCURRENT_DECODES, settings.decode_seconds),
         )
         return cls(
             settings,
@@ -107,13 +144,17 @@ class Services:
             Outbox(redis, prefix),
             Bell(settings),
             keys,
+            RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
             decoder,
             pictures,
         )
 
-    def submit(self, submission: Submission) -> tuple[JobView, bool]:
+    async def submit(self, submission: Submission) -> tuple[JobView, bool]:
         """Accepts a job: it is stored and announced when this returns, or nothing is stored at all.
         Also tells whether it was accepted before, under the same idempotency key.
+
+        What needs no pictures is checked first, then their sizes, then the pixels of a mask; only
+        the decoder's processes ever look at pixels.
 
         Raises:
             InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the
@@ -124,10 +165,44 @@ class Services:
             PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
             Gone: the same request was accepted before, and its job has been deleted since.
+            Busy: too many pictures are being read.
         """
+        tenant = submission.tenant
+        draft = await run_in_threadpool(self._draft, submission)
+        if isinstance(draft, JobView):
+            return draft, True
+        uploads: dict[str, Upload] = {}
+        try:
+            for name, sent in submission.pictures.items():
+                uploads[name] = await self.pictures.read(sent, name, tenant)
+            return await self._fitted(submission, draft, uploads)
+        finally:
+            for upload in uploads.values():
+                upload.file.close()
+
+    async def _fitted(
+        self, submission: Submission, draft: Draft, uploads: Mapping[str, Upload]
+    ) -> tuple[JobView, bool]:
+        """Checks the pictures' sizes, then their mask, and accepts the job."""
+        tenant = submission.tenant
+        inputs = Inputs(**{name: upload.picture for name, upload in uploads.items()})
+        draft.spec.check_sizes(inputs)
+        cost = draft.cost(uploads["image"].size if "image" in uploads else None)
+        if (slot := draft.spec.mask_slot(inputs)) is not None:
+            draft.spec.check_mask(await self.pictures.coverage(uploads[slot], slot, tenant))
+        large = any(not upload.holder for upload in uploads.values())
+        arguments = (submission, draft, uploads, cost)
+        return await (
+            self.pictures.decoding.run(tenant, self._accept, *arguments)
+            if large
+            else run_in_threadpool(self._accept, *arguments)
+        )
+
+    def _draft(self, submission: Submission) -> JobView | Draft:
+        """The spec and who could compute it; or the job this request became before."""
         terms = self._terms(submission)
         if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
-            return self._repeated(before, submission.tenant), True
+            return self._repeated(before, submission.tenant)
         try:
             spec = validate_spec({**submission.spec, "type": submission.task})
         except RecursionError as error:
@@ -138,20 +213,17 @@ class Services:
         live = self.capable()
         worker = worker_for(spec.prior, self.settings.priors, live)
         check_weights(spec.checkpoints, spec.prior, live)
-        uploads = {
-            name: self.pictures.read(sent, name, submission.tenant)
-            for name, sent in submission.pictures.items()
-        }
-        spec.check_inputs(Inputs(**{name: upload.picture for name, upload in uploads.items()}))
-        size = uploads["image"].size if "image" in uploads else None
-        cost = check_size(
-            spec,
-            size,
-            worker.max_pixels,
-            worker.seconds_per_token,
-            Capacity(worker.job_bytes, worker.token_bytes),
-        )
-        job_id = new_job_id()
+        return Draft(spec, worker, terms, self.settings.max_job_seconds)
+
+    def _accept(
+        self,
+        submission: Submission,
+        draft: Draft,
+        uploads: Mapping[str, Upload],
+        cost: Estimate,
+    ) -> tuple[JobView, bool]:
+        """Stores the pictures, then the job."""
+        job_id, spec = new_job_id(), draft.spec
         try:
             job = Job(
                 id=job_id,
@@ -162,19 +234,19 @@ class Services:
                     name: self.pictures.put(job_id, name, upload)
                     for name, upload in uploads.items()
                 },
-                image_size=size,
+                image_size=uploads["image"].size if "image" in uploads else None,
                 output_size=cost.output,
                 estimated_seconds=round(cost.seconds, 3),
                 tenant=submission.tenant,
-                max_running=submission.max_running,
+                max_running=submission.quota.max_running,
                 request_id=submission.request_id,
                 traceparent=submission.traceparent,
                 cancel_after_seconds=submission.cancel_after_seconds,
                 priority=submission.options.priority,
-                webhook=webhook,
+                webhook=submission.options.webhook,
             )
-            stands = self.store.submit(job, terms)
-        except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict):
+            stands = self.store.submit(job, draft.terms)
+        except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict, UnknownPicture):
             self.discard_files(job_id)
             raise
         if (
@@ -205,9 +277,10 @@ class Services:
         Raises:
             NotFound: there is none, or it is another tenant's, which looks the same from outside.
         """
-        job = self.store.get(job_id)
+        # anything else would name another key of the store
+        job = self.store.get(job_id) if JOB_ID.fullmatch(job_id) else None
         if job is None or job.tenant != tenant:
-            raise NotFound(f"There is no job '{job_id}'.")
+            raise NotFound(f"There is no job '{job_id[:80]}'.")
         return job
 
     def shown(self, job_id: str, tenant: str) -> JobView:
@@ -228,8 +301,10 @@ class Services:
         return Terms(
             idempotency_key=submission.idempotency_key,
             fingerprint=submission.fingerprint() if submission.idempotency_key else "",
-            max_queued=submission.max_queued or 0,
+            max_queued=submission.quota.max_queued,
             max_backlog_seconds=self.settings.max_backlog_seconds,
+            max_own_backlog_seconds=submission.quota.max_backlog_seconds,
+            max_stored_bytes=submission.quota.max_stored_bytes,
         )
 
     def _repeated(self, job_id: str, tenant: str) -> JobView:

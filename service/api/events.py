@@ -1,26 +1,43 @@
-"""A job's history as server-sent events: replayed from any event id, then live until the job
-ends.
+"""A job's history as server-sent events: replayed from any event id, then live until the job ends.
+
+Every API process has one :class:`EventHub`: it reads the histories that are followed over one
+connection, whoever follows, and writes every event once, however many follow it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import logging
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 from sse_starlette import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from service.api.app_state import Services
-from service.jobs import Event, event_from
+from service.jobs import Event, JobState, event_from
 from service.telemetry import metrics
 
-BLOCK_MILLISECONDS = 2000
+BLOCK_MILLISECONDS = 100
+"""Longest time until a newly followed job is read along; events of the others come at once."""
+CHECK_SECONDS = 2.0
+"""A job without news is looked at this often: it may have been deleted."""
 RETRY_MILLISECONDS = 2000
+OUTAGE_SECONDS = 1.0
+PAGE = 200
+LONGEST_QUEUE = 2000
+"""Events; a client that is further behind is cut off, and comes back with its Last-Event-ID."""
 _EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+log = logging.getLogger(__name__)
 
 
 def is_event_id(text: str) -> bool:
@@ -32,48 +49,176 @@ def is_event_id(text: str) -> bool:
     )
 
 
-async def job_events(
-    redis: Redis, services: Services, job_id: str, after: str
-) -> AsyncIterator[ServerSentEvent]:
-    """Events after the id ``after`` ('0-0': all). Ends after the job's last one."""
-    key = f"{services.settings.key_prefix}job:{job_id}:events"
-    with metrics.FOLLOWERS.track_inprogress():
+@dataclass(frozen=True)
+class Frame:
+    """An event as it goes over the wire."""
+
+    place: tuple[int, int]
+    """Its id, comparable."""
+    data: bytes
+    last: bool
+
+
+Followers = set[asyncio.Queue[Frame | None]]
+
+
+@dataclass
+class _Feed:
+    """A job that is followed."""
+
+    job_id: str
+    cursor: str
+    followers: Followers = field(default_factory=set)
+    checked_at: float = field(default_factory=time.monotonic)
+
+    def send(self, frame: Frame | None) -> None:
+        """Hands a frame, or None as the end of all, to everybody."""
+        for queue in list(self.followers):
+            if queue.qsize() > LONGEST_QUEUE:
+                self.followers.discard(queue)
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(frame)
+
+
+class EventHub:
+    """The jobs that clients of this process follow."""
+
+    def __init__(self, redis: Redis, services: Services) -> None:
+        self.redis, self.services = redis, services
+        self._feeds: dict[str, _Feed] = {}
+        self._wanted = asyncio.Event()
+
+    async def follow(self, job_id: str, after: str) -> AsyncIterator[Frame]:
+        """Events after the id ``after`` ('0-0': all). Ends after the job's last one, when the job
+        is gone, or when the store is.
+        """
+        key, seen = self._key(job_id), _place(after)
+        with contextlib.suppress(RedisError):  # the stream ends; its client comes back
+            async with self._queue(job_id, key) as queue:
+                async for frame in self._history(job_id, key, after):
+                    seen = frame.place
+                    yield frame
+                    if frame.last:
+                        return
+                while (live := await queue.get()) is not None:
+                    if live.place > seen:
+                        seen = live.place
+                        yield live
+                    if live.last:
+                        return
+
+    async def run(self) -> None:
+        """Reads until canceled."""
         while True:
-            answer: Any = await redis.xread({key: after}, count=200, block=BLOCK_MILLISECONDS)
-            if not answer:
-                if await run_in_threadpool(_over, services, job_id, after):
-                    return
-                continue
-            for raw_id, fields in answer[0][1]:
+            await self._wanted.wait()
+            try:
+                await self._read()
+                await self._check()
+            except RedisError as error:
+                log.warning("Events cannot be read: %s", error)
+                for feed in self._feeds.values():
+                    feed.send(None)
+                self._feeds.clear()
+                await asyncio.sleep(OUTAGE_SECONDS)
+            if not self._feeds:
+                self._wanted.clear()
+
+    @asynccontextmanager
+    async def _queue(self, job_id: str, key: str) -> AsyncIterator[asyncio.Queue[Frame | None]]:
+        """What happens from now on. What happened before is in the history, which is read
+        afterwards: so nothing is left out, and what comes twice has its id.
+        """
+        queue: asyncio.Queue[Frame | None] = asyncio.Queue()
+        if key not in self._feeds:
+            newest: Any = await self.redis.xrevrange(key, count=1)
+            cursor = newest[0][0].decode() if newest else "0-0"
+            self._feeds.setdefault(key, _Feed(job_id, cursor))
+        feed = self._feeds[key]
+        feed.followers.add(queue)
+        self._wanted.set()
+        try:
+            yield queue
+        finally:
+            feed.followers.discard(queue)
+            if not feed.followers and self._feeds.get(key) is feed:
+                del self._feeds[key]
+
+    async def _history(self, job_id: str, key: str, after: str) -> AsyncIterator[Frame]:
+        while True:
+            page: Any = await self.redis.xrange(key, f"({after}", "+", PAGE)
+            for raw_id, fields in page:
                 event = event_from(raw_id, fields)
                 after = event.id
-                data = (
-                    await run_in_threadpool(_with_job, services, job_id, event)
-                    if event.type == "done"
-                    else _with_link(job_id, event)
-                )
-                yield ServerSentEvent(
-                    data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS
-                )
-                if event.type == "done":
-                    return
-
-
-async def until_over(redis: Redis, services: Services, job_id: str, seconds: float) -> None:
-    """Returns when the job has ended, or after so many seconds."""
-    key, after, deadline = (
-        f"{services.settings.key_prefix}job:{job_id}:events",
-        "0-0",
-        time.monotonic() + seconds,
-    )
-    while (left := deadline - time.monotonic()) > 0:
-        answer: Any = await redis.xread(
-            {key: after}, count=200, block=max(1, min(BLOCK_MILLISECONDS, round(left * 1000)))
-        )
-        for raw_id, fields in answer[0][1] if answer else ():
-            after = raw_id
-            if fields[b"type"] == b"done":
+                yield await self._frame(job_id, event)
+            if len(page) < PAGE:
                 return
+
+    async def _read(self) -> None:
+        cursors: Any = {key: feed.cursor for key, feed in self._feeds.items()}
+        if not cursors:
+            return
+        answer: Any = await self.redis.xread(cursors, count=PAGE, block=BLOCK_MILLISECONDS)
+        for raw_key, entries in answer:
+            feed = self._feeds.get(raw_key.decode())
+            for raw_id, fields in entries if feed else ():
+                assert feed is not None
+                event = event_from(raw_id, fields)
+                feed.cursor, feed.checked_at = event.id, time.monotonic()
+                feed.send(await self._frame(feed.job_id, event))
+
+    async def _check(self) -> None:
+        """Ends the feeds of jobs that are gone, or ended with an event that is no longer there."""
+        now = time.monotonic()
+        due = [feed for feed in self._feeds.values() if now - feed.checked_at > CHECK_SECONDS]
+        if not due:
+            return
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for feed in due:
+                pipe.hget(self._job_key(feed.job_id), "state")
+            states: list[bytes | None] = await pipe.execute()
+        for feed, state in zip(due, states, strict=True):
+            feed.checked_at = now
+            if state is None or JobState(state.decode()).terminal:
+                feed.send(None)
+
+    async def _frame(self, job_id: str, event: Event) -> Frame:
+        last = event.type == "done"
+        data = (
+            await run_in_threadpool(_with_job, self.services, job_id, event)
+            if last
+            else _with_link(job_id, event)
+        )
+        sent = ServerSentEvent(
+            data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS
+        )
+        return Frame(_place(event.id), sent.encode(), last)
+
+    def _job_key(self, job_id: str) -> str:
+        return f"{self.services.settings.key_prefix}job:{job_id}"
+
+    def _key(self, job_id: str) -> str:
+        return f"{self._job_key(job_id)}:events"
+
+
+async def job_events(hub: EventHub, job_id: str, after: str) -> AsyncIterator[bytes]:
+    """Events after the id ``after``, as they are sent."""
+    with metrics.FOLLOWERS.track_inprogress():
+        async for frame in hub.follow(job_id, after):
+            yield frame.data
+
+
+async def until_over(hub: EventHub, job_id: str, seconds: float) -> None:
+    """Returns when the job has ended, after so many seconds, or when the store is gone."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            async for _ in hub.follow(job_id, "0-0"):
+                pass
+
+
+def _place(event_id: str) -> tuple[int, int]:
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number)
 
 
 def _with_link(job_id: str, event: Event) -> dict[str, Any]:
@@ -91,11 +236,3 @@ def _with_job(services: Services, job_id: str, event: Event) -> dict[str, Any]:
         if job is None
         else {**event.data, "job": services.view(job).model_dump(mode="json")}
     )
-
-
-def _over(services: Services, job_id: str, after: str) -> bool:
-    """Whether nothing can follow ``after``: the job is gone, or ended with an event the client
-    has.
-    """
-    job = services.store.get(job_id)
-    return job is None or (job.state.terminal and not services.store.events(job_id, after))

@@ -5,18 +5,21 @@ their hashes.
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any
+from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
+from typing import Annotated, Any, BinaryIO, cast
 
 from fastapi import APIRouter, Header, Request, Response
-from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
 
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
-from service.api.headers import byte_range, matches
+from service.api.headers import RangeNotSatisfiable, byte_range, matches
 from service.api.openapi import headers, problems
 from service.api.problems import Gone, NotFound, UnsupportedBody
 from service.api.views import StoredPicture
 from service.jobs import Job
+from service.uploads.upload import CHUNK_BYTES, MEMORY_BYTES
 
 router = APIRouter(prefix="/v1", tags=["files"])
 
@@ -93,9 +96,12 @@ async def post_file(request: Request, who: Writer) -> StoredPicture:
             f"Content type {kind!r} is not accepted; send the picture itself as the body, as one of"
             f" {', '.join(_PICTURE)}."
         )
-    return await run_in_threadpool(
-        services_of(request).pictures.keep, await request.body(), who.name
-    )
+    with SpooledTemporaryFile(max_size=MEMORY_BYTES) as body:
+        async for chunk in request.stream():
+            body.write(chunk)
+        return await services_of(request).pictures.keep(
+            cast(BinaryIO, body), who.name, who.quota.max_stored_bytes
+        )
 
 
 @router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)
@@ -134,17 +140,35 @@ def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> 
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
     gone = Gone(f"'{name}' of job '{job.id}' has expired.")
-    if job.expired:
+    if job.expires_at is not None and job.expired(services_of(request).store.now()):
         raise gone
     if matches(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=sent)
     try:
-        content = services_of(request).artifacts.get(job.id, file)
+        opened, size = services_of(request).artifacts.open(job.id, file)
     except FileNotFoundError as error:
         raise gone from error
     asked = request.headers.get("range") if request.headers.get("if-range", etag) == etag else None
-    if (part := byte_range(asked, len(content))) is None:
-        return Response(content, headers=sent, media_type=media_type)
-    first, end = part
-    sent["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
-    return Response(content[first:end], 206, headers=sent, media_type=media_type)
+    try:
+        part = byte_range(asked, size)
+    except RangeNotSatisfiable:
+        opened.close()
+        raise
+    first, end = part or (0, size)
+    status = 200 if part is None else 206
+    if part is not None:
+        sent["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
+    opened.seek(first)
+    if end - first <= CHUNK_BYTES:
+        with opened:
+            return Response(opened.read(end - first), status, headers=sent, media_type=media_type)
+    sent["Content-Length"] = str(end - first)
+    return StreamingResponse(_chunks(opened, end - first), status, sent, media_type)
+
+
+def _chunks(opened: BinaryIO, left: int) -> Iterator[bytes]:
+    """The file a piece at a time: results may be large, and those who fetch them slow and many."""
+    with opened:
+        while left > 0 and (chunk := opened.read(min(left, CHUNK_BYTES))):
+            left -= len(chunk)
+            yield chunk

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import anyio
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from service.api.app_state import services_of
 from service.api.openapi import problems
@@ -12,17 +15,29 @@ from service.api.problems import NoWorker
 router = APIRouter(tags=["service"])
 
 
+READY_SECONDS = 3
+"""An orchestrator waits five."""
+_threads = CapacityLimiter(2)
+
+
 @router.get("/livez")
-def livez() -> dict[str, str]:
-    """The process answers."""
+async def livez() -> dict[str, str]:
+    """The process answers, whatever its threads wait for."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses=problems(503))
-def readyz(request: Request) -> dict[str, object]:
+async def readyz(request: Request) -> dict[str, object]:
     """The job store answers and every prior has a live worker."""
     services = services_of(request)
-    held = {worker.prior for worker in services.capable()}
+    try:
+        with anyio.fail_after(READY_SECONDS):
+            workers = await to_thread.run_sync(
+                services.capable, limiter=_threads, abandon_on_cancel=True
+            )
+    except TimeoutError as error:
+        raise RedisTimeoutError("The job store does not answer in time.") from error
+    held = {worker.prior for worker in workers}
     if absent := set(services.settings.priors) - held:
         raise NoWorker(f"No worker holds: {', '.join(sorted(absent))}.")
     return {"status": "ready", "priors": sorted(held)}

@@ -1,6 +1,4 @@
-"""What happens to every request: an id, a limit on its body, safe headers, a line in the
-metrics.
-"""
+"""What happens to every request: an id, safe headers, a line in the metrics."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ import time
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.access.rate_limit import Allowance
 from service.api.headers import trace_id, trace_parent
-from service.api.problems import BodyTooLarge
 from service.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
@@ -37,6 +35,12 @@ _ALWAYS = (
 )
 PROBES = ("/livez", "/readyz", "/metrics")
 """Asked by orchestrators, under whatever name they know, and often."""
+
+
+def _rate_limit(scope: Scope) -> list[tuple[bytes, bytes]]:
+    allowance: Allowance | None = scope["state"].get("allowance")
+    return allowance.headers if allowance else []
+
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
@@ -76,6 +80,7 @@ class RequestContext:
                     *raw,
                     (b"x-request-id", request_id.encode()),
                     *_ALWAYS,
+                    *_rate_limit(scope),
                     *policy,
                 ]
             await send(message)
@@ -89,34 +94,3 @@ class RequestContext:
             metrics.HTTP_TIME.labels(method, route, f"{status // 100}xx").observe(seconds)
             if scope["path"] not in PROBES:
                 log.info("%s %s: %d in %.1f ms", method, route, status, 1000 * seconds)
-
-
-class BodyLimit:
-    """Stops reading a body at the limit, announced or not."""
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app, self.max_bytes = app, max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        announced = Headers(scope=scope).get("content-length", "")
-        too_large = announced.isdigit() and int(announced) > self.max_bytes
-        received = 0
-
-        async def limited() -> Message:
-            nonlocal received
-            if too_large:
-                raise self._refusal()
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                raise self._refusal()
-            return message
-
-        await self.app(scope, limited, send)
-
-    def _refusal(self) -> BodyTooLarge:
-        return BodyTooLarge(f"The request is larger than the limit of {self.max_bytes} bytes.")

@@ -30,6 +30,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         described = FastAPI.openapi(app)
         described["components"]["schemas"].update(_components())
         _without_fastapis_errors(described)
+        _with_unknown_parameters(described)
     return app.openapi_schema or {}
 
 
@@ -42,11 +43,13 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
-    """The two forms of a submission's body, from the library's own schema."""
+def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
+    """The two forms of a submission's body of ``max_bytes`` at most, from the library's own
+    schema.
+    """
     schema = spec.model_json_schema(ref_template=COMPONENT)
     schema.pop("$defs", None)
-    uri = {"type": "string", "format": "uri", "description": _ADDRESS}
+    uri = {"type": "string", "format": "uri", "maxLength": max_bytes, "description": _ADDRESS}
     file = {
         "type": "string",
         "format": "binary",
@@ -94,6 +97,14 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
             del operation["responses"]["422"]
     for name in ("HTTPValidationError", "ValidationError"):
         described["components"]["schemas"].pop(name, None)
+
+
+def _with_unknown_parameters(described: dict[str, Any]) -> None:
+    """Every path of the interface refuses query parameters that it does not have."""
+    refused = {str(status): problem for status, problem in problems(422).items()}
+    for path, operations in described["paths"].items():
+        for operation in operations.values() if path.startswith("/v1/") else ():
+            operation["responses"] = {**refused, **operation["responses"]}
 
 
 def _components() -> dict[str, Any]:

@@ -14,6 +14,6 @@ class Options(BaseModel):
 
     priority: Priority = Field(
         Priority.NORMAL,
-        description="Goes before, or behind, jobs submitted up to an hour earlier, or later.",
+        description=("Goes before, or behind, own jobs submitted up to an hour earlier, or later."),
     )
     webhook: Webhook | None = Field(None, description="Whom to tell how the job goes.")

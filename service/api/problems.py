@@ -6,24 +6,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from service.access.rate_limit import RateLimited
 from service.api.headers import InvalidHeader, RangeNotSatisfiable
 from service.api.views import FieldError
 from service.api.views import Problem as Problem
 from service.egress.requests import EgressFailed, UrlRefused
-from service.jobs import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, StorageUnavailable
+from service.jobs import (
+    IdempotencyConflict,
+    NotNow,
+    QueueFull,
+    QuotaExceeded,
+    StorageQuotaExceeded,
+    StorageUnavailable,
+)
 
 MEDIA_TYPE = "application/problem+json"
+
+MAX_ERRORS = 20
+"""Most fields listed in one answer."""
+MAX_ANSWER_BYTES = 64_000
+"""Of a problem, whatever was sent."""
+MAX_DETAIL, MAX_FIELD_DETAIL, MAX_POINTER = 2000, 300, 100
+"""Most characters of each."""
 
 
 class NotFound(errors.APSError):
@@ -31,6 +48,20 @@ class NotFound(errors.APSError):
 
     code = "not_found"
     title = "Not found"
+
+
+class MethodNotAllowed(errors.APSError):
+    """The path exists, but not for this method; ``Allow`` names those it has."""
+
+    code = "method_not_allowed"
+    title = "Method not allowed"
+
+
+class UnknownParameter(errors.APSError):
+    """A query parameter that the path does not have: ignoring it would answer another question."""
+
+    code = "unknown_parameter"
+    title = "There is no such query parameter"
 
 
 class Gone(errors.APSError):
@@ -52,6 +83,14 @@ class BodyTooLarge(errors.APSError):
 
     code = "body_too_large"
     title = "The request is too large"
+
+
+class BodyTimeout(errors.APSError):
+    """The request's body arrived too slowly."""
+
+    code = "body_timeout"
+    title = "The request took too long to arrive"
+    retryable = True
 
 
 class UnsupportedBody(errors.APSError):
@@ -127,16 +166,27 @@ class Busy(errors.APSError):
     retryable = True
 
 
+class TooManyStreams(NotNow):
+    """This client has as many open streams as it may."""
+
+    code = "too_many_streams"
+    title = "Too many event streams"
+
+
 STATUS: dict[type[errors.APSError], int] = {
     errors.InvalidSpec: 422,
     errors.ImageRejected: 422,
+    errors.JobTooLong: 422,
     errors.WeightsMissing: 503,
     errors.WeightsInvalid: 503,
     errors.InsufficientMemory: 503,
     NotFound: 404,
+    MethodNotAllowed: 405,
+    UnknownParameter: 422,
     Gone: 410,
     JobActive: 409,
     BodyTooLarge: 413,
+    BodyTimeout: 408,
     UnsupportedBody: 415,
     MalformedBody: 400,
     NoWorker: 503,
@@ -153,6 +203,9 @@ STATUS: dict[type[errors.APSError], int] = {
     IdempotencyConflict: 422,
     StorageUnavailable: 503,
     QuotaExceeded: 429,
+    StorageQuotaExceeded: 429,
+    RateLimited: 429,
+    TooManyStreams: 429,
     QueueFull: 503,
 }
 """Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else
@@ -194,7 +247,7 @@ def _respond(
         type=f"urn:aps:problem:{code}",
         title=title,
         status=status,
-        detail=detail,
+        detail=_clipped(detail, MAX_DETAIL),
         code=code,
         retryable=retryable,
         errors=list(fields),
@@ -205,10 +258,18 @@ def _respond(
         headers["Retry-After"] = "5"
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="aps"'
-    if status == 413:
+    if status in (408, 413):
         headers["Connection"] = "close"  # or the rest of the body would still be taken in
     # plain ASCII: a detail may quote anything a client sent
-    return Response(json.dumps(problem.model_dump()), status, headers, MEDIA_TYPE)
+    body = json.dumps(problem.model_dump())
+    while len(body) > MAX_ANSWER_BYTES:
+        problem = problem.model_copy(update={"errors": problem.errors[: len(problem.errors) // 2]})
+        body = json.dumps(problem.model_dump())
+    return Response(body, status, headers, MEDIA_TYPE)
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 async def library_error(request: Request, error: errors.APSError) -> Response:
@@ -237,22 +298,50 @@ async def library_error(request: Request, error: errors.APSError) -> Response:
 async def _invalid_fields(
     request: Request, error: ValidationError | RequestValidationError
 ) -> Response:
+    found = (
+        error.errors(include_url=False, include_input=False)
+        if isinstance(error, ValidationError)
+        else error.errors()
+    )
     fields = [
-        FieldError(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()
+        FieldError(
+            pointer=_clipped(_pointer(entry["loc"]), MAX_POINTER),
+            detail=_clipped(_message(entry), MAX_FIELD_DETAIL),
+        )
+        for entry in found[:MAX_ERRORS]
     ]
     detail = "; ".join(f"{field.pointer or '/'}: {field.detail}" for field in fields[:5])
+    if len(found) > MAX_ERRORS:
+        detail = f"{len(found)} fields are wrong, the first {MAX_ERRORS} are listed; {detail}"
     return _respond(
         request, 422, errors.InvalidSpec.code, errors.InvalidSpec.title, detail, fields=fields
     )
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    phrase = HTTPStatus(error.status_code).phrase
-    response = _respond(
-        request, error.status_code, phrase.lower().replace(" ", "_"), phrase, str(error.detail)
-    )
+    known: errors.APSError | None = None
+    if error.status_code == 404 and request.scope.get("route") is None:
+        known = NotFound(_nothing_at(request))
+    elif error.status_code == 405:
+        known = MethodNotAllowed(f"{request.url.path[:100]} does not take {request.method[:20]}.")
+    if known is not None:
+        response = await library_error(request, known)
+    else:
+        phrase = HTTPStatus(error.status_code).phrase
+        response = _respond(
+            request, error.status_code, phrase.lower().replace(" ", "_"), phrase, str(error.detail)
+        )
     response.headers.update(error.headers or {})
     return response
+
+
+def _nothing_at(request: Request) -> str:
+    """What to say of a path that is not served; a slip of the pen is recognised."""
+    path = request.url.path[:100]
+    paths = [route.path for route in request.app.routes if isinstance(route, APIRoute)]
+    near = get_close_matches(path, paths, 1, 0.8)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"There is nothing at {path}.{meant} /openapi.json lists all paths."
 
 
 async def _store_error(request: Request, error: RedisError) -> Response:
@@ -269,6 +358,13 @@ async def _store_error(request: Request, error: RedisError) -> Response:
 async def _unknown_error(request: Request, error: Exception) -> Response:
     detail = "The service met an error it does not know. It has been logged with the request's id."
     return _respond(request, 500, errors.APSError.code, errors.APSError.title, detail)
+
+
+def _message(entry: Any) -> str:
+    """What is wrong with a field, without what was sent."""
+    if entry["type"] == "union_tag_invalid":
+        return f"Unknown {entry['ctx']['discriminator']}; known: {entry['ctx']['expected_tags']}"
+    return str(entry["msg"])
 
 
 def _pointer(location: Sequence[int | str]) -> str:

@@ -18,6 +18,7 @@ from service.api.events import is_event_id, job_events
 from service.api.headers import matches
 from service.api.openapi import headers, problems
 from service.api.problems import JobActive
+from service.api.streams import CountedEventSource
 from service.api.views import JobPage, JobView, retry_after
 
 router = APIRouter(prefix="/v1")
@@ -28,7 +29,7 @@ def list_jobs(
     request: Request,
     who: Reader,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$")] = None,
+    cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$", max_length=36)] = None,
 ) -> JobPage:
     """Jobs, newest first."""
     services = services_of(request)
@@ -98,8 +99,8 @@ async def get_events(
     services = services_of(request)
     await run_in_threadpool(services.job, job_id, who.name)
     after = last_event_id if last_event_id and is_event_id(last_event_id) else "0-0"
-    return EventSourceResponse(
-        job_events(request.app.state.redis, services, job_id, after), ping=15, send_timeout=30
+    return CountedEventSource(
+        job_events(request.app.state.events, job_id, after), request.app.state.streams, who.name
     )
 
 

@@ -12,6 +12,7 @@ from service.access.principals import Reader
 from service.access.sessions import COOKIE, SESSION_SECONDS, SessionStore
 from service.api.app_state import services_of
 from service.api.openapi import headers, problems
+from service.api.problems import Unauthorized
 
 router = APIRouter(prefix="/v1/session", tags=["service"])
 
@@ -29,11 +30,13 @@ router = APIRouter(prefix="/v1/session", tags=["service"])
     },
 )
 def start_session(request: Request, response: Response, who: Reader) -> None:
-    """Exchanges the API key of this request for a cookie with the same rights, which lasts a
-    week.
+    """Exchanges the API key of this request for a cookie with the same rights, which lasts a week.
+    A session cannot start another one, which would survive its own end.
     """
     if who.key is None:
         return
+    if who.by_session:
+        raise Unauthorized("A session is started with an API key: 'Authorization: Bearer aps_...'.")
     token = SessionStore(services_of(request).keys).start(who.key)
     # behind a proxy that ends TLS only the page's own address tells that it came over https
     secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith(

@@ -33,7 +33,9 @@ class JobView(BaseModel):
     phase: Phase | None = Field(description="What an unfinished job is doing.")
     version: int = Field(description="Grows with every change.")
     priority: Priority
-    queue_position: int | None = Field(description="Jobs that come first, while this one waits.")
+    queue_position: int | None = Field(
+        description="Own jobs that come first, while this one waits."
+    )
     estimated_seconds: float | None = Field(description="Predicted computing time.")
     progress: Progress | None
     attempt: int

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from service.access.principals import Reader, Writer
-from service.api.app_state import services_of
+from service.api.app_state import JOB_ID, services_of
 from service.api.openapi import problems
 from service.api.problems import NotFound
 from service.jobs import Attempt, Delivery, DeliveryState
 from service.webhooks.sender import secret_for
+
+_DELIVERY = re.compile(rf"{JOB_ID.pattern}-[0-9]{{1,9}}")
 
 router = APIRouter(prefix="/v1", tags=["webhooks"])
 
@@ -53,9 +56,10 @@ def list_deliveries(request: Request, who: Reader, job_id: str) -> list[Delivery
 def redeliver(request: Request, who: Writer, delivery_id: str) -> DeliveryView:
     """Sends a message again, under its old id; also to a receiver that had answered 410."""
     services = services_of(request)
-    delivery = services.outbox.get(delivery_id)
+    known = _DELIVERY.fullmatch(delivery_id) is not None
+    delivery = services.outbox.get(delivery_id) if known else None
     if delivery is None or delivery.tenant != who.name:
-        raise NotFound(f"There is no delivery '{delivery_id}'.")
+        raise NotFound(f"There is no delivery '{delivery_id[:80]}'.")
     services.job(delivery.job, who.name)
     services.outbox.redeliver(delivery)
     return _view(services.outbox.get(delivery_id) or delivery)

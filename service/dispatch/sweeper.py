@@ -15,7 +15,9 @@ from service.telemetry import metrics
 log = logging.getLogger(__name__)
 
 ORPHAN_SECONDS = 3600
-"""Files without a record are left alone for this long: their job may be about to be written."""
+"""Files without a record are left alone for this long after they were first seen by a sweep: their
+job may be about to be written. No clock but the store's says how long that was.
+"""
 
 FILES_SECONDS = 300
 """Files are looked through this often; every old folder costs a question to the store."""
@@ -45,8 +47,9 @@ class Sweeper:
         """One round."""
         for job in self.store.expired():
             metrics.LEASES_EXPIRED.labels(job.prior).inc()
-            log.warning("Job %s: its worker went silent; it is queued again", job.id)
-            self.bell.ring(job)
+            log.warning("Job %s: its worker went silent; it is %s now", job.id, job.state)
+            if not job.state.terminal:
+                self.bell.ring(job)
         for job in self.store.overdue():
             log.info("Job %s: its deadline passed while it waited", job.id)
         for prior in self.settings.priors:
@@ -55,15 +58,20 @@ class Sweeper:
                 metrics.RUNG_AGAIN.labels(job.prior).inc()
                 log.info("Job %s: still unclaimed; ringing again", job.id)
                 self.bell.ring(job)
+        self.store.forget_expired()
         if self.store.lead("files", FILES_SECONDS):
             self._sweep_files()
 
     def _sweep_files(self) -> None:
-        self.store.forget_expired()
-        for job_id in self.artifacts.older_than(min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)):
+        now, patience = self.store.now(), min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)
+        for job_id in self.artifacts.jobs():
             job = self.store.get(job_id)
-            if job.expired if job else not self.known.keeps(job_id):
+            if job is not None:
+                if job.expired(now):
+                    self.artifacts.delete(job_id)
+            elif not self.known.keeps(job_id) and self.store.orphaned_seconds(job_id) >= patience:
                 self.artifacts.delete(job_id)
+                self.store.forget_orphan(job_id)
 
     def _run(self) -> None:
         while not self._over.wait(self.settings.sweep_seconds):

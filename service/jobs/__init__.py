@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 from aps_core._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from service.jobs.admission import IdempotencyConflict, NotNow, QueueFull, QuotaExceeded, Terms
+    from service.jobs.admission import (
+        IdempotencyConflict,
+        NotNow,
+        QueueFull,
+        Quota,
+        QuotaExceeded,
+        StorageQuotaExceeded,
+        Terms,
+    )
     from service.jobs.artifacts import ArtifactStore, StorageUnavailable
     from service.jobs.connection import connect, open_store
+    from service.jobs.failures import DEADLINE_EXCEEDED, time_limit
     from service.jobs.known import KnownPictures
     from service.jobs.load import Load
     from service.jobs.model import (
@@ -27,21 +36,23 @@ if TYPE_CHECKING:
         new_job_id,
     )
     from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-    from service.jobs.store import (
-        DEADLINE_EXCEEDED,
-        Claim,
-        Control,
-        JobStore,
-        Page,
-        Refusal,
-        event_from,
-    )
+    from service.jobs.store import JobStore, Page, event_from
+    from service.jobs.worker_side import Claim, Control, Refusal
     from service.jobs.workers import WorkerInfo, WorkerRegistry
 
 _HOMES = {
-    "admission": ["IdempotencyConflict", "NotNow", "QueueFull", "QuotaExceeded", "Terms"],
+    "admission": [
+        "IdempotencyConflict",
+        "NotNow",
+        "QueueFull",
+        "Quota",
+        "QuotaExceeded",
+        "StorageQuotaExceeded",
+        "Terms",
+    ],
     "artifacts": ["ArtifactStore", "StorageUnavailable"],
     "connection": ["connect", "open_store"],
+    "failures": ["DEADLINE_EXCEEDED", "time_limit"],
     "known": ["KnownPictures"],
     "load": ["Load"],
     "model": [
@@ -57,7 +68,8 @@ _HOMES = {
         "new_job_id",
     ],
     "outbox": ["Attempt", "Delivery", "DeliveryState", "Outbox", "OutboxKeys"],
-    "store": ["DEADLINE_EXCEEDED", "Claim", "Control", "JobStore", "Page", "Refusal", "event_from"],
+    "store": ["JobStore", "Page", "event_from"],
+    "worker_side": ["Claim", "Control", "Refusal"],
     "workers": ["WorkerInfo", "WorkerRegistry"],
 }
 
@@ -86,8 +98,10 @@ __all__ = [
     "Priority",
     "Progress",
     "QueueFull",
+    "Quota",
     "QuotaExceeded",
     "Refusal",
+    "StorageQuotaExceeded",
     "StorageUnavailable",
     "Terms",
     "Webhook",
@@ -97,6 +111,7 @@ __all__ = [
     "event_from",
     "new_job_id",
     "open_store",
+    "time_limit",
 ]
 
 __getattr__ = lazy_names(__name__, _HOMES)

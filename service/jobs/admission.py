@@ -42,11 +42,36 @@ class QuotaExceeded(NotNow):
     title = "Too many jobs are waiting"
 
 
+class StorageQuotaExceeded(QuotaExceeded):
+    """This client's pictures and results take as much room as they may."""
+
+    code = "storage_quota_exceeded"
+    title = "Your stored files take too much room"
+
+    def __init__(self, stored: int, most: int) -> None:
+        super().__init__(
+            f"Your jobs and pictures store {stored / 1e6:.0f} MB of the {most / 1e6:.0f} MB you may"
+            " have, counted as they are stored. Delete jobs, or wait for the oldest to expire.",
+            60,
+        )
+
+
 class QueueFull(NotNow):
     """The queue is longer than the service promises to work off."""
 
     code = "queue_full"
     title = "The queue is full"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How much of the service one tenant may use; 0 or None = any."""
+
+    max_queued: int = 0
+    max_running: int | None = None
+    max_backlog_seconds: float = 0
+    """Predicted, of its unfinished jobs of one prior."""
+    max_stored_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,6 +86,41 @@ class Terms:
     """Most waiting jobs of the tenant; 0 = any number."""
     max_backlog_seconds: float = 0
     """Most predicted seconds of unfinished jobs of the prior; 0 = any."""
+    max_own_backlog_seconds: float = 0
+    """Of them, the tenant's own; 0 = any."""
+    max_stored_bytes: int = 0
+    """Most bytes the tenant may have stored; 0 = any."""
+
+    def check(self, word: str, value: str, job: Job) -> None:
+        """Raises what the transition answered, unless it let the job in.
+
+        Raises:
+            IdempotencyConflict, QuotaExceeded, QueueFull: as ``word`` says; ``value`` is what it
+                found.
+        """
+        match word:
+            case "conflict":
+                raise IdempotencyConflict(value)
+            case "quota":
+                raise QuotaExceeded(
+                    f"{value} of your jobs are waiting already, as many as you may have; wait for"
+                    " one to start.",
+                    job.estimated_seconds or 1,
+                )
+            case "bytes":
+                raise StorageQuotaExceeded(int(value), self.max_stored_bytes)
+            case "share":
+                raise QuotaExceeded(
+                    f"Your unfinished jobs are about {float(value):.0f} s of work; no more are let"
+                    f" in above {self.max_own_backlog_seconds:.0f} s. Wait for some to finish.",
+                    float(value) - self.max_own_backlog_seconds,
+                )
+            case "full":
+                raise QueueFull(
+                    f"About {float(value):.0f} s of work are waiting, more than is promised here;"
+                    " try again later.",
+                    float(value) - self.max_backlog_seconds,
+                )
 
     def entry(self, prefix: str, tenant: str) -> str:
         """Where the key's use is remembered: a client's keys are its own, and of bounded length."""

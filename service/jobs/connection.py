@@ -43,5 +43,6 @@ def open_store(settings: Settings, retries: int = 3) -> tuple[JobStore, WorkerRe
         lease_seconds=settings.lease_seconds,
         ttl_seconds=settings.job_ttl_seconds,
         max_attempts=settings.max_attempts,
+        max_job_seconds=settings.max_job_seconds,
     )
     return store, WorkerRegistry(redis, settings.key_prefix)

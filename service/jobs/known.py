@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import cast
 
 from redis import Redis
 
 from service.jobs import transitions
-from service.jobs.admission import QuotaExceeded
+from service.jobs.admission import QuotaExceeded, StorageQuotaExceeded
+from service.jobs.model import Artifact
 
 
 class KnownPictures:
@@ -19,22 +19,29 @@ class KnownPictures:
     def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
         self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
         self._keep = redis.register_script(transitions.SCRIPTS["keep"])
+        self._holders = redis.register_script(transitions.SCRIPTS["holders"])
 
-    def keep(self, upload_id: str, tenant: str, file: str, most: int) -> None:
+    def keep(
+        self, upload_id: str, tenant: str, stored: Artifact, most: int, most_bytes: int
+    ) -> None:
         """Makes an uploaded picture known, for as long as the files of a finished job are kept.
         (Those of jobs are made known by the transitions.)
 
         Raises:
             QuotaExceeded: the tenant has ``most`` of them already.
+            StorageQuotaExceeded: its jobs and uploads would take more than ``most_bytes``.
         """
-        seconds = self._keep(
-            keys=[self.prefix], args=[upload_id, tenant, file, self.ttl_seconds, most]
+        limits = (self.ttl_seconds, stored.bytes, most, most_bytes)
+        word, *value = self._keep(
+            keys=[self.prefix], args=[upload_id, tenant, stored.file, *limits]
         )
-        if seconds:
+        if word == b"bytes":
+            raise StorageQuotaExceeded(value[0], most_bytes)
+        if word == b"number":
             raise QuotaExceeded(
                 f"{most} of your pictures are stored already, as many as you may have; the oldest"
-                f" goes in {seconds} s.",
-                seconds,
+                f" goes in {value[0]} s.",
+                value[0],
             )
 
     def keeps(self, upload_id: str) -> bool:
@@ -45,8 +52,5 @@ class KnownPictures:
         """Jobs and uploads of the tenant that hold this picture, the one that is kept longest
         first.
         """
-        known = f"{self.prefix}known:{tenant}:{sha256}"
-        return [
-            raw.decode()
-            for raw in cast("list[bytes]", self.redis.zrevrangebyscore(known, "+inf", time.time()))
-        ]
+        found = cast("list[bytes]", self._holders(keys=[self.prefix], args=[tenant, sha256]))
+        return [raw.decode() for raw in found]

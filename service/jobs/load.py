@@ -43,7 +43,7 @@ def read_load(redis: Redis, prefix: str, priors: Sequence[str]) -> Load:
             prior: int(raw or 0) / 1000 for prior, raw in zip(priors, rest[0::2], strict=True)
         },
         oldest_seconds={
-            prior: now - found[0][1] if found else 0.0
+            prior: max(0.0, now - found[0][1]) if found else 0.0
             for prior, found in zip(priors, rest[1::2], strict=True)
         },
         dead=dead,

@@ -6,11 +6,11 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from aps_core.errors import APSError
 
@@ -33,8 +33,8 @@ class JobState(StrEnum):
 
 
 class Priority(StrEnum):
-    """A class goes before, or behind, jobs submitted up to an hour earlier, or later; so none waits
-    for ever.
+    """A class goes before, or behind, jobs of the same tenant submitted up to an hour earlier, or
+    later; so no job starves.
     """
 
     HIGH = "high"
@@ -95,11 +95,30 @@ class Artifact(_Frozen):
     bytes: int
 
 
+MAX_URL = 2000
+"""Characters of an address."""
+
+WebhookEvent = Literal["job.started", "job.progress", "job.completed"]
+WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
+
+
 class Webhook(_Frozen):
     """Whom to tell about a job."""
 
-    url: str
-    events: list[Literal["job.started", "job.progress", "job.completed"]] = ["job.completed"]
+    url: str = Field(min_length=1, max_length=MAX_URL)
+    events: list[WebhookEvent] = Field(
+        ["job.completed"],
+        min_length=1,
+        max_length=len(WEBHOOK_EVENTS),
+        json_schema_extra={"uniqueItems": True},
+    )
+
+    @field_validator("events")
+    @classmethod
+    def _unique(cls, events: list[WebhookEvent]) -> list[WebhookEvent]:
+        if len(set(events)) < len(events):
+            raise ValueError("Each kind of message can be named once.")
+        return events
 
 
 class Job(_Frozen):
@@ -161,10 +180,11 @@ class Job(_Frozen):
         """The trace's id out of ``traceparent``; empty without one."""
         return self.traceparent[3:35]
 
-    @property
-    def expired(self) -> bool:
-        """True when the artifacts have been, or may be, removed."""
-        return self.expires_at is not None and self.expires_at < datetime.now(UTC)
+    def expired(self, now: datetime) -> bool:
+        """True when the artifacts have been, or may be, removed; ``now`` is
+        :meth:`service.jobs.JobStore.now`, whatever the clock of this process says.
+        """
+        return self.expires_at is not None and self.expires_at < now
 
     @classmethod
     def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:
@@ -192,7 +212,7 @@ _JSON = frozenset(
 
 
 class Event(_Frozen):
-    """One line of a job's history: ``status``, ``progress`` or ``done``."""
+    """One line of a job's history: ``status``, ``progress``, ``inner`` or ``done``."""
 
     id: str
     type: str

@@ -19,6 +19,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict
 from redis import Redis
 
+from service.jobs import transitions
+
 GONE_SECONDS = 86_400
 """How long a receiver that answered 410 is left alone."""
 
@@ -76,6 +78,7 @@ class Outbox:
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis, self.keys = redis, OutboxKeys(prefix)
+        self._postpone = redis.register_script(transitions.SCRIPTS["postpone"])
 
     def deliveries(self, job_id: str) -> list[Delivery]:
         """What was and will be told about a job, oldest first."""
@@ -83,8 +86,15 @@ class Outbox:
             raw.decode()
             for raw in cast("list[bytes]", self.redis.lrange(self.keys.of_job(job_id), 0, -1))
         ]
-        found = [self.get(delivery_id) for delivery_id in ids]
-        return [delivery for delivery in found if delivery is not None]
+        with self.redis.pipeline(transaction=False) as pipe:
+            for delivery_id in ids:
+                pipe.hgetall(self.keys.delivery(delivery_id))
+            found = pipe.execute()
+        return [
+            Delivery.from_hash(delivery_id, fields)
+            for delivery_id, fields in zip(ids, found, strict=True)
+            if fields
+        ]
 
     def get(self, delivery_id: str) -> Delivery | None:
         """A delivery, or None."""
@@ -95,15 +105,9 @@ class Outbox:
         """Sends a message again, now, under its old id; also to a receiver that had asked not to be
         called.
         """
-        seconds, micros = self.redis.time()
-        with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery.id),
-                mapping={"state": DeliveryState.PENDING, "retries": 0},
-            )
-            pipe.zadd(self.keys.due, {delivery.id: seconds + micros / 1e6})
-            pipe.delete(self.keys.gone(delivery.tenant, delivery.url))
-            pipe.execute()
+        self.redis.delete(self.keys.gone(delivery.tenant, delivery.url))
+        changes = ("state", DeliveryState.PENDING, "retries", 0)
+        self._postpone(keys=[self.keys.prefix], args=[delivery.id, 0, *changes])
 
     def pending(self) -> int:
         """Deliveries that have not come to an end."""

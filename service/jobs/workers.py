@@ -7,6 +7,8 @@ from typing import cast
 from pydantic import BaseModel, ConfigDict
 from redis import Redis
 
+from service.jobs import transitions
+
 ALIVE_SECONDS = 20
 """An entry not renewed for this long is dead."""
 
@@ -35,20 +37,19 @@ class WorkerRegistry:
     """The workers' entries: a hash of descriptions and a sorted set of when they lapse."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
-        self.redis = redis
+        self.redis, self.prefix = redis, prefix
         self._info, self._lapse, self._last = (
             f"{prefix}workers",
             f"{prefix}workers:lapse",
             f"{prefix}workers:last",
         )
+        self._renew = redis.register_script(transitions.SCRIPTS["renew_worker"])
+        self._live = redis.register_script(transitions.SCRIPTS["live_workers"])
 
     def renew(self, worker: WorkerInfo) -> None:
         """Enters a worker, or keeps it alive."""
-        with self.redis.pipeline() as pipe:
-            pipe.hset(self._info, worker.name, worker.model_dump_json())
-            pipe.hset(self._last, worker.prior, worker.model_dump_json())
-            pipe.zadd(self._lapse, {worker.name: self._now() + ALIVE_SECONDS})
-            pipe.execute()
+        entry = (worker.name, worker.prior, worker.model_dump_json(), ALIVE_SECONDS)
+        self._renew(keys=[self.prefix], args=entry)
 
     def remove(self, name: str) -> None:
         """Takes a worker out at once."""
@@ -59,19 +60,8 @@ class WorkerRegistry:
 
     def live(self) -> list[WorkerInfo]:
         """Workers whose entry has not lapsed; lapsed ones are removed."""
-        with self.redis.pipeline(transaction=False) as pipe:
-            pipe.time()
-            pipe.zrange(self._lapse, 0, -1, withscores=True)
-            pipe.hgetall(self._info)
-            (seconds, micros), lapses, entries = pipe.execute()
-        now = seconds + micros / 1e6
-        for name in (name for name, lapse in lapses if lapse <= now):
-            self.remove(name.decode())
-        return [
-            WorkerInfo.model_validate_json(entries[name])
-            for name, lapse in lapses
-            if lapse > now and name in entries
-        ]
+        entries = cast("list[bytes | None]", self._live(keys=[self.prefix], args=[""]))
+        return [WorkerInfo.model_validate_json(entry) for entry in entries if entry is not None]
 
     def known(self) -> list[WorkerInfo]:
         """Live workers, and for priors without one the last that lived."""
@@ -82,7 +72,3 @@ class WorkerRegistry:
             for entry in cast("dict[bytes, bytes]", self.redis.hgetall(self._last)).values()
         )
         return [*live, *(worker for worker in last if worker.prior not in held)]
-
-    def _now(self) -> float:
-        seconds, micros = self.redis.time()
-        return seconds + micros / 1e6

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +31,12 @@ from aps_core.errors import APSError
 from service.launch.parent_death import lifeline
 from service.settings import Settings
 
+log = logging.getLogger(__name__)
+
 START_SECONDS = 30
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 30
+"""Before a server that died is started again; doubled while its lives are short."""
+HEALTHY_SECONDS = 60
 LONGEST_SOCKET_PATH = 100
 """Bytes; the operating system allows little more."""
 
@@ -65,7 +72,8 @@ def server_binary(settings: Settings) -> Path:
 
 @contextmanager
 def running_server(settings: Settings) -> Iterator[str]:
-    """Runs the server on ``settings.data_dir`` and yields its URL; stops it in the end.
+    """Runs the server on ``settings.data_dir`` and yields its URL; stops it in the end. One that
+    dies meanwhile is started again, on what its append-only file says.
 
     Raises:
         ServerUnavailable: there is no server program, or it does not come up.
@@ -81,14 +89,48 @@ def running_server(settings: Settings) -> Iterator[str]:
             _wait(url, None, folder)
             yield url  # somebody else's server; it stops with them
             return
-        server = _start(server_binary(settings), folder, socket, lock.fileno())
+        binary = server_binary(settings)
+        server = _Kept(lambda: _start(binary, folder, socket, lock.fileno()))
         try:
-            _wait(url, server, folder)
+            _wait(url, server.process, folder)
+            server.watch.start()
             yield url
         finally:
-            server.terminate()
-            server.wait()
+            server.stop()
             socket.unlink(missing_ok=True)
+
+
+class _Kept:
+    """A process that is started again when it ends. Its parent is a thread that lasts as long."""
+
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._start, self.process = start, start()
+        self.watch = threading.Thread(target=self._watch, name="embedded server", daemon=True)
+        self._over, self._changing = threading.Event(), threading.Lock()
+
+    def stop(self) -> None:
+        """Ends it for good."""
+        with self._changing:
+            self._over.set()
+            self.process.terminate()
+        self.process.wait()
+        if self.watch.ident is not None:
+            self.watch.join()
+
+    def _watch(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            started, status = time.monotonic(), self.process.wait()
+            if self._over.is_set():
+                return
+            short = time.monotonic() - started < HEALTHY_SECONDS
+            pause = min(LONGEST_PAUSE_SECONDS, 2 * pause) if short else FIRST_PAUSE_SECONDS
+            log.error("The store ended with status %d; started again in %.1f s", status, pause)
+            self._over.wait(pause)
+            with self._changing:
+                if self._over.is_set():
+                    return
+                self.process = self._start()
 
 
 def server_command(binary: Path, folder: Path, socket: Path) -> list[str]:

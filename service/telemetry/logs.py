@@ -87,6 +87,9 @@ def configure(level: str, form: Format = "text") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else Formatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    # whole addresses, at INFO: those of webhooks may hold their receivers' secrets
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True

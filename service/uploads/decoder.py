@@ -1,59 +1,35 @@
 """Pictures from outside: read in processes of their own, under limits, and written anew.
 
 What a client sent is never stored and never opened in this process. A child with bounded memory and
-time (:mod:`service.uploads.decode_process`) turns it into a plain PNG without metadata.
+time (:mod:`service.uploads.decode_process`) turns it into a plain PNG without metadata. Neither the
+file nor the PNG, which may be a hundred times larger, is ever whole in this process's memory.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 from queue import Empty, LifoQueue
-
-from PIL import Image
+from typing import Any, cast
 
 from aps_core.errors import ImageRejected, ImageTooLarge
-from aps_core.imaging.images import Picture
+from aps_core.imaging.images import Coverage
 from service.api.problems import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 from service.telemetry import metrics
-from service.uploads.decode_process import LENGTH_BYTES, question
+from service.uploads.decode_process import LENGTH_BYTES, question_head, tenant_number
+from service.uploads.upload import CHUNK_BYTES, Source, Spool, Upload
 
 CONCURRENT_DECODES = max(2, min(8, os.cpu_count() or 2))
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A picture that can be trusted: a PNG of ours."""
-
-    png: bytes
-    holder: str = ""
-    """The job or upload that has it already, if one does."""
-
-    @cached_property
-    def sha256(self) -> str:
-        """Hash of the PNG."""
-        return hashlib.sha256(self.png).hexdigest()
-
-    @cached_property
-    def picture(self) -> Picture:
-        """The picture; its pixels are read when they are asked for."""
-        return Picture(Image.open(io.BytesIO(self.png), formats=["PNG"]))
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
-        return self.picture.width, self.picture.height
+_BASE64_CHUNK = 1 << 20
+"""Characters decoded at a time, so that no other thread waits longer than a few milliseconds."""
 
 
 class Decoder:
@@ -76,7 +52,7 @@ class Decoder:
             if (process := self._idle.get()) is not None:
                 _end(process)
 
-    def sanitise(self, data: bytes, name: str, tenant: str = "") -> Upload:
+    def sanitise(self, data: Source, name: str, tenant: str = "") -> Upload:
         """Reads an uploaded picture; ``name`` is the part it came in, for messages, ``tenant`` the
         client whose it is.
 
@@ -85,39 +61,55 @@ class Decoder:
             BodyTooLarge: the file has too many bytes.
             Busy: too many uploads are being read.
         """
-        if len(data) > self.settings.max_upload_bytes:
+        size = _size(data)
+        if size > self.settings.max_upload_bytes:
             raise BodyTooLarge(
-                f"'{name}' has {len(data)} bytes; the limit is {self.settings.max_upload_bytes}."
+                f"'{name}' has {size} bytes; the limit is {self.settings.max_upload_bytes}."
             )
+        said, png = self._ask(data, size, name, tenant, pixels=True)
+        return png.upload(said["known"])
+
+    def coverage(self, stored: Upload, name: str, tenant: str = "") -> Coverage:
+        """How much of a stored picture its mask leaves as it is.
+
+        Raises:
+            ImageRejected, Busy: see :meth:`sanitise`.
+        """
+        said, _ = self._ask(stored.file, stored.length, name, tenant, pixels=False)
+        return cast(Coverage, said["known"])
+
+    def _ask(
+        self, data: Source, size: int, name: str, tenant: str, *, pixels: bool
+    ) -> tuple[dict[str, Any], Spool]:
+        """What a process says of a picture and, when asked for its ``pixels``, the PNG."""
         started = time.perf_counter()
-        answer, _, png = self._ask(data, _number(tenant)).partition(b"\n")
-        said = json.loads(answer or b'{"killed": true}')
+        try:
+            process = self._idle.get(timeout=self.settings.decode_seconds)
+        except Empty as error:
+            raise Busy("Too many pictures are being read; try again.") from error
+        said: dict[str, Any] = {"killed": True}
+        png = Spool()
+        kept: subprocess.Popen[bytes] | None = None
+        try:
+            process = process or self._started()
+            head = question_head(size, tenant_number(tenant), pixels)
+            answer = _exchange(process, head, data, 2 * self.settings.decode_seconds, png)
+            if answer is None:
+                _end(process)
+            else:
+                said, kept = answer, process
+        finally:
+            self._idle.put(kept)
         outcome = next((word for word in ("killed", "error") if word in said), "read")
         metrics.DECODE_TIME.labels(outcome).observe(time.perf_counter() - started)
+        if outcome != "read":
+            png.close()
         if "killed" in said:
             raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
         if "error" in said:
             kind = ImageTooLarge if said["code"] == ImageTooLarge.code else ImageRejected
             raise kind(f"'{name}': {said['error']}", said["code"])
-        return Upload(png)
-
-    def _ask(self, data: bytes, owner: int) -> bytes:
-        """The answer of a process that is free; empty when it ended, or had to be ended."""
-        try:
-            process = self._idle.get(timeout=self.settings.decode_seconds)
-        except Empty as error:
-            raise Busy("Too many pictures are being read; try again.") from error
-        kept: subprocess.Popen[bytes] | None = None
-        try:
-            process = process or self._started()
-            answer = _exchange(process, question(data, owner), 2 * self.settings.decode_seconds)
-            if answer:
-                kept = process
-            else:
-                _end(process)
-            return answer
-        finally:
-            self._idle.put(kept)
+        return said, png
 
     def _started(self) -> subprocess.Popen[bytes]:
         limits = [
@@ -137,23 +129,32 @@ class Decoder:
         )
 
 
-def _number(tenant: str) -> int:
-    """What stands for a client where its name does not matter."""
-    return int.from_bytes(hashlib.sha256(tenant.encode()).digest()[:8], "big")
-
-
-def _exchange(process: subprocess.Popen[bytes], asked: bytes, seconds: float) -> bytes:
-    """One question and its answer; empty when the process dies, which it does after ``seconds``."""
+def _exchange(
+    process: subprocess.Popen[bytes], head: bytes, data: Source, seconds: float, png: Spool
+) -> dict[str, Any] | None:
+    """One question and its answer, whose picture goes into ``png``; None when the process dies,
+    which it does after ``seconds``.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     late = threading.Timer(seconds, process.kill)
     late.start()
     try:
-        process.stdin.write(asked)
+        process.stdin.write(head)
+        for chunk in _chunks(data):
+            process.stdin.write(chunk)
         process.stdin.flush()
-        return process.stdout.read(int.from_bytes(process.stdout.read(LENGTH_BYTES), "big"))
+        left = int.from_bytes(process.stdout.read(LENGTH_BYTES), "big")
+        line = process.stdout.readline(left)
+        left -= len(line)
+        while left > 0 and (chunk := process.stdout.read(min(left, CHUNK_BYTES))):
+            png.write(chunk)
+            left -= len(chunk)
     except BrokenPipeError:
-        return b""
+        return None
+    else:
+        answer: dict[str, Any] = json.loads(line) if line and not left else {}
+        return answer or None
     finally:
         late.cancel()
 
@@ -161,6 +162,19 @@ def _exchange(process: subprocess.Popen[bytes], asked: bytes, seconds: float) ->
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.communicate()  # closes the pipes, too
+
+
+def _size(data: Source) -> int:
+    return len(data) if isinstance(data, bytes) else data.seek(0, os.SEEK_END)
+
+
+def _chunks(data: Source) -> Iterator[bytes]:
+    if isinstance(data, bytes):
+        yield data
+        return
+    data.seek(0)
+    while chunk := data.read(CHUNK_BYTES):
+        yield chunk
 
 
 def from_data_uri(text: object, name: str) -> bytes:
@@ -171,10 +185,19 @@ def from_data_uri(text: object, name: str) -> bytes:
     """
     if not isinstance(text, str) or not text.startswith("data:"):
         raise MalformedBody(f"'{name}' must be a data URI: data:image/png;base64,...")
-    head, comma, body = text.partition(",")
-    if not comma or not head.endswith(";base64"):
+    comma = text.find(",", 0, 200)
+    if comma < 0 or not text[:comma].endswith(";base64"):
         raise MalformedBody(f"'{name}' must be a base64 data URI: data:image/png;base64,...")
+    starts = range(comma + 1, len(text), _BASE64_CHUNK)
     try:
-        return base64.b64decode(body, validate=True)
+        return b"".join(_decoded(text, start) for start in starts)
     except (binascii.Error, ValueError) as error:
         raise MalformedBody(f"'{name}' is not valid base64: {error}") from error
+
+
+def _decoded(text: str, start: int) -> bytes:
+    end = start + _BASE64_CHUNK
+    data = base64.b64decode(text[start:end], validate=True)
+    if end < len(text) and len(data) * 4 != _BASE64_CHUNK * 3:
+        raise ValueError("Excess data after padding")
+    return data

@@ -5,20 +5,19 @@ where allowed.
 from __future__ import annotations
 
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from urllib.parse import urljoin
 
-from service.api.problems import BodyTooLarge, Busy
+from service.api.problems import BodyTooLarge
 from service.egress.requests import EgressFailed, Network, UrlRefused, destination, request
 from service.settings import Settings
 
 MAX_REDIRECTS = 3
-CONCURRENT_FETCHES = 4
+CONCURRENT_FETCHES = 8
+"""Of all tenants together; see :mod:`service.uploads.lanes`."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS = {"User-Agent": "aps", "Accept": "image/png, image/jpeg, image/webp"}
-_slots = threading.BoundedSemaphore(CONCURRENT_FETCHES)
 
 
 def fetch(url: str, name: str, settings: Settings, tls: ssl.SSLContext | None = None) -> bytes:
@@ -30,19 +29,13 @@ def fetch(url: str, name: str, settings: Settings, tls: ssl.SSLContext | None = 
             not.
         EgressFailed: the other side does not answer with a file, or not in time.
         BodyTooLarge: the file is larger than an upload may be.
-        Busy: too many addresses are being fetched.
     """
     if not settings.image_urls:
         raise UrlRefused(
             f"'{name}' must be a data URI: data:image/png;base64,... (addresses are fetched only"
             " where APS_IMAGE_URLS is set)."
         )
-    if not _slots.acquire(timeout=settings.fetch_seconds):
-        raise Busy("Too many addresses are being fetched; try again.")
-    try:
-        return _follow(url, name, settings, settings.egress_allow, tls)
-    finally:
-        _slots.release()
+    return _follow(url, name, settings, settings.egress_allow, tls)
 
 
 def _follow(
@@ -59,7 +52,7 @@ def _follow(
                 for key, value in response.headers
             }
             if response.status in _REDIRECTS and "location" in headers:
-                url = urljoin(url, headers["location"])
+                url = _redirect(url, headers["location"])
                 continue
             if response.status != 200:
                 raise EgressFailed(f"'{name}': {to.host} answered with status {response.status}.")
@@ -69,6 +62,13 @@ def _follow(
                 )
             return _read(response.iter_stream(), name, settings.max_upload_bytes)
     raise EgressFailed(f"'{name}': more than {MAX_REDIRECTS} redirects.")
+
+
+def _redirect(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise UrlRefused(f"The address redirects to what is not a URL: {error}") from error
 
 
 def _read(chunks: Iterator[bytes], name: str, limit: int) -> bytes:

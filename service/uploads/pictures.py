@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from redis.exceptions import RedisError
+from starlette.concurrency import run_in_threadpool
 
+from aps_core.imaging.images import Coverage
 from service.api.problems import UnknownPicture
 from service.api.views import StoredPicture
 from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
 from service.settings import Settings
-from service.uploads.decoder import Decoder, Upload
+from service.uploads.decoder import Decoder
 from service.uploads.fetch_url import fetch
+from service.uploads.lanes import Lane
+from service.uploads.upload import Source, Upload
 
 PREFIX = "sha256:"
 """Before the content hash of a picture that is stored already."""
@@ -30,21 +34,34 @@ class Pictures:
     decoder: Decoder
     artifacts: ArtifactStore
     known: KnownPictures
+    fetching: Lane
+    decoding: Lane
 
-    def read(self, sent: bytes | str, name: str, tenant: str) -> Upload:
-        """The picture of the slot ``name``: a file's bytes, an address, or ``sha256:`` and the hash
-        of a stored one.
+    async def read(self, sent: Source | str, name: str, tenant: str) -> Upload:
+        """The picture of the slot ``name``: a file, an address, or ``sha256:`` and the hash of a
+        stored one.
 
         Raises:
             UnknownPicture: the tenant has none of this content.
-            ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
+            ImageRejected, BodyTooLarge: see :meth:`Decoder.sanitise`.
             UrlRefused, EgressFailed: see :func:`service.uploads.fetch_url.fetch`.
+            Busy: the tenant, or the service, has too much of this to do.
         """
-        if isinstance(sent, str) and sent.startswith(PREFIX):
-            return self._stored(sent, name, tenant)
-        return self.decoder.sanitise(
-            fetch(sent, name, self.settings) if isinstance(sent, str) else sent, name, tenant
-        )
+        if isinstance(sent, str):
+            if sent.startswith(PREFIX):
+                return await run_in_threadpool(self._stored, sent, name, tenant)
+            sent = await self.fetching.run(tenant, fetch, sent, name, self.settings)
+        return await self.decoding.run(tenant, self.decoder.sanitise, sent, name, tenant)
+
+    async def coverage(self, upload: Upload, name: str, tenant: str) -> Coverage:
+        """How much of the picture its mask leaves as it is.
+
+        Raises:
+            ImageRejected, Busy: see :meth:`read`.
+        """
+        if upload.known is not None:
+            return upload.known
+        return await self.decoding.run(tenant, self.decoder.coverage, upload, name, tenant)
 
     def put(self, job_id: str, name: str, upload: Upload) -> Artifact:
         """Makes it a file of the job."""
@@ -59,22 +76,34 @@ class Pictures:
                     name=public,
                     file=f"{upload.sha256}.png",
                     media_type="image/png",
-                    bytes=len(upload.png),
+                    bytes=upload.length,
                 )
-        return self.artifacts.put(job_id, public, upload.png, "image/png")
+        return self._put(job_id, public, upload)
 
-    def keep(self, data: bytes, tenant: str) -> StoredPicture:
-        """Stores a picture for jobs to come.
+    def _put(self, job_id: str, name: str, upload: Upload) -> Artifact:
+        file = self.artifacts.put_upload(job_id, upload.file, upload.sha256, ".png")
+        return Artifact(name=name, file=file, media_type="image/png", bytes=upload.length)
+
+    async def keep(self, data: Source, tenant: str, most_bytes: int = 0) -> StoredPicture:
+        """Stores a picture for jobs to come, in the ``most_bytes`` its tenant may store (0 = any).
 
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
             StorageUnavailable: there is no room, or no answer.
-            QuotaExceeded: the tenant has as many as it may.
+            QuotaExceeded: the tenant has as many, or as large ones, as it may.
         """
-        upload, upload_id = self.decoder.sanitise(data, "The picture", tenant), new_job_id()
-        stored = self.artifacts.put(upload_id, "image.png", upload.png, "image/png")
+        return await self.decoding.run(tenant, self._keep, data, tenant, most_bytes)
+
+    def _keep(self, data: Source, tenant: str, most_bytes: int) -> StoredPicture:
+        upload = self.decoder.sanitise(data, "The picture", tenant)
+        with upload.file:
+            return self._kept(upload, tenant, most_bytes)
+
+    def _kept(self, upload: Upload, tenant: str, most_bytes: int) -> StoredPicture:
+        upload_id = new_job_id()
+        stored = self._put(upload_id, "image.png", upload)
         try:
-            self.known.keep(upload_id, tenant, stored.file, self.settings.max_stored)
+            self.known.keep(upload_id, tenant, stored, self.settings.max_stored, most_bytes)
         except (QuotaExceeded, RedisError):
             self.artifacts.delete(upload_id)
             raise
@@ -94,7 +123,8 @@ class Pictures:
         sha256 = found[1] if found else ""
         for holder in self.known.holders(tenant, sha256):
             try:
-                return Upload(self.artifacts.get(holder, f"{sha256}.png"), holder)
+                file, size = self.artifacts.open(holder, f"{sha256}.png")
+                return Upload(file, sha256, size, holder=holder)
             except FileNotFoundError:
                 continue
         raise UnknownPicture(name, named)

@@ -26,7 +26,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from service.api.views import view
-from service.egress.public_only import open_client
+from service.egress.public_only import NOT_PUBLIC, open_client
 from service.jobs import Attempt, Delivery, DeliveryState, Job, OutboxKeys, transitions
 from service.jobs.outbox import GONE_SECONDS, new_master
 from service.settings import Settings
@@ -41,6 +41,14 @@ POLL_SECONDS = 0.1
 MAX_ANSWER_BYTES = 4096
 """More of an answer is not read."""
 MAX_RETRY_AFTER_SECONDS = 86_400
+
+
+_FAILURES: dict[type[Exception], str] = {
+    httpx.ConnectError: "no connection",
+    httpx.ProtocolError: "the answer is not HTTP",
+    httpx.NetworkError: "the connection broke",
+    httpx.InvalidURL: "the address is malformed",
+}
 
 
 def secret_for(master: str, tenant: str) -> str:
@@ -81,10 +89,11 @@ class Sender:
     def __init__(self, settings: Settings, redis: Redis, http: httpx.AsyncClient) -> None:
         self.settings, self.redis, self.http = settings, redis, http
         self.keys = OutboxKeys(settings.key_prefix)
-        self._take = redis.register_script(transitions.lua("take_deliveries"))
+        self._take = redis.register_script(transitions.SCRIPTS["take_deliveries"])
+        self._later = redis.register_script(transitions.SCRIPTS["postpone"])
+        self._amendment = redis.register_script(transitions.SCRIPTS["amend"])
         self._busy: set[asyncio.Task[None]] = set()
         self._hosts: Counter[str] = Counter()
-        self._kept: list[str] = []
 
     async def run(self) -> None:
         """Sends until canceled; what is under way then is sent again by the next sender."""
@@ -109,7 +118,7 @@ class Sender:
             return 0
         lease = 2 * self.settings.webhook_timeout_seconds
         taken: list[bytes] = await cast(
-            Awaitable[Any], self._take(keys=[self.keys.due], args=[free, lease])
+            Awaitable[Any], self._take(keys=[self.keys.prefix], args=[free, lease])
         )
         for raw in taken:
             task = asyncio.create_task(self._handle(raw.decode()))
@@ -156,8 +165,8 @@ class Sender:
         if not record:
             return None
         body = payload(delivery, Job.from_hash(record), self.settings.public_url)
-        await cast(Awaitable[Any], self.redis.hset(self.keys.delivery(delivery.id), "body", body))
-        return delivery.model_copy(update={"body": body})
+        kept = await self._amend(delivery.id, "more", body=body)
+        return delivery.model_copy(update={"body": body}) if kept else None
 
     async def _attempt(self, delivery: Delivery) -> tuple[Attempt, float]:
         """One try, and how long the receiver asks to be left alone."""
@@ -185,7 +194,7 @@ class Sender:
         except TimeoutError:
             error = f"no answer within {self.settings.webhook_timeout_seconds:g} s"
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
-            error = f"{type(failure).__name__}: {failure}"[:300]
+            error = _reason(failure)
         return Attempt(
             at=datetime.now(UTC),
             seconds=round(time.monotonic() - started, 4),
@@ -194,10 +203,11 @@ class Sender:
         ), pause
 
     async def _masters(self) -> Sequence[str]:
-        if not self.settings.webhook_secrets and not self._kept:
-            await self.redis.set(self.keys.secret, new_master(), nx=True)
-            self._kept = [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
-        return self.settings.webhook_secrets or self._kept
+        if self.settings.webhook_secrets:
+            return self.settings.webhook_secrets
+        # asked for each time: a store that lost its data has another one, which receivers are shown
+        await self.redis.set(self.keys.secret, new_master(), nx=True)
+        return [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
 
     async def _record(
         self, delivery: Delivery, attempt: Attempt, retry_after: float, retries: int
@@ -229,25 +239,21 @@ class Sender:
 
     async def _end(self, delivery: Delivery, state: DeliveryState, attempts: list[Attempt]) -> None:
         metrics.WEBHOOKS.labels(state).inc()
-        async with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery.id),
-                mapping={"state": state, "attempts": _log(attempts or delivery.attempts)},
-            )
-            pipe.hdel(self.keys.delivery(delivery.id), "next_attempt_at")
-            pipe.zrem(self.keys.due, delivery.id)
-            await pipe.execute()
+        record = _log(attempts or delivery.attempts)
+        await self._amend(delivery.id, "over", state=state, attempts=record)
+
+    async def _amend(self, delivery_id: str, mode: str, **changes: str) -> bool:
+        """Writes into a delivery; False when it was deleted with its job."""
+        pairs = [word for pair in changes.items() for word in pair]
+        script = self._amendment(keys=[self.keys.prefix], args=[delivery_id, mode, *pairs])
+        return bool(await cast(Awaitable[Any], script))
 
     async def _postpone(self, delivery_id: str, seconds: float, **changes: str) -> None:
-        now, micros = await cast(Awaitable[Any], self.redis.time())
-        at = now + micros / 1e6 + seconds
-        async with self.redis.pipeline() as pipe:
-            pipe.hset(
-                self.keys.delivery(delivery_id),
-                mapping=cast(Any, {"next_attempt_at": f"{at:.6f}", **changes}),
-            )
-            pipe.zadd(self.keys.due, {delivery_id: at})
-            await pipe.execute()
+        pairs = [word for pair in changes.items() for word in pair]
+        await cast(
+            Awaitable[Any],
+            self._later(keys=[self.keys.prefix], args=[delivery_id, seconds, *pairs]),
+        )
 
 
 async def send_webhooks(settings: Settings) -> None:
@@ -257,6 +263,16 @@ async def send_webhooks(settings: Settings) -> None:
         open_client(settings.webhook_allow_private) as http,
     ):
         await Sender(settings, redis, http).run()
+
+
+def _reason(failure: httpx.HTTPError | httpx.InvalidURL) -> str:
+    """What a tenant is told: the kind of failure, nothing of our network or the library's words."""
+    if NOT_PUBLIC in str(failure):
+        return NOT_PUBLIC
+    for kind, words in _FAILURES.items():
+        if isinstance(failure, kind):
+            return words
+    return "the request failed"
 
 
 def _log(attempts: list[Attempt]) -> str:

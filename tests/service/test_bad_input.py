@@ -64,7 +64,6 @@ SPECS: dict[str, tuple[Any, str]] = {
     "no operator": ({}, "/operator"),
     "unknown field": ({**GOOD, "strength": 1}, "/strength"),
     "unknown field with strange characters": ({**GOOD, "a/~é\n": 1}, "/a~1~0é"),
-    "a field name that is no text": ({**GOOD, "\ud800": 1}, ""),
     "unknown field of an operator": (
         {"operator": {"type": "denoise", "radius": 3}},
         "/operator/radius",
@@ -148,7 +147,8 @@ def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
     nested: dict[str, Any] = {"type": "denoise"}
     for _ in range(400):
         nested = {"type": "compose", "stages": [nested]}
-    check(post(stack, spec={"operator": nested}), 422, "invalid_spec")
+    check(post(stack, spec={"operator": nested}), 400, "malformed_body")
+    check(post(stack, spec={**GOOD, "\ud800": 1}), 400, "malformed_body")
 
 
 def test_an_unknown_prior(stack: Stack) -> None:
@@ -159,7 +159,7 @@ def test_an_unknown_prior(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"]
+    "body", ["{", "[]", "7", '"text"', "", "[" * 5_000, '{"a": 1' + "0" * 5000 + "}"]
 )
 def test_invalid_json_is_rejected(stack: Stack, body: str) -> None:
     check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
@@ -144,28 +145,27 @@ def test_an_unknown_hash_names_its_field(stack: Stack, named: str) -> None:
     )
 
 
+def keep_here(services: Services, data: bytes, tenant: str) -> None:
+    asyncio.run(services.pictures.keep(data, tenant))
+
+
 def test_stored_pictures_are_limited_per_client(redis: Redis, settings: Settings) -> None:
     services = Services.open(settings.model_copy(update={"max_stored": 2}))
     try:
         for side in (8, 9):
-            services.pictures.keep(png(side, side), "ann")
+            keep_here(services, png(side, side), "ann")
         with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* goes in \d+ s") as refusal:
-            services.pictures.keep(png(10, 10), "ann")
+            keep_here(services, png(10, 10), "ann")
         assert 0 < refusal.value.retry_after <= 3600
         assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, (
             "what is refused leaves nothing behind"
         )
-        services.pictures.keep(png(10, 10), "bob")
+        keep_here(services, png(10, 10), "bob")
         # its time is over
         redis.zadd("aps:uploads:ann", {redis.zrange("aps:uploads:ann", 0, 0)[0]: 1})
-        services.pictures.keep(png(10, 10), "ann")
+        keep_here(services, png(10, 10), "ann")
     finally:
         services.close()
-
-
-def old_id(seconds: float) -> str:
-    milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
-    return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
 
 
 def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
@@ -178,10 +178,10 @@ def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
         KnownPictures(redis, settings.key_prefix, 60),
         Sweeper(settings, store, artifacts, bell),
     )
-    upload, waiting = old_id(7200), old_id(7100)
+    upload, waiting = new_job_id(), new_job_id()
     stored = artifacts.put(upload, "image.png", png(), "image/png")
     sha256 = stored.file.removesuffix(".png")
-    known.keep(upload, "", stored.file, 1)
+    known.keep(upload, "", stored, most=1, most_bytes=0)
     artifacts.copy(upload, stored.file, waiting)
     fields = {
         "task": "restore",
@@ -193,13 +193,15 @@ def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
     assert known.holders("", sha256) == [waiting, upload], "a live job keeps it longest"
 
     def swept() -> set[str]:
-        redis.delete("aps:leader:files")
+        redis.hdel("aps:leaders", "files")
         sweeper.sweep()
         return {folder.name for folder in Path(str(artifacts.root)).iterdir()} & {upload, waiting}
 
     assert swept() == {upload, waiting}
     redis.delete(f"aps:upload:{upload}")  # its seconds are over
     redis.zadd(f"aps:known::{sha256}", {upload: time.time() - 1})
+    swept()
+    redis.zincrby("aps:orphans", -7200, upload)  # first seen long ago
     assert swept() == {waiting}
     assert known.holders("", sha256) == [waiting]
     assert redis.ttl(f"aps:known::{sha256}") == -1

@@ -47,19 +47,13 @@ def state_of(store: JobStore, job: Job) -> JobState:
     return found.state
 
 
-def id_of_age(seconds: float) -> str:
-    """Id of a job submitted the given time ago."""
-    milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
-    return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
-
-
 def with_file(sweeper: Sweeper, job_id: str) -> str:
     sweeper.artifacts.put(job_id, "x.json", b"{}", "application/json")
     return job_id
 
 
 def files_left(sweeper: Sweeper) -> set[str]:
-    sweeper.store.redis.delete("aps:leader:files")  # its turn has come
+    sweeper.store.redis.hdel("aps:leaders", "files")  # its turn has come
     sweeper.sweep()
     return {folder.name for folder in Path(sweeper.artifacts.root).iterdir()}
 
@@ -93,7 +87,7 @@ def test_a_deadline_ends_a_waiting_job(sweeper: Sweeper) -> None:
 
 
 def test_files_are_deleted_only_after_their_job_expires(sweeper: Sweeper) -> None:
-    waiting, finished, expired = (submitted(sweeper.store, id=id_of_age(7200)) for _ in range(3))
+    waiting, finished, expired = (submitted(sweeper.store) for _ in range(3))
     for job in (finished, expired):
         sweeper.store.cancel(job.id)
     sweeper.store.redis.hset(f"aps:job:{expired.id}", "expires_at", "1")
@@ -105,16 +99,20 @@ def test_files_are_deleted_only_after_their_job_expires(sweeper: Sweeper) -> Non
 def test_orphaned_files_are_deleted_but_not_those_of_new_submissions(
     sweeper: Sweeper,
 ) -> None:
-    with_file(sweeper, id_of_age(7200))
-    under_way = with_file(sweeper, id_of_age(1))
+    left = with_file(sweeper, new_job_id())
     Path(sweeper.artifacts.root, "not-a-job").mkdir()
+    assert files_left(sweeper) == {left, "not-a-job"}
+    sweeper.store.redis.zincrby("aps:orphans", -7200, left)  # two hours later
+    under_way = with_file(sweeper, new_job_id())
     assert files_left(sweeper) == {under_way, "not-a-job"}
 
 
 def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     sweeper.store.redis.zadd("aps:dead", {job.id: 1})
+    sweeper.store.cancel(job.id)
     sweeper.store.redis.delete(f"aps:job:{job.id}")
+    sweeper.store.redis.zadd("aps:records:due", {f"{job.id} ": 1})
     sweeper.sweep()
     assert sweeper.store.redis.zcard("aps:jobs:") == 0
     assert sweeper.store.redis.zcard("aps:dead") == 0

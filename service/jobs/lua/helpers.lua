@@ -1,21 +1,28 @@
 -- What the transitions share: keys, the clock, reading and writing the record.
-local prefix, id = KEYS[1], ARGV[1]
-local job = prefix .. 'job:' .. id
-local events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
+local prefix = KEYS[1]
+local id, job, events, checkpoint, previews, webhooks
+
+-- chooses the job that every function below works on
+local function about(chosen)
+  id, job = chosen, prefix .. 'job:' .. chosen
+  events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
+end
+about(ARGV[1])
+
 local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+local now = tick(prefix)
 
 local function get(field) return redis.call('HGET', job, field) end
 local function set(...) redis.call('HSET', job, ...) end
 local function text(number) return string.format('%.6f', number) end
--- seconds by which a class goes before, and behind, the jobs of its time: nobody waits for ever
+-- seconds by which a class goes before, or behind, the other jobs of its tenant: so no job starves
 local head_start = {high = 3600, normal = 0, low = -3600}
 local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
 local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
-local function queue() return prefix .. 'queued:' .. get('prior') end
-local function waiting() return prefix .. 'waiting:' .. get('prior') end
 local function tenant() return get('tenant') or '' end
+local function overlong(longest) return tonumber(longest) > 0 and now - tonumber(get('claimed_at') or now) > tonumber(longest) end
+local function queue() return prefix .. 'queue:' .. get('prior') .. ':' .. tenant() end
+local function waiting() return prefix .. 'waiting:' .. get('prior') end
 local function index() return prefix .. 'jobs:' .. tenant() end
 local function terminal(state) return state == 'succeeded' or state == 'failed' or state == 'canceled' end
 local function holds(fence) return get('state') == 'running' and get('fence') == fence end

@@ -1,7 +1,8 @@
 -- part of every transition: puts a message about the job into the outbox, if its client wants to be told
+local MOST_MESSAGES = 1000 -- of one job; above it progress is no longer told, the end always
 local function notify(kind)
   local wish = get('webhook')
-  if not wish then return end
+  if not wish or kind == 'job.progress' and redis.call('LLEN', webhooks) >= MOST_MESSAGES then return end
   wish = cjson.decode(wish)
   for _, event in ipairs(wish.events) do
     if event == kind then

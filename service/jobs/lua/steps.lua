@@ -1,15 +1,18 @@
 -- Steps the transitions are made of.
--- the client's jobs by state, for its quotas
+-- the tenant's jobs by state, for its quotas; one that no longer runs makes room for those held back
 local function count(state)
   for _, each in ipairs({'queued', 'running'}) do
-    redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
+    local changed = redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
+    if each == 'running' and state ~= 'running' and changed == 1 then unpark(tenant()) end
   end
 end
 
--- what the prior's workers still have to do; whole milliseconds, so that adding and taking away cancel exactly
+-- what the prior's workers still have to do, of all tenants and of this one; whole milliseconds, so that adding and
+-- taking away cancel exactly
 local function backlog(sign)
-  local ms = math.floor(1000 * tonumber(get('estimated_seconds') or 0))
-  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), string.format('%d', sign * ms))
+  local own, ms = prefix .. 'backlog:of:' .. tenant(), string.format('%d', sign * milliseconds(get('estimated_seconds')))
+  if redis.call('HINCRBY', own, get('prior'), ms) == 0 then redis.call('HDEL', own, get('prior')) end
+  return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), ms)
 end
 
 -- how many unfinished jobs there are by state, prior and class
@@ -29,11 +32,13 @@ end
 local function enqueue()
   redis.call('ZADD', queue(), rank(), id)
   redis.call('ZADD', waiting(), get('created_at'), id)
+  join(get('prior'), tenant())
 end
 
 local function dequeue()
   redis.call('ZREM', queue(), id)
   redis.call('ZREM', waiting(), id)
+  if redis.call('EXISTS', queue()) == 0 then redis.call('ZREM', turns(get('prior')), tenant()) end
 end
 
 local function move(state, phase)
@@ -75,6 +80,7 @@ local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), i
 
 local function requeue()
   let_go()
+  if get('state') == 'running' then charge(-1) end
   enqueue()
   set('rung_at', text(now))
   move('queued', 'preempted')
@@ -92,8 +98,10 @@ local function finish(state, ttl)
   redis.call('HINCRBY', prefix .. 'ended', get('prior') .. ' ' .. get('task') .. ' ' .. state, 1)
   set('finished_at', text(now), 'expires_at', text(now + tonumber(ttl)))
   for_pictures(offer, text(now + tonumber(ttl)))
+  occupy(tenant(), id, bytes_of('artifacts'))
+  expire_at(tenant(), id, now + tonumber(ttl), now + tonumber(ttl) + KEPT)
   emit('done', cjson.encode({state = state}))
   notify('job.completed')
-  -- the record outlives its artifacts by a day, to answer "gone" rather than "unknown"
-  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + 86400) end
+  -- the record outlives its artifacts, to answer "gone" rather than "unknown"
+  for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + KEPT) end
 end

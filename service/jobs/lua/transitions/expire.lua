@@ -1,7 +1,14 @@
--- ARGV: id ; the lease ended without a word from the worker
+-- ARGV: id, most seconds of an attempt, ttl, error ; the lease ended without a word from the worker; what its client has
+-- canceled, and what was over its time, has ended; anything else goes back to the queue
 local expiry = redis.call('ZSCORE', leases, id)
 if not expiry or tonumber(expiry) > now then return 0 end
 if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end
+if get('cancel_requested') then finish('canceled', ARGV[3]) return 1 end
+if overlong(ARGV[2]) then
+  set('error', ARGV[4])
+  finish('failed', ARGV[3])
+  return 1
+end
 set('stopped_by', 'lost')
 requeue()
 return 1

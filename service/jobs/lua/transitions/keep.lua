@@ -1,9 +1,16 @@
--- ARGV: upload's id, tenant, file, seconds, most of the tenant's ; returns the seconds until there is room, 0 when it is kept
-local own, expiry = prefix .. 'uploads:' .. ARGV[2], text(now + tonumber(ARGV[4]))
+-- ARGV: upload's id, tenant, file, seconds, its bytes, most uploads, most bytes
+-- returns {'kept'}, {'number', seconds until there is room} or {'bytes', bytes stored}
+local owner, file, seconds, bytes = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local own, expiry = prefix .. 'uploads:' .. owner, text(now + tonumber(seconds))
 redis.call('ZREMRANGEBYSCORE', own, '-inf', text(now))
-if redis.call('ZCARD', own) >= tonumber(ARGV[5]) then return math.ceil(tonumber(redis.call('ZRANGE', own, 0, 0, 'WITHSCORES')[2]) - now) end
+if redis.call('ZCARD', own) >= tonumber(ARGV[6]) then
+  return {'number', math.ceil(tonumber(redis.call('ZRANGE', own, 0, 0, 'WITHSCORES')[2]) - now)}
+end
+if tonumber(ARGV[7]) > 0 and total(owner) + bytes > tonumber(ARGV[7]) then return {'bytes', total(owner)} end
 redis.call('ZADD', own, expiry, id)
-redis.call('EXPIRE', own, ARGV[4])
-redis.call('SET', prefix .. 'upload:' .. id, '1', 'EX', ARGV[4])
-offer(ARGV[2], ARGV[3], expiry)
-return 0
+redis.call('EXPIRE', own, seconds)
+redis.call('SET', prefix .. 'upload:' .. id, '1', 'EX', seconds)
+offer(owner, file, expiry)
+occupy(owner, id, bytes)
+expire_at(owner, id, now + tonumber(seconds))
+return {'kept'}

@@ -1,2 +1,5 @@
--- ARGV: duty, milliseconds ; true for one caller in that time
-return redis.call('SET', prefix .. 'leader:' .. id, '1', 'NX', 'PX', ARGV[2]) and 1 or 0
+-- ARGV: duty, seconds ; true for one caller in that time
+local leaders = prefix .. 'leaders'
+if now < tonumber(redis.call('HGET', leaders, id) or 0) then return 0 end
+redis.call('HSET', leaders, id, text(now + tonumber(ARGV[2])))
+return 1

@@ -4,7 +4,8 @@ if not state then redis.call('ZREM', dead, id) return 'missing' end
 if not redis.call('ZSCORE', dead, id) then return state end
 if now >= tonumber(get('expires_at')) then return 'expired' end
 redis.call('ZREM', dead, id)
-redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline')
+do_not_expire(tenant(), id)
+redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline', 'claimed_at')
 for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('PERSIST', key) end
 -- the end was not the end: whoever reads the history must not stop there
 local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]

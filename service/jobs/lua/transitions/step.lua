@@ -1,9 +1,12 @@
--- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file ; as heartbeat, and a finished step
-local fence, lease, step, progress, event, saved, preview = unpack(ARGV, 2)
+-- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file and its bytes ; as heartbeat, and a finished step
+local fence, lease, step, progress, event, saved, preview, bytes = unpack(ARGV, 2)
 if not holds(fence) then return 'lost' end
 extend(lease)
 redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
-if preview ~= '' then redis.call('HSET', previews, step, preview) end
+if preview ~= '' then
+  redis.call('HSET', previews, step, preview)
+  occupy(tenant(), id, tonumber(bytes))
+end
 set('progress', progress, 'stale_attempts', 0)
 emit('progress', event)
 if now - tonumber(get('notified_at') or 0) >= 0.5 then

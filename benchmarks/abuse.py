@@ -1,0 +1,248 @@
+"""Every attack of :mod:`benchmarks.abuse_attacks`, and what it does to others.
+
+    python -m benchmarks.abuse --out benchmarks/results/abuse.json
+
+A service of real processes with API keys. One tenant attacks from a process of its own; another,
+the victim, submits a small picture ten times a second, and a probe asks ``/livez`` twenty times a
+second. Printed for each attack: the 99th percentile of both, beside the quiet service's, and the
+peak memory of API, decoders and store. Attacker, victim and service share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import httpx
+from redis import Redis
+
+from benchmarks.abuse_attacks import ATTACKS, DENOISE, picture
+from benchmarks.http_load import spread
+from benchmarks.soak import cpu, free_port
+from service.access.keys import KeyStore, Scope, new_key
+from service.jobs import WorkerInfo, WorkerRegistry
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command
+from service.launch.supervisor import process
+from service.settings import Settings
+
+SUBMIT_SECONDS, PROBE_SECONDS = 0.1, 0.05
+MOST_RATIO, MOST_LIVEZ_MS, MOST_API_MB = 4.0, 100.0, 300.0
+"""What is promised."""
+BOTH: frozenset[Scope] = frozenset({"read", "write"})
+
+
+class Watch:
+    """Peak memory of the service's processes, in MB, since the last :meth:`reset`."""
+
+    def __init__(self, api: int, store: int) -> None:
+        self.api, self.store, self.decoders = api, store, 0.0
+
+    def reset(self) -> None:
+        """Begins anew."""
+        self.decoders = 0.0
+        for pid in (self.api, self.store):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def sample(self) -> None:
+        """All decoders together; they come and go."""
+        self.decoders = max(self.decoders, sum(_memory(pid, "VmRSS") for pid in _below(self.api)))
+
+    def peaks(self) -> dict[str, float]:
+        """By process."""
+        return {
+            "api_mb": round(_memory(self.api, "VmHWM")),
+            "decoders_mb": round(self.decoders),
+            "store_mb": round(_memory(self.store, "VmHWM")),
+        }
+
+
+def _memory(pid: int, field: str) -> float:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _below(pid: int) -> list[int]:
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found + [grandchild for child in found for grandchild in _below(child)]
+
+
+async def observe(url: str, token: str, seconds: float, watch: Watch) -> dict[str, Any]:
+    """What the victim and the probe see in so many seconds."""
+    over = time.monotonic() + seconds
+    submitted: list[float] = []
+    probed: list[float] = []
+    refused: list[int] = []
+    image = {"image": picture(64, 64, "PNG")}
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as victim,
+        httpx.AsyncClient(base_url=url, timeout=60) as probe,
+    ):
+
+        async def submit() -> None:
+            while time.monotonic() < over:
+                started = time.perf_counter()
+                answer = await victim.post(
+                    "/v1/restore", files=image, data={"spec": json.dumps(DENOISE)}
+                )
+                submitted.append(time.perf_counter() - started)
+                if answer.status_code != 202:
+                    refused.append(answer.status_code)
+                await asyncio.sleep(SUBMIT_SECONDS)
+
+        async def ask() -> None:
+            while time.monotonic() < over:
+                started = time.perf_counter()
+                (await probe.get("/livez")).raise_for_status()
+                probed.append(time.perf_counter() - started)
+                watch.sample()
+                await asyncio.sleep(PROBE_SECONDS)
+
+        await asyncio.gather(submit(), ask())
+    return {
+        "submission": spread(submitted),
+        "submissions": len(submitted),
+        "refused": len(refused),
+        "livez": spread(probed),
+        **watch.peaks(),
+    }
+
+
+@contextlib.contextmanager
+def sleeper() -> Iterator[str]:
+    """An address that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.9", 0), backlog=1000) as silent:
+        yield f"http://127.0.0.9:{silent.getsockname()[1]}/photo.jpg"
+
+
+@contextlib.contextmanager
+def service(folder: Path) -> Iterator[tuple[Settings, str, int, dict[str, str]]]:
+    """Store and API; a registered worker that computes nothing."""
+    base = Settings(
+        data_dir=folder,
+        artifacts_dir=folder / "artifacts",
+        auth="keys",
+        image_urls=True,
+        egress_allow=[IPv4Network("127.0.0.0/8")],
+        max_queued=100_000,
+        max_backlog_seconds=0,
+    )
+    with contextlib.ExitStack() as exits:
+        settings = base.model_copy(update={"redis_url": exits.enter_context(running_server(base))})
+        redis = exits.enter_context(Redis.from_url(settings.redis_url))
+        tokens = {}
+        for name in ("attacker", "victim"):
+            tokens[name], key = new_key(name, BOTH)
+            KeyStore(redis).add(key)
+        over = threading.Event()
+        threading.Thread(target=_register, args=(redis, over), daemon=True).start()
+        exits.callback(over.set)
+        port = free_port()
+        api = exits.enter_context(
+            process("API", api_command("127.0.0.1", port), settings, folder / "log")
+        )
+        url = f"http://127.0.0.1:{port}"
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(f"{url}/livez", timeout=5).raise_for_status()
+                break
+            time.sleep(0.1)
+        yield settings, url, api.pid, tokens
+
+
+def _register(redis: Redis, over: threading.Event) -> None:
+    facts = {"max_pixels": 512 * 512, "job_bytes": 10**9, "token_bytes": 1}
+    worker = WorkerInfo(
+        name="idle", prior="embedded", device="cpu", seconds_per_token=1e-4, **facts
+    )
+    registry = WorkerRegistry(redis)
+    registry.renew(worker)
+    while not over.wait(2):
+        registry.renew(worker)
+
+
+def measure(folder: Path, seconds: float, names: list[str]) -> dict[str, Any]:
+    """Quiet first, then every attack."""
+    with service(folder) as (settings, url, api, tokens), sleeper() as silent:
+        with Redis.from_url(settings.redis_url) as redis:
+            store = redis.info("server")["process_id"]
+        watch = Watch(api, store)
+        asyncio.run(observe(url, tokens["victim"], 2, watch))  # warm
+        watch.reset()
+        found = {"quiet": asyncio.run(observe(url, tokens["victim"], seconds, watch))}
+        print(HEADER, line("quiet", found["quiet"]), sep="\n", flush=True)
+        for name in names:
+            watch.reset()
+            command = [sys.executable, "-m", "benchmarks.abuse_attacks", name, url]
+            command += [tokens["attacker"], silent, str(seconds + 1)]
+            attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
+            time.sleep(2)  # it is under way
+            found[name] = asyncio.run(observe(url, tokens["victim"], seconds, watch))
+            said, _ = attacker.communicate()
+            found[name]["attacker_got"] = json.loads(said or b"{}")
+            quiet = found["quiet"]["submission"]["p99_ms"]
+            found[name]["ratio"] = round(found[name]["submission"]["p99_ms"] / quiet, 2)
+            print(line(name, found[name]), flush=True)
+    return found
+
+
+HEADER = (
+    f"{'attack':28}{'victim p99':>12}{'ratio':>7}{'refused':>9}{'/livez p99':>12}"
+    f"{'API':>8}{'decoders':>11}{'store':>9}"
+)
+
+
+def line(name: str, row: dict[str, Any]) -> str:
+    """For people."""
+    ratio = row.get("ratio", 1)
+    kept = (
+        ratio <= MOST_RATIO
+        and row["livez"]["p99_ms"] <= MOST_LIVEZ_MS
+        and row["api_mb"] <= MOST_API_MB
+    )
+    return (
+        f"{name:28}{row['submission']['p99_ms']:>9.1f} ms{ratio:>7.2f}{row['refused']:>9}"
+        f"{row['livez']['p99_ms']:>9.1f} ms{row['api_mb']:>5.0f} MB{row['decoders_mb']:>8.0f} MB"
+        f"{row['store_mb']:>6.0f} MB{'' if kept else '  MISSED'}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10, help="of each attack")
+    parser.add_argument("--only", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="aps-abuse-") as folder:
+        found = measure(Path(folder), arguments.seconds, arguments.only)
+    if arguments.out:
+        machine = {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0))}
+        report = {"machine": {**machine, "load_average_before": load_before}, "attacks": found}
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Limits on requests' bodies: their size, their time, and how much of all of them is held at a
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.problems import BodyTimeout, BodyTooLarge, Busy
+from service.settings import Settings
+
+SHARES = 3
+"""A principal holds at most this part of all bodies, or one largest body where that is more."""
+
+
+class BodyLimit:
+    """Stops reading a body at a limit, announced or not.
+
+    A body is read only once its sender is known (see :mod:`service.access.principals`), so the
+    share is the principal's.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+        most = max(settings.max_body_bytes, settings.max_bodies_bytes)
+        self.most = most
+        self.share = (
+            max(settings.max_body_bytes, most // SHARES) if settings.auth_required else most
+        )
+        self.held: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = _Body(self, scope, receive)
+        try:
+            await self.app(scope, body.receive, send)
+        finally:
+            body.drop()
+
+
+class _Body:
+    """One request's body, as it arrives."""
+
+    def __init__(self, limit: BodyLimit, scope: Scope, receive: Receive) -> None:
+        self.limit, self.scope, self._receive = limit, scope, receive
+        announced = Headers(scope=scope).get("content-length", "")
+        most = limit.settings.max_body_bytes
+        self.too_large = announced.isdigit() and int(announced) > most
+        self.received, self.principal = 0, ""
+        self.deadline: float | None = None
+        self.complete = False
+
+    async def receive(self) -> Message:
+        """The next part; what follows a whole body (the end of the connection) is not timed."""
+        if self.complete:
+            return await self._receive()
+        if self.too_large:
+            raise self._refusal()
+        message = await self._in_time()
+        if message["type"] == "http.request":
+            self._hold(len(message.get("body", b"")))
+            self.complete = not message.get("more_body", False)
+        return message
+
+    def drop(self) -> None:
+        """The request is over, and its body forgotten."""
+        self.limit.held[self.principal] -= self.received
+        if not self.limit.held[self.principal]:
+            del self.limit.held[self.principal]
+
+    async def _in_time(self) -> Message:
+        settings, now = self.limit.settings, asyncio.get_running_loop().time()
+        if self.deadline is None:
+            self.deadline = now + settings.body_seconds
+        try:
+            async with asyncio.timeout_at(min(self.deadline, now + settings.body_pause_seconds)):
+                return await self._receive()
+        except TimeoutError as error:
+            raise BodyTimeout(
+                f"The request's body did not arrive within {settings.body_seconds:g} s, or paused"
+                f" for {settings.body_pause_seconds:g} s."
+            ) from error
+
+    def _hold(self, size: int) -> None:
+        held, limit = self.limit.held, self.limit
+        if not self.received:
+            self.principal = self.scope.get("state", {}).get("principal", "")
+        if self.received + size > limit.settings.max_body_bytes:
+            raise self._refusal()
+        if held[self.principal] + size > limit.share or held.total() + size > limit.most:
+            raise Busy("The service holds too many requests' bodies; try again in a moment.")
+        self.received += size
+        held[self.principal] += size
+
+    def _refusal(self) -> BodyTooLarge:
+        most = self.limit.settings.max_body_bytes
+        return BodyTooLarge(f"The request is larger than the limit of {most} bytes.")

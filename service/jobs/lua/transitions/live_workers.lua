@@ -1,0 +1,8 @@
+-- ARGV: empty ; descriptions of the workers that live; lapsed ones are removed
+local lapse, described = prefix .. 'workers:lapse', prefix .. 'workers'
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', lapse, '-inf', text(now))) do
+  redis.call('ZREM', lapse, name)
+  redis.call('HDEL', described, name)
+end
+local names = redis.call('ZRANGE', lapse, 0, -1)
+return #names > 0 and redis.call('HMGET', described, unpack(names)) or {}

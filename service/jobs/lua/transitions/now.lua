@@ -1,0 +1,2 @@
+-- the store's clock
+return text(now)

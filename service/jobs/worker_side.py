@@ -1,0 +1,143 @@
+"""The worker's side of the job store: claiming jobs, and writing to them under a claim."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from service.jobs.base import StoreBase, pairs
+from service.jobs.failures import DEADLINE_EXCEEDED, WORKER_LOST, time_limit
+from service.jobs.model import Artifact, JobError, JobState, Phase, Progress
+
+Control = Literal["run", "cancel", "deadline", "lost"]
+"""What a worker shall do: go on, stop because the user asked or its deadline passed, or stop
+because it is no longer its job.
+"""
+
+Refusal = Literal[
+    "missing", "finished", "leased", "quota", "canceled", "overdue", "overlong", "poisoned"
+]
+
+_CHECKPOINT = struct.Struct("<II")
+"""Step and CRC-32 before a checkpoint's bytes."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to work on a job, until somebody else holds a newer fence."""
+
+    job_id: str
+    fence: int
+
+
+class WorkerSide(StoreBase):
+    """What a worker does with jobs."""
+
+    def take(self, prior: str, owner: str) -> Claim | None:
+        """The job a worker does next: the one its predecessor in the same parent left, else the
+        first job that may run of the tenant whose turn it is.
+        """
+        while (answer := self._run("take", prior, owner, *self._terms())) == [b"more"]:
+            pass
+        return Claim(answer[0].decode(), answer[1]) if answer else None
+
+    def claim(self, job_id: str, owner: str) -> Claim | Refusal:
+        """Takes a job under a new fence, or says why not. ``owner`` names the worker's parent
+        process.
+        """
+        answer = self._run("claim", job_id, owner, *self._terms())
+        return Claim(job_id, answer) if isinstance(answer, int) else cast(Refusal, answer.decode())
+
+    def heartbeat(self, claim: Claim) -> Control:
+        """Extends the lease."""
+        return cast(Control, self._word("heartbeat", claim.job_id, claim.fence, self.lease_seconds))
+
+    def pulse(self, claim: Claim, event: dict[str, Any]) -> Control:
+        """As :meth:`heartbeat`, with progress inside a reverse step."""
+        arguments = (claim.fence, self.lease_seconds, json.dumps(event))
+        return cast(Control, self._word("pulse", claim.job_id, *arguments))
+
+    def enter(self, claim: Claim, phase: Phase) -> bool:
+        """Tells what the job is doing; False when the claim is lost."""
+        return bool(self._run("enter", claim.job_id, claim.fence, phase))
+
+    def step(
+        self,
+        claim: Claim,
+        progress: Progress,
+        event: dict[str, Any],
+        checkpoint: bytes,
+        preview_file: str = "",
+        preview_bytes: int = 0,
+    ) -> Control:
+        """A finished reverse step in one round trip: lease, progress, event, checkpoint,
+        preview.
+        """
+        saved = _CHECKPOINT.pack(progress.step, zlib.crc32(checkpoint)) + checkpoint
+        arguments = (
+            claim.fence,
+            self.lease_seconds,
+            progress.step,
+            progress.model_dump_json(),
+            json.dumps(event),
+            saved,
+            preview_file,
+            preview_bytes,
+        )
+        return cast(Control, self._word("step", claim.job_id, *arguments))
+
+    def load_checkpoint(self, job_id: str) -> tuple[int, bytes] | None:
+        """The newest undamaged checkpoint and its step."""
+        slots = cast("list[bytes]", self.redis.hvals(f"{self._key(job_id)}:checkpoint"))
+        sound = []
+        for slot in slots:
+            step, checksum = _CHECKPOINT.unpack_from(slot)
+            if zlib.crc32(slot[_CHECKPOINT.size :]) == checksum:
+                sound.append((step, slot[_CHECKPOINT.size :]))
+        return max(sound, default=None)
+
+    def succeed(
+        self,
+        claim: Claim,
+        artifacts: list[Artifact],
+        metrics: dict[str, Any],
+        resumed_from_step: int | None,
+    ) -> bool:
+        """Ends the job with its artifacts, which must be stored already; False when the claim is
+        lost.
+        """
+        fields = {
+            "artifacts": [artifact.model_dump() for artifact in artifacts],
+            "metrics": metrics,
+            "resumed_from_step": resumed_from_step,
+        }
+        return self._finish(claim, JobState.SUCCEEDED, fields)
+
+    def fail(self, claim: Claim, error: JobError) -> bool:
+        """Ends the job with an error; False when the claim is lost."""
+        return self._finish(claim, JobState.FAILED, {"error": error.model_dump()})
+
+    def canceled(self, claim: Claim, artifacts: list[Artifact]) -> bool:
+        """Ends the job as the user wished; ``artifacts`` may hold what was there by then."""
+        return self._finish(
+            claim,
+            JobState.CANCELED,
+            {"artifacts": [artifact.model_dump() for artifact in artifacts]},
+        )
+
+    def release(self, claim: Claim) -> bool:
+        """Hands the job back to the queue; False when the claim is lost."""
+        return bool(self._run("release", claim.job_id, claim.fence))
+
+    def _terms(self) -> tuple[Any, ...]:
+        limits = (self.lease_seconds, self.max_attempts, self.max_job_seconds, self.ttl_seconds)
+        errors = (WORKER_LOST, DEADLINE_EXCEEDED, time_limit(self.max_job_seconds))
+        return *limits, *(error.model_dump_json() for error in errors)
+
+    def _finish(self, claim: Claim, state: JobState, fields: dict[str, Any]) -> bool:
+        return bool(
+            self._run("finish", claim.job_id, claim.fence, state, self.ttl_seconds, *pairs(fields))
+        )

@@ -1,0 +1,297 @@
+"""One attempt at one job: computes it, and tells everybody how it goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
+from aps_core.imaging import images
+from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from aps_core.types import InnerInfo
+from service.jobs import (
+    DEADLINE_EXCEEDED,
+    Artifact,
+    Claim,
+    Control,
+    Job,
+    JobError,
+    Phase,
+    StorageUnavailable,
+    time_limit,
+)
+from service.jobs import Progress as JobProgress
+from service.settings import RUN_JOB, queue_name
+from service.telemetry import tracing
+from worker import telemetry
+from worker.app import app, settings
+from worker.lifecycle import Worker, draining
+from worker.retry import retried
+
+log = logging.getLogger(__name__)
+
+POISONED_DEVICE = 70
+"""Exit status of a child whose CUDA context is beyond repair; the parent starts another."""
+
+Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
+
+PULSE_SECONDS = 2.0
+"""A reverse step that takes longer sends its inner progress this often."""
+
+TIME_LIMIT = time_limit(settings.max_job_seconds)
+INTERNAL = JobError(
+    code="internal_error",
+    title="Internal error",
+    detail="The worker met an error it does not know. It has been logged with the job's id.",
+)
+
+
+class JobRun:
+    """One attempt at one job, from its claim to whatever ends it."""
+
+    def __init__(self, worker: Worker, claim: Claim, job: Job, span: tracing.Span) -> None:
+        self.worker, self.claim, self.job, self.span = worker, claim, job, span
+        self.started = time.monotonic()
+        self.stop: Stop | None = None
+        self.preview: Artifact | None = None
+        self.steps = 0
+        self._over = threading.Event()
+        self._pulse_at = time.monotonic() + PULSE_SECONDS
+
+    def run(self) -> None:
+        """Computes the job and ends it, one way or another."""
+        telemetry.observe_claim(self.job)
+        if (
+            self.job.attempt == 1
+            and self.job.created_at is not None
+            and self.job.started_at is not None
+        ):
+            tracing.record("queue", self.job.traceparent, self.job.created_at, self.job.started_at)
+        beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
+        beat.start()
+        outcome = "failed"
+        try:
+            outcome = self._attempt()
+        except APSError as error:
+            self.worker.store.fail(self.claim, JobError.of(error))
+            if isinstance(error, InsufficientMemory):
+                telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()
+        except Exception as error:
+            self._exit_if_poisoned(error)
+            self.worker.store.fail(self.claim, INTERNAL)
+            raise  # for Celery to log
+        finally:
+            self._over.set()
+            beat.join()
+            self._count(outcome)
+
+    def _count(self, outcome: str) -> None:
+        """Tells Prometheus, and the trace, how the attempt ended."""
+        self.span.note(outcome=outcome, steps=self.steps)
+        telemetry.JOB_TIME.labels(self.job.prior, outcome).observe(time.monotonic() - self.started)
+        if outcome == "lost":
+            telemetry.LEASES_LOST.inc()
+        elif outcome != "released" and (ended := self.worker.store.get(self.job.id)) is not None:
+            telemetry.observe_end(ended)
+
+    def _attempt(self) -> str:
+        store, job = self.worker.store, self.job
+        spec = validate_spec(job.spec)
+        pictures = {
+            name: images.open_image(self.worker.artifacts.get(job.id, blob.file))
+            for name, blob in job.inputs.items()
+        }
+        checkpoint = store.load_checkpoint(job.id)
+        store.enter(self.claim, Phase.SAMPLING)
+        try:
+            result = run(
+                spec,
+                Inputs(**pictures),
+                self.worker.engines[job.prior],
+                self._on_step,
+                checkpoint[1] if checkpoint else None,
+                self._on_inner,
+            )
+        except SamplingCancelled:
+            return self._stopped()
+        if result.resumed_from_step is not None:
+            self._count_resumed(result.resumed_from_step)
+        for rung in result.memory_rungs:
+            telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
+        store.enter(self.claim, Phase.STORING)
+        with telemetry.ARTIFACT_PUT.labels(job.prior).time():
+            stored = retried(lambda: self._store(result), settings.storage_seconds)
+        finished = store.succeed(
+            self.claim, stored, self._metrics(result), result.resumed_from_step
+        )
+        return "succeeded" if finished else "lost"
+
+    def _on_step(self, progress: Progress) -> bool:
+        """Preview, checkpoint and event of a finished step; returns whether to go on."""
+        self._show(progress)
+        event = {**progress.event(), "preview": self.preview is not None}
+        place = JobProgress.model_validate(event)
+        with telemetry.CHECKPOINT.labels(self.job.prior).time():
+            control = self.worker.store.step(
+                self.claim,
+                place,
+                event,
+                progress.checkpoint(),
+                self.preview.file if self.preview else "",
+                self.preview.bytes if self.preview else 0,
+            )
+        telemetry.observe_step(self.job.prior, progress)
+        self.steps += 1
+        now = datetime.now(UTC)
+        tracing.record(
+            "step",
+            self.span.traceparent,
+            now - timedelta(seconds=progress.seconds),
+            now,
+            step=progress.step,
+            misfit=place.misfit,
+        )
+        if control != "run":
+            self.stop = control
+        elif progress.step < progress.total:
+            self._look()
+        self._pulse_at = time.monotonic() + PULSE_SECONDS
+        return self.stop is None
+
+    def _on_inner(self, info: InnerInfo) -> bool:
+        """Inner progress of a long step; returns whether to go on. Called at least every 100 ms of
+        computing, so it asks the store for nothing: the heartbeat does.
+        """
+        self._look()
+        if self.stop is None and time.monotonic() >= self._pulse_at:
+            self._pulse_at = time.monotonic() + PULSE_SECONDS
+            self._ask(lambda: self.worker.store.pulse(self.claim, _inner_event(info)))
+        return self.stop is None
+
+    def _look(self) -> None:
+        """Stops the attempt when the worker drains or the job is over its time."""
+        if self.stop is not None:
+            return
+        if draining.value:
+            self.stop = "drain"
+        elif time.monotonic() - self.started > settings.max_job_seconds:
+            self.stop = "time limit"
+
+    def _show(self, progress: Progress) -> None:
+        """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one
+        thing of a job that grows with picture and steps, and Redis may evict nothing. Only their
+        names are kept there.
+        """
+        with telemetry.PREVIEW.labels(self.job.prior).time():
+            jpeg = progress.preview()
+            if jpeg is None:
+                return
+            try:
+                self.preview = self.worker.artifacts.put(
+                    self.job.id,
+                    f"preview-{progress.step}.jpg",
+                    jpeg,
+                    "image/jpeg",
+                    durable=False,  # worth no wait for the disk at every step
+                )
+            except StorageUnavailable as error:
+                log.warning(
+                    "Job %s has no preview of step %d: %s", self.job.id, progress.step, error
+                )
+                self.preview = None
+        if progress.step == 1 and self.job.created_at is not None:
+            telemetry.FIRST_PREVIEW.labels(self.job.prior).observe(
+                (datetime.now(UTC) - self.job.created_at).total_seconds()
+            )
+
+    def _count_resumed(self, step: int) -> None:
+        """How much of a stopped attempt had to be done again."""
+        reason = self.job.stopped_by or "lost"
+        telemetry.RESUMES.labels(self.job.prior, reason).inc()
+        known = self.job.progress.step if self.job.progress else step
+        telemetry.STEPS_WASTED.labels(self.job.prior, reason).inc(known - step)
+
+    def _keep_alive(self) -> None:
+        """Extends the lease while a step takes long, and asks whether to stop."""
+        while not self._over.wait(settings.heartbeat_seconds):
+            self._ask(lambda: self.worker.store.heartbeat(self.claim))
+
+    def _ask(self, question: Callable[[], Control]) -> None:
+        """Takes the store's answer; without one the attempt goes on."""
+        try:
+            control = question()
+        except RedisError as error:
+            log.warning("Job %s: the job store does not answer: %s", self.job.id, error)
+            return
+        if control != "run" and self.stop is None:
+            self.stop = control
+
+    def _stopped(self) -> str:
+        """Ends an attempt that was asked to stop."""
+        store = self.worker.store
+        match self.stop:
+            case "cancel":
+                partial = (
+                    [self.preview.model_copy(update={"name": "partial.jpg"})]
+                    if self.preview
+                    else []
+                )
+                store.canceled(self.claim, partial)
+                return "canceled"
+            case "deadline" | "time limit":
+                store.fail(self.claim, DEADLINE_EXCEEDED if self.stop == "deadline" else TIME_LIMIT)
+                return "failed"
+            case "drain":
+                if store.release(self.claim):
+                    app.send_task(RUN_JOB, args=[self.job.id], queue=queue_name(self.job.prior))
+                return "released"
+        # somebody else has the job; what was computed here is theirs already or worthless
+        return "lost"
+
+    def _store(self, result: Result) -> list[Artifact]:
+        sidecar = {"job": self.job.id, **result.sidecar()}
+        put, job_id = self.worker.artifacts.put, self.job.id
+        stored = [
+            put(job_id, "result.json", json.dumps(sidecar, indent=1).encode(), "application/json")
+        ]
+        return stored + [put(job_id, *file) for file in result.files()]
+
+    def _metrics(self, result: Result) -> dict[str, Any]:
+        waited = (
+            (self.job.started_at - self.job.created_at).total_seconds()
+            if self.job.started_at and self.job.created_at
+            else 0.0
+        )
+        return {
+            "wait_seconds": waited,
+            "run_seconds": time.monotonic() - self.started,
+            "memory_rungs": result.memory_rungs,
+            **result.metrics(),
+        }
+
+    def _exit_if_poisoned(self, error: Exception) -> None:
+        """A CUDA error spoils the process: leave without a word, so that the next child resumes the
+        job.
+        """
+        if "CUDA error" in str(error):
+            log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
+            os._exit(POISONED_DEVICE)
+
+
+def _inner_event(info: InnerInfo) -> dict[str, Any]:
+    return {
+        "step": info.step,
+        "total": info.total,
+        "inner_step": info.iteration,
+        "inner_steps": info.inner_steps,
+        "loss": float(f"{info.loss:.4g}") if math.isfinite(info.loss) else None,
+    }
