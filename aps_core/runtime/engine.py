@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aps_core.objectives.style import StyleDescriptor
 
 
-CANARY_STEPS = 4
+CANARY_STEPS = 3
 """Reverse steps of the run that measures a device."""
 
 
@@ -161,7 +161,7 @@ class ImageEngine(Engine):
             loss,
         )
 
-        inner, seconds = 8, list[float]()
+        inner, seconds = 4, list[float]()
         driver.sample(
             self.prior,
             objective,
