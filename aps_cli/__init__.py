@@ -1,1 +1,1 @@
-"""The command line ``aps``: the same specs as the service, on this machine or through a server."""
+"""The command line ``aps``: runs the service's specs locally or on a remote service."""

@@ -1,4 +1,4 @@
-"""One job, computed here or by a service: the same spec and pictures in, the same files out."""
+"""Runs one job locally or on a service, with the same inputs and result files."""
 
 from __future__ import annotations
 
@@ -15,38 +15,48 @@ from aps_cli.display import Display
 from aps_core.errors import InvalidSpec
 
 Files = Mapping[str, bytes]
-"""What a job made, under the names the service gives: ``result.png``, ``sample-1.png``, ...,
+"""Result files by name, as the service names them: ``result.png``, ``sample-1.png``, ...,
 ``result.json``.
 """
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where a job is computed: at ``server``, or here."""
+class Backend:
+    """Where a job runs: on the service at ``server``, or locally if that is None."""
 
     server: str | None
+    """URL of the service."""
     api_key: str | None
     device: str | None
+    """Local device, ``cpu`` or ``cuda``; None: CUDA if available."""
     max_pixels: int | None
+    """Largest result computed locally, in pixels; None: the default of the device."""
 
     def compute(
         self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str
     ) -> Files:
-        """Runs the job and shows how it goes. Pictures are written as ``suffix``.
+        """Runs the job and displays its progress.
+
+        Args:
+            spec: JSON of the task's spec.
+            pictures: paths of the input pictures by field name.
+            suffix: file name extension that selects the picture format, such as ``.png``.
 
         Raises:
-            APSError: the spec or a picture is wrong, or the work failed, here or there.
+            APSError: the spec or a picture is invalid, or the job failed.
         """
         given = {name: path for name, path in pictures.items() if path is not None}
         if not self.server:
-            return self._here(spec, given, suffix)
+            return self._run_locally(spec, given, suffix)
         if suffix.lower() != ".png":
             raise InvalidSpec(
-                f"A service makes PNG pictures; --output must end in .png, not {suffix!r}."
+                f"With --server, pictures are PNG files; --output must end in .png, not {suffix!r}."
             )
-        return self._there(self.server, spec, given)
+        return self._run_remotely(self.server, spec, given)
 
-    def _there(self, server: str, spec: dict[str, Any], pictures: Mapping[str, Path]) -> Files:
+    def _run_remotely(
+        self, server: str, spec: dict[str, Any], pictures: Mapping[str, Path]
+    ) -> Files:
         from aps_client import Client
 
         with Client(server, self.api_key) as client, Display() as display:
@@ -70,7 +80,9 @@ class Where:
                 click.echo(f"Job {job.id} canceled.", err=True)
                 raise
 
-    def _here(self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str) -> Files:
+    def _run_locally(
+        self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str
+    ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
         from aps_core.imaging import images
         from aps_core.runtime.engine import Engine
@@ -86,11 +98,11 @@ class Where:
         checkpoint_cache.require(spec.checkpoints)
         spec = spec.resolved()
         image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
-        where = default_device(self.device)
+        device = default_device(self.device)
         be_reproducible()
-        engine = Engine.load(spec.prior, where)
+        engine = Engine.load(spec.prior, device)
         if paths:
-            limit = self.max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)
+            limit = self.max_pixels or (CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS)
             cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
             click.echo(f"{size}{cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)

@@ -1,4 +1,4 @@
-"""``aps degrade``: a clean picture in, a measurement of it out."""
+"""``aps degrade``: simulates a measurement of a clean picture."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from aps_cli.fields import PICTURE, Verb, operator_from, operator_options
+from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_options
 
 
-@click.command(cls=Verb)
+@click.command(cls=SectionedCommand)
 @click.argument("photo", type=PICTURE)
 @operator_options
 @click.option(
     "--sigma",
     type=click.FloatRange(0, 1),
-    help="Noise standard deviation on the [-1, 1] scale; default: 0.05, beside poisson 0.",
+    help="Noise standard deviation on the [-1, 1] scale; default: 0.05, with poisson 0.",
 )
 @click.option(
     "--noise",
@@ -27,7 +27,10 @@ from aps_cli.fields import PICTURE, Verb, operator_from, operator_options
     help="Noise to add.",
 )
 @click.option(
-    "--peak", default=100.0, show_default=True, help="Photons a white value counts (poisson)."
+    "--peak",
+    default=100.0,
+    show_default=True,
+    help="Expected photon count of a white value (poisson).",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
@@ -47,10 +50,10 @@ def degrade(
     mask: Path | None,
     **options: Any,
 ) -> None:
-    """Degrade a clean PHOTO with an operator and noise, to try a restoration on.
+    """Degrade a clean PHOTO with an operator and noise, to try out a restoration.
 
-    y = A(x), counted in photons with poisson noise, + sigma * gaussian noise, written as an 8-bit
-    picture.
+    Writes an 8-bit picture of y = A(x) + sigma * noise, where the noise is Gaussian. With
+    --noise poisson, photon counting noise is applied to A(x) first.
     """
     import torch
 
@@ -64,7 +67,7 @@ def degrade(
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
-    # what has no colour has no coloured noise
+    # gray measurements get gray noise
     y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y
     generator = torch.Generator().manual_seed(seed)
     if kind == "poisson":

@@ -1,4 +1,4 @@
-"""``aps demo``: a real photograph, degraded, restored through the real service on this machine."""
+"""``aps demo``: degrades a photograph and restores it through a service on this machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ SIGMA = 0.05
 
 
 def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
-    """Reduces the photograph to the prior's size, measures it and writes ``measurement.png``;
-    returns it and the truth.
+    """Resizes the photograph to ``SIDE``, degrades it and writes ``measurement.png``.
+
+    Returns:
+        Path of the measurement, and the ground truth (3, SIDE, SIDE) in [-1, 1].
     """
     truth = images.resize(
         images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)
@@ -34,9 +36,7 @@ def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
 
 
 def restore_photo(url: str, photo: Path, out: Path) -> None:
-    """Degrades ``photo``, restores it at ``url`` with progress, writes ``before-after.png`` into
-    ``out``.
-    """
+    """Degrades ``photo``, restores it with the service at ``url``, writes pictures to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     measurement, truth = make_measurement(photo, out)
     click.echo(
@@ -75,7 +75,7 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
 
 
 def free_port() -> int:
-    """A port nothing listens on."""
+    """Finds an unused TCP port on the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

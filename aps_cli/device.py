@@ -1,4 +1,4 @@
-"""Which device a command computes on."""
+"""Choice of the device a command computes on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from aps_core.errors import InvalidSpec
 
 
 def default_device(device: str | None) -> str:
-    """The device asked for, or cuda where there is one.
+    """Returns ``device``, or for None ``cuda`` if available, else ``cpu``.
 
     Raises:
-        InvalidSpec: cuda was asked for and is absent.
+        InvalidSpec: a CUDA device was requested and is not available.
     """
     import torch
 
@@ -17,7 +17,7 @@ def default_device(device: str | None) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidSpec(
-            "--device cuda: this machine has no CUDA device, or torch was built without it. 'aps"
-            " doctor' tells more."
+            "--device cuda: this machine has no CUDA device, or torch was built without CUDA. Run"
+            " 'aps doctor' for details."
         )
     return device

@@ -1,6 +1,4 @@
-"""What a person sees while a job is computed: phase, a bar over the reverse steps, text as it is
-decided.
-"""
+"""Terminal display of a running job: phase, progress bar over reverse steps, text so far."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from rich.text import Text
 
 
 class Display:
-    """On stderr, and only on a terminal; a pipe stays clean."""
+    """Writes to stderr, and only if that is a terminal."""
 
     def __init__(self) -> None:
         steps = TextColumn("step {task.completed:.0f}/{task.total:.0f}")
@@ -50,21 +48,26 @@ class Display:
         self._live.stop()
 
     def phase(self, name: str) -> None:
-        """Says what happens before the first step, or after the last."""
+        """Shows the name of a phase outside the reverse steps, such as loading."""
         self._bar.update(self._task, description=name)
 
-    def step(self, told: dict[str, Any]) -> None:
-        """Shows a finished step: ``step``, ``total`` and, where there are any, ``misfit``,
-        ``noise_floor``, ``reward_curve``, ``text``.
+    def step(self, event: dict[str, Any]) -> None:
+        """Shows a progress event.
+
+        Args:
+            event: ``step`` and ``total``; optionally ``misfit``, ``noise_floor``,
+                ``reward_curve`` and ``text``.
         """
-        if told.get("misfit") is not None and told.get("noise_floor"):
-            note = f"misfit {told['misfit']:.4f} (noise {told['noise_floor']:.4f})"
-        elif told.get("misfit") is not None:
-            note = f"distance {told['misfit']:.4f}"
+        if event.get("misfit") is not None and event.get("noise_floor"):
+            note = f"misfit {event['misfit']:.4f} (noise {event['noise_floor']:.4f})"
+        elif event.get("misfit") is not None:
+            note = f"distance {event['misfit']:.4f}"
+        elif event.get("reward_curve"):
+            note = f"reward {event['reward_curve'][-1]:.3f}"
         else:
-            note = (
-                f"reward {told['reward_curve'][-1]:.3f}" if told.get("reward_curve") else "sampling"
-            )
-        self._bar.update(self._task, completed=told["step"], total=told["total"], description=note)
-        if told.get("text"):
-            self._live.update(Group(Text(told["text"]), self._bar))
+            note = "sampling"
+        self._bar.update(
+            self._task, completed=event["step"], total=event["total"], description=note
+        )
+        if event.get("text"):
+            self._live.update(Group(Text(event["text"]), self._bar))

@@ -1,4 +1,4 @@
-"""``aps doctor``: is everything there that this machine needs, and what to do where it is not."""
+"""``aps doctor``: checks this machine's installation and suggests fixes."""
 
 from __future__ import annotations
 
@@ -21,30 +21,28 @@ from rich.table import Table
 from service.settings import Settings
 
 FREE_BYTES = 5_000_000_000
-"""Less free disk than this is worth a word."""
+"""Free disk space below this produces a note."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found."""
+    """Result of one check."""
 
     check: str
     state: Literal["ok", "note", "problem"]
-    """``note``: something works, but not all that could; ``problem``: something does not."""
+    """``note``: an optional feature is unavailable; ``problem``: a required one is."""
     found: str
     advice: str = ""
 
 
 @click.command()
-@click.option(
-    "--server", envvar="APS_SERVER", show_envvar=True, help="Also ask this service how it is."
-)
-@click.option("--port", default=8000, show_default=True, help="Port the API is to use.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+@click.option("--server", envvar="APS_SERVER", show_envvar=True, help="Also check this service.")
+@click.option("--port", default=8000, show_default=True, help="Port planned for the API.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per check.")
 def doctor(server: str | None, port: int, as_json: bool) -> None:
-    """Check Python, GPU, weights, Redis, port, disk and a service, and say what to do.
+    """Check Python, GPU, weights, Redis, port, disk and a service, and suggest fixes.
 
-    Exit code 1 if something needed is missing.
+    The exit code is 1 if something required is missing.
     """
     settings = Settings()
     findings = [finding for check in _checks(settings, port, server) for finding in check()]
@@ -60,23 +58,23 @@ def doctor(server: str | None, port: int, as_json: bool) -> None:
 def _checks(
     settings: Settings, port: int, server: str | None
 ) -> list[Callable[[], Iterator[Finding]]]:
-    here = [
+    local = [
         lambda: _compute(settings),
         lambda: _weights(settings),
         lambda: _redis(settings),
         lambda: _port(port),
         lambda: _disk(settings),
     ]
-    return [*here, lambda: _service(server)] if server else here
+    return [*local, lambda: _service(server)] if server else local
 
 
 def _compute(settings: Settings) -> Iterator[Finding]:
-    """Python, torch and the devices."""
+    """Checks Python, PyTorch and the devices."""
     if find_spec("torch") is None:
         yield Finding(
             "compute",
             "note",
-            "PyTorch is not installed: this machine can serve and submit, not compute",
+            "PyTorch is not installed: this machine can run the API and the client, but no worker",
             "pip install 'aps[worker]'",
         )
         return
@@ -89,7 +87,7 @@ def _compute(settings: Settings) -> Iterator[Finding]:
             "compute",
             state,
             f"{version}, {torch.get_num_threads()} CPU threads, no GPU",
-            "fine for the embedded priors; others need an NVIDIA GPU and driver",
+            "enough for the embedded priors; others need an NVIDIA GPU and driver",
         )
         return
     for number in range(torch.cuda.device_count()):
@@ -103,7 +101,7 @@ def _compute(settings: Settings) -> Iterator[Finding]:
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:
-    """The priors this machine is to serve; then the others."""
+    """Checks the weights of the configured priors, then lists other priors without weights."""
     from aps_core.priors import PriorSpec
 
     for name in settings.priors:
@@ -111,7 +109,7 @@ def _weights(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "weights",
             "problem" if missing else "ok",
-            f"{name}: {missing or 'here'}",
+            f"{name}: {missing or 'installed'}",
             "aps weights list; aps weights fetch NAME" if missing else "",
         )
     others = [
@@ -123,13 +121,13 @@ def _weights(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "weights",
             "note",
-            f"not here: {', '.join(others)}",
-            "only needed to use them: aps weights list",
+            f"not installed: {', '.join(others)}",
+            "needed only to use these priors: aps weights list",
         )
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:
-    """The job store: one that answers, or one that can be started."""
+    """Checks that the job store responds, or that an embedded one can be started."""
     from redis.exceptions import RedisError
 
     from service.jobs import connect
@@ -139,14 +137,14 @@ def _redis(settings: Settings) -> Iterator[Finding]:
     try:
         info = redis.info()
         yield Finding(
-            "redis", "ok", f"{settings.redis_url} answers, version {info['redis_version']}"
+            "redis", "ok", f"{settings.redis_url} responds, version {info['redis_version']}"
         )
         if not int(info.get("aof_enabled", 0)):
             yield Finding(
                 "redis",
                 "note",
-                "jobs would not survive its restart",
-                "start it with --appendonly yes",
+                "persistence is off: a restart of Redis loses all jobs",
+                "start Redis with --appendonly yes",
             )
         return
     except RedisError as error:
@@ -158,14 +156,14 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             "redis",
             "note",
             f"{settings.redis_url}: {reason}",
-            f"'aps serve --embedded' starts one of its own ({server_binary(settings)})",
+            f"'aps serve --embedded' starts its own server ({server_binary(settings)})",
         )
     except ServerUnavailable as error:
         yield Finding("redis", "problem", f"{settings.redis_url}: {reason}", str(error))
 
 
 def _port(port: int) -> Iterator[Finding]:
-    """Whether the API can be bound, or is."""
+    """Checks that the API's port is free, or in use by this service."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -176,39 +174,41 @@ def _port(port: int) -> Iterator[Finding]:
             yield Finding("port", "ok", f"{port} is free")
             return
     try:
-        mine = httpx.get(f"http://127.0.0.1:{port}/livez", timeout=5).json() == {"status": "ok"}
+        is_service = httpx.get(f"http://127.0.0.1:{port}/livez", timeout=5).json() == {
+            "status": "ok"
+        }
     except (httpx.HTTPError, ValueError):
-        mine = False
-    if mine:
-        yield Finding("port", "ok", f"{port}: the service answers")
+        is_service = False
+    if is_service:
+        yield Finding("port", "ok", f"{port}: this service responds")
     else:
         yield Finding(
             "port",
             "problem",
             f"{port}: {busy}",
-            f"stop what uses it, or: aps serve --port {port + 1}",
+            f"stop the program that uses it, or: aps serve --port {port + 1}",
         )
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
-    """Where pictures and jobs are kept."""
+    """Checks the folders of pictures and jobs for write permission and free space."""
     for folder in dict.fromkeys((settings.artifacts_dir, settings.data_dir)):
-        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        free = shutil.disk_usage(there).free
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
         text = f"{folder}: {free / 1e9:.0f} GB free"
-        if not _writable(there):
+        if not _writable(existing):
             yield Finding(
                 "disk",
                 "problem",
-                f"{folder} cannot be written",
-                "set APS_ARTIFACTS_DIR and APS_DATA_DIR to folders that can",
+                f"{folder} is not writable",
+                "set APS_ARTIFACTS_DIR and APS_DATA_DIR to writable folders",
             )
         elif free < FREE_BYTES:
             yield Finding(
                 "disk",
                 "note",
                 text,
-                "results are kept for APS_JOB_TTL_SECONDS; make room or keep them for less",
+                "free some space, or lower APS_JOB_TTL_SECONDS to delete results sooner",
             )
         else:
             yield Finding("disk", "ok", text)
@@ -223,13 +223,13 @@ def _service(server: str) -> Iterator[Finding]:
             "service",
             "problem",
             f"{server}: {error}",
-            "is it running there? 'aps serve --embedded' starts one",
+            "check that the service is running; 'aps serve --embedded' starts one",
         )
     except ValueError:
         yield Finding(
             "service",
             "problem",
-            f"{server} answers {answer.status_code}, but not as this service does",
+            f"{server} returned {answer.status_code}, but is not an APS service",
             "check the address",
         )
     else:

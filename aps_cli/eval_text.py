@@ -1,4 +1,4 @@
-"""``aps eval-text``: guided against unguided answers to the paper's prompts."""
+"""``aps eval-text``: compares guided with unguided answers to the paper's prompts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--judge",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of a causal language model that was not followed.",
+    help="Folder of an independent causal language model that scores the answers.",
 )
-@click.option("--seeds", default=4, show_default=True, help="Seeds for each prompt.")
-@click.option("--limit", type=int, help="Only the first so many prompts.")
+@click.option("--seeds", default=4, show_default=True, help="Number of seeds per prompt.")
+@click.option("--limit", type=int, help="Use only the first LIMIT prompts.")
 @click.option("--prior", default="embedded_text", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option(
     "-o",
@@ -30,7 +30,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=FILE,
     default=Path("eval-text.csv"),
     show_default=True,
-    help="Every answer and its scores.",
+    help="CSV file for all answers and scores.",
 )
 @sampler_options(TextConfig)
 def eval_text(
@@ -43,8 +43,8 @@ def eval_text(
     out: Path,
     **options: Any,
 ) -> None:
-    """Answer the paper's 20 prompts guided and unguided from the same seeds; writes scores of
-    reward and judge.
+    """Answer the paper's 20 prompts guided and unguided with the same seeds, and write the scores
+    of the reward model and the judge.
     """
     from aps_cli.device import default_device
     from aps_core.evaluation import text as text_evaluation
@@ -56,7 +56,7 @@ def eval_text(
     be_reproducible(threads)
     engine = TextEngine.load(prior, default_device(device))
     network = engine.prior
-    judging = (
+    judge_model = (
         load_reward(
             judge,
             network.tokenizer,
@@ -72,7 +72,7 @@ def eval_text(
         engine,
         config,
         seeds,
-        judging,
+        judge_model,
         prompts=text_evaluation.PROMPTS[:limit],
         report=lambda row: click.echo(
             f"{row.method:8} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"

@@ -1,6 +1,4 @@
-"""``aps eval``: samplers compared on degraded photographs, or all of the paper's experiments, with
-progress on the terminal.
-"""
+"""``aps eval``: compares samplers on degraded photographs or runs the paper's experiments."""
 
 from __future__ import annotations
 
@@ -36,62 +34,73 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("eval-output"),
     show_default=True,
-    help="Where tables and pictures go; an earlier run there is continued.",
+    help="Folder for tables and pictures; a previous run in it is resumed.",
 )
 @click.option(
     "--suite",
     type=click.Choice(["paper"]),
-    help="All of the paper's experiments in place of one comparison.",
+    help="Run all of the paper's experiments instead of one comparison.",
 )
 @click.option(
     "--experiment",
     "experiments",
     multiple=True,
-    help="Only these experiments of the suite (may repeat).",
+    help="Run only this experiment of the suite (repeatable).",
 )
 @click.option(
-    "--ffhq", type=FOLDER, help="FFHQ validation pictures: the suite also runs on the paper's 100."
+    "--ffhq",
+    type=FOLDER,
+    help="Folder of FFHQ validation pictures; the suite adds the 100 pictures of the paper.",
 )
 @click.option(
-    "--imagenet", type=FOLDER, help="ImageNet validation pictures: likewise; needs --imagenet-list."
+    "--imagenet",
+    type=FOLDER,
+    help="Folder of ImageNet validation pictures, as --ffhq; needs --imagenet-list.",
 )
 @click.option(
     "--imagenet-list",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The paper's list, lines of FILE CLASS.",
+    help="The paper's list of pictures; each line is FILE CLASS.",
 )
 @click.option(
     "--questions",
     default=0,
     show_default=True,
     help=(
-        "Seeds a prompt for the suite's question answering with the embedded text prior; 0 leaves"
-        " it out."
+        "Seeds per prompt for the suite's question answering with the embedded text prior; 0 skips"
+        " it."
     ),
 )
-@click.option("--task", "tasks", multiple=True, help="Only these tasks (may repeat).")
-@click.option("--method", "methods", multiple=True, help="Only these methods (may repeat).")
+@click.option("--task", "tasks", multiple=True, help="Run only this task (repeatable).")
+@click.option("--method", "methods", multiple=True, help="Run only this method (repeatable).")
 @click.option(
     "--protocol",
     "protocols",
     multiple=True,
-    help="native, upsampled, upsampled4 (may repeat); default native, for the suite the first two.",
+    help=(
+        "native, upsampled or upsampled4 (repeatable); default: native, with --suite also"
+        " upsampled."
+    ),
 )
 @click.option(
-    "--samples", default=1, show_default=True, help="Also the mean of this many APS samples."
+    "--samples",
+    default=1,
+    show_default=True,
+    help="If above 1, also evaluate the mean of this many APS samples.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many photographs.")
+@click.option("--limit", type=click.IntRange(min=1), help="Use only the first LIMIT photographs.")
 @click.option(
     "--size",
     type=click.IntRange(min=32),
     help=(
-        "Side of the photographs in pixels; default 256, or the prior's own where that is smaller."
+        "Side length of the photographs in pixels; default: 256, or the prior's native size if"
+        " smaller."
     ),
 )
 @click.option("--sigma", default=0.05, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--prior", default="embedded", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option(
     "--set",
@@ -99,8 +108,8 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     multiple=True,
     metavar="FIELD=VALUE",
     help=(
-        "Sampler settings, for instance --set inner_steps=40; of one method, --set"
-        " g2d2.learning_rate=3; of the loss, --set loss.norm=l2."
+        "Set a sampler setting (repeatable), for instance inner_steps=40; for one method only,"
+        " g2d2.learning_rate=3; for the loss, loss.norm=l2."
     ),
 )
 def evaluate(
@@ -112,8 +121,8 @@ def evaluate(
     settings: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, tables and
-    contact sheets.
+    """Degrade and restore every clean photograph in FOLDER, and write a CSV file with one row per
+    picture, tables and contact sheets.
     """
     from aps_core.evaluation import Setup
     from aps_core.runtime.engine import ImageEngine
@@ -149,7 +158,7 @@ def _comparison(
     overrides: dict[str, dict[str, Any]],
     options: dict[str, Any],
 ) -> None:
-    """Chosen methods on chosen tasks."""
+    """Compares the selected methods on the selected tasks."""
     from aps_core.evaluation import PROTOCOLS, Plan, Variant, photographs, strengths
     from aps_core.evaluation import evaluate as run
     from aps_core.evaluation.sheets import contact_sheet
@@ -200,7 +209,7 @@ def _suite(
     size: int,
     options: dict[str, Any],
 ) -> None:
-    """The paper's experiments on every data set given."""
+    """Runs the paper's experiments on every given data set."""
     from aps_core.evaluation import photographs
     from aps_core.evaluation import suite as paper_suite
     from aps_core.evaluation.paper import experiments
@@ -227,14 +236,14 @@ def _suite(
     if options["imagenet"]:
         if options["imagenet_list"] is None:
             raise InvalidSpec(
-                "--imagenet needs --imagenet-list: the paper's selection, imagenet_val_1k.txt of"
-                " XingangPan/deep-generative-prior."
+                "--imagenet needs --imagenet-list: the file imagenet_val_1k.txt of"
+                " XingangPan/deep-generative-prior, which lists the paper's pictures."
             )
         sets["imagenet"] = imagenet(options["imagenet"], options["imagenet_list"], size, limit)
     count = sum(
         experiment.plan.size(len(photos)) for photos in sets.values() for experiment in chosen
     )
-    told = progress(count)
+    report = progress(count)
     text = paper_suite.run_suite(
         engine,
         setup,
@@ -242,7 +251,7 @@ def _suite(
         chosen,
         out,
         _questions(options),
-        lambda dataset, name, row: told(row, f"{dataset} {name}"),
+        lambda dataset, name, row: report(row, f"{dataset} {name}"),
     )
     click.echo("\n" + text)
     click.echo(f"Report, tables and pictures: {out}")
@@ -258,18 +267,21 @@ def _questions(options: dict[str, Any]) -> Questions | None:
 
 
 def progress(count: int) -> Callable[..., None]:
-    """Prints every line of the table with its number; lines of an earlier run, and those that
-    experiments share, are not made again.
-    """
-    started, made = time.monotonic(), 0
+    """Returns a function that prints each computed row of the table.
 
-    def told(row: Row, where: str = "") -> None:
-        nonlocal made
-        made += 1
+    Args:
+        count: upper bound of the rows; rows of a previous run and rows shared by several
+            experiments are not computed again.
+    """
+    started, finished = time.monotonic(), 0
+
+    def report(row: Row, where: str = "") -> None:
+        nonlocal finished
+        finished += 1
         click.echo(
-            f"[{made} of at most {count}, {(time.monotonic() - started) / 60:.1f} min] {where}"
+            f"[{finished} of at most {count}, {(time.monotonic() - started) / 60:.1f} min] {where}"
             f" {row.protocol} {row.task} {row.image} {row.method}: {row.psnr:.2f} dB  SSIM"
             f" {row.ssim:.3f}  {row.seconds:.1f} s  {row.decodes} decodes"
         )
 
-    return told
+    return report

@@ -1,6 +1,4 @@
-"""Command-line options generated from the registry: one for every field of a task, and of any
-member of the families it chooses from.
-"""
+"""Command-line options generated from the specs of tasks and of the families they choose from."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
-    """Adds an option for every field of a task's spec; :func:`json_of` turns them back into its
-    JSON.
-    """
+    """Adds one option per field of a task's spec; :func:`json_of` is the inverse."""
 
     def add(command: Command) -> Command:
         for name, field in reversed(_own_fields(spec).items()):
@@ -58,12 +54,10 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
 
 
 def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of a task's spec from the options of :func:`spec_options`; what was not given is
-    left out.
+    """Builds the JSON of a task's spec from the options given on the command line.
 
     Raises:
-        InvalidSpec: an option belongs to other operators only, or is no JSON where an object is
-            needed.
+        InvalidSpec: an option does not apply to the selected operator.
     """
     given: dict[str, Any] = {}
     for name, field in _own_fields(spec).items():
@@ -78,7 +72,7 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def prompt_is_argument(spec: type[BaseModel]) -> bool:
-    """Whether a task is about its prompt: it takes no picture, or cannot do without a prompt."""
+    """Whether the prompt is positional: the task takes no picture, or requires a prompt."""
     prompt = spec.model_fields.get("prompt")
     if prompt is None:
         return False
@@ -86,8 +80,9 @@ def prompt_is_argument(spec: type[BaseModel]) -> bool:
 
 
 def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Command], Command]:
-    """Adds an option that chooses a member of a family, and every field of any member. A field that
-    several members share is one option.
+    """Adds an option that selects a member of a family, and one option per field of its members.
+
+    Members share the options of equally named fields.
     """
 
     def add(command: Command) -> Command:
@@ -115,9 +110,7 @@ def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Comma
 
 
 def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
-    """Adds an option for every field of a sampler's settings; :func:`config_from` takes them out
-    again.
-    """
+    """Adds one option per sampler setting; :func:`config_from` is the inverse."""
 
     def add(command: Command) -> Command:
         for name, field in reversed(config.model_fields.items()):
@@ -130,48 +123,49 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the operator's options out of ``options`` as the JSON of an operator spec.
+    """Removes the operator's options from ``options`` and returns the JSON of its spec.
 
     Raises:
-        InvalidSpec: an option belongs to other operators only.
+        InvalidSpec: an option does not apply to the selected operator.
     """
     return member_from("operator", OPERATOR, options) or {}
 
 
 def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Takes a family's options out of ``options`` as the JSON of the chosen member; None where none
-    was given.
+    """Removes a family's options from ``options`` and returns the JSON of the selected member.
+
+    Returns None if no option of the family was given.
 
     Raises:
-        InvalidSpec: an option belongs to other members only.
+        InvalidSpec: an option does not apply to the selected member.
     """
     named = options.pop(field, None)
-    given = _taken(options, f"{field}__")
+    given = _pop_prefixed(options, f"{field}__")
     chosen = named or anyof.default
     for name in given:
         users = _fields_of(anyof.root)[name]
         if chosen not in users:
             raise InvalidSpec(
-                f"{_flag(name, field)} does not belong to {field} '{chosen}' but to"
+                f"{_flag(name, field)} is not an option of {field} '{chosen}'; it applies to"
                 f" {', '.join(users)}."
             )
     return {**({"type": named} if named else {}), **given} or None
 
 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes the sampler's options out of ``options`` as the JSON of its settings."""
-    return _taken(options, "sampler__")
+    """Removes the sampler's options from ``options`` and returns the JSON of its settings."""
+    return _pop_prefixed(options, "sampler__")
 
 
-class Verb(click.Command):
-    """A command whose help shows its many options in sections."""
+class SectionedCommand(click.Command):
+    """A command whose help lists general, operator and sampler options in separate sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See :meth:`click.Command.format_options`."""
+        """Writes one section per family, chosen by the prefix of the parameter name."""
         titles = {
-            "operator": "Operator (each belongs to the operators named)",
-            "sampler": "Sampler (left out: what the prior recommends, see 'aps capabilities')",
-            "loss": "Loss (left out: what the prior recommends)",
+            "operator": "Operator (each option names the operators it applies to)",
+            "sampler": "Sampler (default: what the prior recommends, see 'aps capabilities')",
+            "loss": "Loss (default: what the prior recommends)",
         }
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for param in self.get_params(ctx):
@@ -189,13 +183,13 @@ class Verb(click.Command):
 
 
 def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and every operator field."""
-    info = FieldInfo(description="How the picture was, or is to be, degraded")
+    """Adds ``--operator`` and one option per operator field."""
+    info = FieldInfo(description="The degradation")
     return family_options("operator", OPERATOR, info)(command)
 
 
 def field_lines(operator: str) -> list[str]:
-    """An operator's options, a line each."""
+    """Describes the options of an operator, one per line."""
     lines = []
     for name, field in OperatorSpec.named(operator).model_fields.items():
         if name != "type":
@@ -205,7 +199,7 @@ def field_lines(operator: str) -> list[str]:
 
 
 def parse_value(text: Any) -> Any:
-    """JSON where it is JSON (numbers, true, lists), else the text itself; what is no text stays."""
+    """Parses text as JSON if possible (numbers, true, lists); returns other values unchanged."""
     if not isinstance(text, str):
         return text
     try:
@@ -215,7 +209,7 @@ def parse_value(text: Any) -> Any:
 
 
 def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields that are options: not the type, nor a prompt that is the command's argument."""
+    """Fields that become options: all except ``type`` and a positional prompt."""
     return {
         name: field
         for name, field in spec.model_fields.items()
@@ -224,7 +218,7 @@ def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _settings(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a field that holds settings of its own, one option each."""
+    """Model of a nested settings field, whose fields become options; None for other fields."""
     kind = field.annotation
     return (
         kind
@@ -234,7 +228,7 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _is_object(field: FieldInfo) -> bool:
-    """Whether only an object will do: a spec of some family."""
+    """Whether the value of the field is a spec, given as a JSON object."""
     return any(
         isinstance(kind, type) and issubclass(kind, Spec)
         for kind in (field.annotation, *get_args(field.annotation))
@@ -273,14 +267,14 @@ def _fields_of(root: type[Spec]) -> dict[str, list[str]]:
     return users
 
 
-def _taken(options: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
     names = [name for name in options if name.startswith(prefix)]
     values = {name.removeprefix(prefix): options.pop(name) for name in names}
     return {name: parse_value(value) for name, value in values.items() if value is not None}
 
 
-# A member's field keeps its name unless another option of the command already has it.
-_TAKEN = {
+# Names of options that would clash with another option of the command.
+_RENAMED = {
     ("operator", "mask"): "--mask-source",
     ("operator", "sigma"): "--blur-sigma",
     ("operator", "seed"): "--operator-seed",
@@ -288,4 +282,4 @@ _TAKEN = {
 
 
 def _flag(name: str, field: str) -> str:
-    return _TAKEN.get((field, name), _plain(name))
+    return _RENAMED.get((field, name), _plain(name))

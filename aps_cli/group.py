@@ -1,4 +1,4 @@
-"""How ``aps`` fails: one line on stderr and an exit code."""
+"""The command group ``aps``: error messages, exit codes, sections of the help."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from aps_client.errors import Forbidden, InvalidRequest, NotFound
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 
 USER = (InvalidSpec, ImageRejected, WeightsMissing, InvalidRequest, Forbidden, NotFound)
-"""What the caller can put right, as far as exit codes go."""
+"""Errors the caller can fix; they exit with code 2."""
 
 EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the work failed, or a service cannot take it now
-  2    wrong usage or input, a missing or refused API key, or missing weights
-  78   a worker cannot start with its settings
+  1    the command failed, or the service is unavailable
+  2    invalid usage or input, missing or rejected API key, or missing weights
+  78   a worker cannot start with these settings
   130  interrupted"""
 
 
 class OneLineErrors(click.Group):
-    """Turns every expected error into one line, lists commands by what they are for, and documents
-    the exit codes.
-    """
+    """Prints expected errors as one line, lists commands by purpose and documents exit codes."""
 
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Run the service": ("serve", "worker", "webhooks", "keys", "requeue", "jobs"),
-        "Look and check": ("doctor", "capabilities", "weights", "verify", "replay"),
+        "Inspect and check": ("doctor", "capabilities", "weights", "verify", "replay"),
         "Measure": ("eval", "eval-text", "demo"),
     }
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
-        """See :meth:`click.Group.main`."""
+        """Runs the command line and exits; expected errors print one line, not a traceback."""
         extra["standalone_mode"] = False
         try:
             code = super().main(args, "aps", **extra)
@@ -59,7 +57,7 @@ class OneLineErrors(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See :meth:`click.Group.format_commands`."""
+        """Lists the commands in ``sections``; commands in none of them go under "Compute"."""
         placed = {name for names in self.sections.values() for name in names}
         computing = tuple(name for name in self.list_commands(ctx) if name not in placed)
         for title, names in {"Compute": computing, **self.sections}.items():
@@ -70,13 +68,13 @@ class OneLineErrors(click.Group):
                 )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See :meth:`click.Group.format_epilog`."""
+        """Writes the exit codes."""
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
 
 
 def explain(error: ValidationError) -> str:
-    """The first wrong field: where, what would be right, what was given."""
+    """Describes the first invalid field: its path, what is expected, and the given value."""
     first, *others = error.errors()
     where = _path(first)
     words = " or ".join(
@@ -87,7 +85,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _path(error: Any) -> str:
-    """Names of fields only: pydantic also names the branches of a union."""
+    """Path of field names and indices; leaves out pydantic's labels of union branches."""
     return ".".join(
         str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)
     )

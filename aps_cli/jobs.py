@@ -1,4 +1,4 @@
-"""``aps jobs``: the jobs of a running service, through its API."""
+"""``aps jobs``: manages the jobs of a running service through its API."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aps_client import Client
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--server`` and ``--api-key``."""
     key = click.option(
-        "--api-key", envvar="APS_API_KEY", show_envvar=True, help="Key for the service."
+        "--api-key", envvar="APS_API_KEY", show_envvar=True, help="API key of the service."
     )
     return click.option(
         "--server",
         envvar="APS_SERVER",
         show_envvar=True,
-        help="URL of the service; default: this machine's.",
+        help="URL of the service; default: http://127.0.0.1:8000.",
     )(key(command))
 
 
@@ -33,11 +33,11 @@ def jobs() -> None:
 @jobs.command("list")
 @connected
 @click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first."
+    "--limit", default=20, show_default=True, type=click.IntRange(1), help="Number of jobs to show."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) -> None:
-    """Show the newest jobs."""
+    """List the newest jobs."""
     with Client(server, api_key) as client:
         found = list(islice(client.jobs(min(limit, 100)), limit))
     if as_json:
@@ -54,7 +54,7 @@ def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) ->
 @connected
 @click.argument("job_id")
 def show(server: str | None, api_key: str | None, job_id: str) -> None:
-    """Print all there is to know about the job JOB_ID, as JSON."""
+    """Print the job JOB_ID as JSON."""
     with Client(server, api_key) as client:
         click.echo(client.job(job_id).model_dump_json(indent=1))
 
@@ -68,7 +68,7 @@ def show(server: str | None, api_key: str | None, job_id: str) -> None:
     type=click.Path(path_type=Path),
     default=Path("result.png"),
     show_default=True,
-    help="Where the picture goes.",
+    help="Path of the result picture.",
 )
 def fetch(server: str | None, api_key: str | None, job_id: str, output: Path) -> None:
     """Wait for the job JOB_ID and download its result."""
@@ -81,7 +81,7 @@ def fetch(server: str | None, api_key: str | None, job_id: str, output: Path) ->
 @connected
 @click.argument("job_id")
 def cancel(server: str | None, api_key: str | None, job_id: str) -> None:
-    """Cancel the job JOB_ID: a waiting one at once, a running one after its step."""
+    """Cancel the job JOB_ID. A queued job ends at once, a running job within moments."""
     with Client(server, api_key) as client:
         click.echo(client.cancel(job_id).state)
 
@@ -90,6 +90,6 @@ def cancel(server: str | None, api_key: str | None, job_id: str) -> None:
 @connected
 @click.argument("job_id")
 def delete(server: str | None, api_key: str | None, job_id: str) -> None:
-    """Remove the job JOB_ID and its files."""
+    """Delete the job JOB_ID and its files."""
     with Client(server, api_key) as client:
         client.delete(job_id)

@@ -1,6 +1,4 @@
-"""``aps keys``: makes, shows and revokes the API's keys. Talks to the server of
-``APS_REDIS_URL``.
-"""
+"""``aps keys``: creates, lists and revokes API keys in the Redis server of ``APS_REDIS_URL``."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke API keys."""
+    """Create, list and revoke API keys."""
 
 
 @keys.command()
@@ -28,22 +26,22 @@ def keys() -> None:
     "scopes",
     multiple=True,
     type=click.Choice(["read", "write"]),
-    help="What the key allows (may repeat); default: both.",
+    help="Scope of the key (repeatable); default: both.",
 )
 @click.option(
     "--max-queued",
     type=click.IntRange(1),
-    help="Waiting jobs the principal may have; default: APS_MAX_QUEUED.",
+    help="Maximum number of queued jobs of the principal; default: APS_MAX_QUEUED.",
 )
 @click.option(
     "--max-running",
     type=click.IntRange(1),
-    help="Jobs of the principal that run at a time; default: APS_MAX_RUNNING.",
+    help="Maximum number of running jobs of the principal; default: APS_MAX_RUNNING.",
 )
 @click.option(
     "--record",
     is_flag=True,
-    help="Do not store the key: print its record, for a file named by APS_KEYS_FILE, after it.",
+    help="Do not store the key; also print its record, to be added to the file APS_KEYS_FILE.",
 )
 def create(
     principal: str,
@@ -52,8 +50,8 @@ def create(
     max_running: int | None,
     record: bool,
 ) -> None:
-    """Make a key for PRINCIPAL and print it, this once. Two may be active: make the second, switch
-    over, revoke the first.
+    """Create a key for PRINCIPAL and print it; it cannot be shown again. To rotate a key, create
+    a second one, switch the clients to it and revoke the first.
     """
     from service.access.keys import new_key
 
@@ -68,7 +66,7 @@ def create(
 
 @keys.command("list")
 def list_keys() -> None:
-    """Show the active keys, without their secrets."""
+    """List the active keys without their secrets."""
     with _store() as store:
         for key in store.all():
             click.echo(
@@ -80,7 +78,7 @@ def list_keys() -> None:
 @keys.command()
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
-    """Make the key KEY_ID invalid at once."""
+    """Revoke the key KEY_ID with immediate effect."""
     with _store() as store:
         if not store.revoke(key_id):
             raise APSError(f"There is no key '{key_id}' in the store; 'aps keys list' shows them.")
@@ -100,6 +98,6 @@ def _store() -> Iterator[KeyStore]:
     try:
         yield KeyStore(redis, settings.key_prefix, settings.keys_file)
     except RedisError as error:
-        raise APSError(f"The server of APS_REDIS_URL does not answer: {error}") from error
+        raise APSError(f"The server of APS_REDIS_URL does not respond: {error}") from error
     finally:
         redis.close()

@@ -1,4 +1,4 @@
-"""Entry point of ``aps``: its commands."""
+"""Entry point of ``aps``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
 from aps_cli.keys import keys
 from aps_cli.replay import replay
-from aps_cli.verbs import verb
+from aps_cli.task_commands import task_command
 from aps_cli.weights import weights
 from aps_core import __version__
 from aps_core.runtime.process import prepare_environment
@@ -31,13 +31,14 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.version_option(__version__)
 def main() -> None:
-    """Restore, draw and write with a discrete diffusion prior, and no training per task.
+    """Restore and generate pictures and text with a discrete diffusion prior, without training per
+    task.
 
     \b
-    aps restore blurred.jpg --operator gaussian_blur                compute here
-    aps restore blurred.jpg --operator gaussian_blur --server URL   or by a running service
-    aps serve --embedded                                            run that service, studio
-    included aps doctor                                                      is everything there?
+    aps restore blurred.jpg --operator gaussian_blur                compute locally
+    aps restore blurred.jpg --operator gaussian_blur --server URL   use a running service
+    aps serve --embedded                                            run service and studio
+    aps doctor                                                      check the installation
     """
     prepare_environment()
 
@@ -48,21 +49,21 @@ def main() -> None:
 @click.option(
     "--embedded/--no-embedded",
     default=False,
-    help="Also start a Redis-compatible server and a worker here.",
+    help="Also start a Redis-compatible server and a worker on this machine.",
 )
 @click.option("--device", default=None, help="Device of the embedded worker: cpu or cuda.")
 def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
-    """Run the HTTP service (with --embedded: server, worker and all, on this machine)."""
+    """Run the HTTP service; with --embedded, everything it needs on this machine."""
     from aps_cli import processes
 
     processes.serve(host, port, embedded, device)
 
 
 @main.command()
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
 def worker(device: str | None) -> None:
-    """Run workers with the prior resident: one on each GPU (CUDA_VISIBLE_DEVICES chooses), or one
-    on the CPU.
+    """Run one worker per visible GPU (see CUDA_VISIBLE_DEVICES), or one on the CPU. A worker keeps
+    its priors in memory.
     """
     from aps_cli import processes
 
@@ -71,7 +72,7 @@ def worker(device: str | None) -> None:
 
 @main.command()
 def webhooks() -> None:
-    """Run a process that sends webhooks, where the API shall not (APS_SEND_WEBHOOKS=false)."""
+    """Run a separate webhook sender, for an API with APS_SEND_WEBHOOKS=false."""
     from aps_cli import processes
 
     processes.webhooks()
@@ -80,10 +81,10 @@ def webhooks() -> None:
 @main.command()
 @click.argument("jobs", nargs=-1)
 def requeue(jobs: tuple[str, ...]) -> None:
-    """Give JOBS that were given up another life; without JOBS, list them."""
+    """Queue dead-lettered JOBS again; without JOBS, list them."""
     from aps_cli import requeue as command
 
-    command.requeue(jobs) if jobs else command.show_dead()
+    command.requeue(jobs) if jobs else command.show_dead_letters()
 
 
 @main.command()
@@ -95,21 +96,23 @@ def requeue(jobs: tuple[str, ...]) -> None:
     type=FOLDER,
     default=Path("demo-output"),
     show_default=True,
-    help="Where the pictures go.",
+    help="Folder for the pictures.",
 )
-@click.option("--port", default=0, help="Port of the service; default: a free one.")
+@click.option("--port", default=0, help="Port of the service; 0 selects a free one.")
 def demo(photo: Path, once: bool, out: Path, port: int) -> None:
-    """Degrade PHOTO, restore it through a service started here, and show before and after."""
+    """Start a service on this machine, degrade PHOTO, restore it and write both pictures."""
     from aps_cli import processes
 
     processes.demo(photo, out, once, port)
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="The whole description with JSON Schemas.")
-@click.option("--markdown", is_flag=True, help="The operators as a Markdown table.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print everything as JSON, with JSON Schemas."
+)
+@click.option("--markdown", is_flag=True, help="Print the operators as a Markdown table.")
 def capabilities(as_json: bool, markdown: bool) -> None:
-    """Show tasks, operators with their fields, and priors."""
+    """List tasks, operators with their fields, and priors."""
     from aps_core.capabilities import describe, operator_table
 
     if markdown:
@@ -125,9 +128,9 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             name = item.get("type", item.get("name"))
             click.echo(f"  {name:<18} {item['summary']}")
             if item.get("missing"):
-                click.echo(f"      not here: {item['missing']}")
+                click.echo(f"      not installed: {item['missing']}")
             elif item.get("lacking"):
-                click.echo(f"      does without: {item['lacking']}")
+                click.echo(f"      optional: {item['lacking']}")
             if item.get("recommended"):
                 sampler = item["recommended"]["sampler"]
                 told = ", ".join(
@@ -140,28 +143,28 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 
 @main.command()
 @click.argument("prior")
-@click.option("--device", default=None, help="cpu or cuda; default: cuda where there is one.")
+@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
 @click.option(
     "--weights-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of checkpoints, in place of APS_WEIGHTS_DIR.",
+    help="Folder of checkpoints; overrides APS_WEIGHTS_DIR.",
 )
 @click.option(
     "--size",
     type=click.IntRange(min=64),
-    help="Side of the pictures in pixels; default: the size the prior was trained at.",
+    help="Side length of the pictures in pixels; default: the native size of the prior.",
 )
-@click.option("--steps", type=int, help="Reverse steps; default: the prior's own setting.")
-@click.option("--inner-steps", type=int, help="Inner steps; default: the prior's own setting.")
+@click.option("--steps", type=int, help="Reverse steps; default: as the prior recommends.")
+@click.option("--inner-steps", type=int, help="Inner steps; default: as the prior recommends.")
 @click.option("--prompt", default="a cup of coffee on a wooden table", show_default=True)
 @click.option(
     "--no-quality",
     is_flag=True,
-    help="For random weights: everything must run, whatever comes out.",
+    help="Check only that everything runs, not the quality of results; for random weights.",
 )
 @click.option("--threads", type=int, help="CPU threads.")
-@click.option("-o", "--out", type=FOLDER, help="Folder for the pictures that were made.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a check.")
+@click.option("-o", "--out", type=FOLDER, help="Folder for the resulting pictures.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per check.")
 def verify(
     prior: str,
     device: str | None,
@@ -174,17 +177,17 @@ def verify(
     as_json: bool,
     **settings: int | None,
 ) -> None:
-    """Show that PRIOR works here: load, round trip, text to image, super-resolution, with time and
-    memory. Exit code 1 if a check fails.
+    """Check that PRIOR works on this machine: load it, encode and decode a picture, generate one
+    from text, restore one; print time and memory. The exit code is 1 if a check fails.
     """
     from aps_cli import verify as checks
 
     options = checks.Options(
-        prompt,
-        size,
-        {name: value for name, value in settings.items() if value is not None},
-        not no_quality,
-        out,
+        prompt=prompt,
+        size=size,
+        settings={name: value for name, value in settings.items() if value is not None},
+        quality=not no_quality,
+        out=out,
     )
     if not checks.command(prior, device, weights_dir, options, threads, as_json):
         raise click.exceptions.Exit(1)
@@ -199,7 +202,7 @@ for command in (
     keys,
     replay,
     weights,
-    *(verb(TaskSpec.named(name)) for name in sorted(TaskSpec.family)),
+    *(task_command(TaskSpec.named(name)) for name in sorted(TaskSpec.family)),
 ):
     main.add_command(command)
 

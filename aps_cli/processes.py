@@ -1,4 +1,4 @@
-"""``aps serve``, ``aps worker`` and ``aps demo``: the service's processes on this machine."""
+"""``aps serve``, ``worker``, ``webhooks`` and ``demo``: start processes of the service."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from service.webhooks.sender import send_webhooks
 
 
 def settings_for(device: str | None, **changes: object) -> Settings:
-    """The settings of the environment (``APS_*``), with the device of the command line or the best
-    there is.
+    """Reads the settings from the environment (``APS_*``) and applies ``changes``.
+
+    Args:
+        device: overrides ``APS_DEVICE``; if neither is given, CUDA if available.
+        changes: further settings to override.
     """
     settings = Settings()
     if device is not None or "APS_DEVICE" not in os.environ:
@@ -31,7 +34,7 @@ def settings_for(device: str | None, **changes: object) -> Settings:
 
 
 def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
-    """The API alone, in this process; or everything, as child processes."""
+    """Replaces this process by the API; with ``embedded``, runs all processes as children."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if embedded:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
@@ -41,9 +44,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 
 
 def worker(device: str | None) -> None:
-    """A worker on every GPU, kept alive; on a CPU, or where one GPU is chosen already, this process
-    becomes the worker.
-    """
+    """Supervises one worker per GPU; without several GPUs, replaces this process by the worker."""
     settings = settings_for(device)
     if settings.device == "cuda" and len(gpus()) > 1:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -54,7 +55,7 @@ def worker(device: str | None) -> None:
 
 
 def webhooks() -> None:
-    """Sends webhooks until it is interrupted or terminated."""
+    """Sends webhooks until SIGINT or SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
@@ -62,8 +63,13 @@ def webhooks() -> None:
 
 
 def demo(photo: Path, out: Path, once: bool, port: int) -> None:
-    """Starts everything in a folder of its own, restores ``photo`` through REST, then serves the
-    studio.
+    """Starts a service with temporary data, restores ``photo`` through it, then serves the studio.
+
+    Args:
+        photo: the clean picture.
+        out: folder for the pictures and the log.
+        once: whether to stop after the job.
+        port: port of the API; 0 selects a free one.
     """
     from aps_cli.demo import free_port, restore_photo
 

@@ -1,4 +1,4 @@
-"""``aps replay``: makes a result again from its sidecar and says whether it is the same."""
+"""``aps replay``: repeats a job from its sidecar and compares the results."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DIFFERS = 1
 )
 @click.pass_context
 def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: Path) -> None:
-    """Make the result of SIDECAR again from its input PICTURES, in any order; they are told apart
-    by their content.
+    """Repeat the job of SIDECAR with its input PICTURES, given in any order, and compare the
+    results.
 
-    The exit code is 0 where every sample is the same bit for bit, else 1, and what differs between
-    the two places is named.
+    The exit code is 0 if all samples are bit-identical. Otherwise it is 1, and the command lists
+    differences in device and software versions.
     """
     from aps_core.runtime.engine import Engine
     from aps_core.runtime.process import be_reproducible
@@ -51,17 +51,17 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
         (out / file.name).write_bytes(file.data)
         click.echo(out / file.name)
     (out / "result.json").write_text(json.dumps(result.sidecar(), indent=1) + "\n")
-    if _made(result) == {key: record[key] for key in _made(result)}:
-        click.echo("The same, bit for bit.", err=True)
+    if _compared(result) == {key: record[key] for key in _compared(result)}:
+        click.echo("The results are identical bit for bit.", err=True)
         return
     changed = [
-        f"{key} {origin[key]} there, {value} here"
+        f"{key} {origin[key]} then, {value} now"
         for key, value in result.origin.items()
         if origin.get(key) != value
     ]
     click.echo(
-        "Not the same. Different:"
-        f" {'; '.join(changed) or 'nothing that is recorded; the processor may be another'}.",
+        "The results differ. Changes since then:"
+        f" {'; '.join(changed) or 'none in what is recorded; the processor may differ'}.",
         err=True,
     )
     ctx.exit(DIFFERS)
@@ -79,20 +79,20 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _matched(wanted: dict[str, str], paths: tuple[Path, ...]) -> Inputs:
-    """The job's pictures, found among ``paths`` by the hash of their pixels."""
+    """Assigns the pictures in ``paths`` to the job's inputs by the hash of their pixels."""
     given = {(picture := images.open_image(path.read_bytes())).digest(): picture for path in paths}
     missing = [name for name, digest in wanted.items() if digest not in given]
     if missing:
         raise InvalidSpec(
-            f"The job's {' and '.join(missing)} is not among the pictures given; its pixels must be"
-            " the same as then."
+            f"The given pictures do not include the job's {' and '.join(missing)}; its pixels must"
+            " be unchanged."
         )
     known = {field.name for field in fields(Inputs)}
     return Inputs(**{name: given[digest] for name, digest in wanted.items() if name in known})
 
 
-def _made(result: Result) -> dict[str, Any]:
-    """What must be equal, as it stands in the sidecar."""
+def _compared(result: Result) -> dict[str, Any]:
+    """Fields of the sidecar that are compared."""
     keys = ("samples_sha256",) if isinstance(result, PictureResult) else ("answer", "unguided")
     return {
         key: value for key, value in json.loads(json.dumps(result.sidecar())).items() if key in keys

@@ -1,4 +1,4 @@
-"""``aps requeue``: jobs that were given up, and another life for them."""
+"""``aps requeue``: lists dead-lettered jobs and queues them again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from service.jobs import open_store
 from service.settings import Settings
 
 
-def show_dead() -> None:
-    """Lists the jobs that were given up, one a line: id, prior, attempts, since when."""
+def show_dead_letters() -> None:
+    """Prints id, prior, attempts and end time of each dead-lettered job."""
     store, _ = open_store(Settings())
     for job in store.dead():
         click.echo(
@@ -20,10 +20,10 @@ def show_dead() -> None:
 
 
 def requeue(job_ids: tuple[str, ...]) -> None:
-    """Puts given-up jobs back into the queue.
+    """Queues dead-lettered jobs again.
 
     Raises:
-        InvalidSpec: one of them was not given up, or is no longer there.
+        InvalidSpec: a job is not dead-lettered or no longer exists.
     """
     settings = Settings()
     store, _ = open_store(settings)
@@ -34,8 +34,8 @@ def requeue(job_ids: tuple[str, ...]) -> None:
             job = store.get(job_id)
             if outcome != "queued" or job is None:
                 raise InvalidSpec(
-                    f"Job '{job_id}' cannot be queued again: it is {outcome}. 'aps requeue' alone"
-                    " lists those that can."
+                    f"Job '{job_id}' cannot be requeued: it is {outcome}. 'aps requeue' without"
+                    " arguments lists the dead-lettered jobs."
                 )
             bell.ring(job)
             click.echo(f"{job_id} queued")

@@ -1,8 +1,6 @@
-"""``aps verify PRIOR``: loads a prior's weights on this machine and shows, step by step, that they
-do what they should.
+"""``aps verify PRIOR``: loads a prior on this machine and checks that it works.
 
-Every check either returns one line about what was found or raises :class:`CheckFailed` with the
-reason.
+Every check returns a one-line result or raises :class:`CheckFailed`.
 """
 
 from __future__ import annotations
@@ -39,52 +37,54 @@ from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.guide import GuideSpec, TextResult
 
 ROUND_TRIP_DB = 20.0
-"""Below this a tokenizer does not reproduce a photograph: trained ones reach 22 dB and more, random
-ones about 6.
+"""Minimum PSNR of an encoded and decoded photograph in dB. Trained tokenizers reach at least 22,
+random ones about 6.
 """
 MISFIT = 2.0
-"""A restoration agrees with its measurement when its misfit is at most this many times the noise's
-own.
-"""
+"""Maximum misfit of a restoration, in multiples of the noise floor."""
 SIGMA = 0.05
 SEED = 0
 
 
 class CheckFailed(APSError):
-    """A check ran, and what it found is not right."""
+    """A check completed with an unacceptable result."""
 
     code = "verification_failed"
-    title = "The prior does not work as it should"
+    title = "The prior failed verification"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose."""
+    """Options of a verification."""
 
     prompt: str
     size: int | None
+    """Side length of the pictures in pixels; None: the native size of the prior."""
     settings: dict[str, int]
+    """Sampler settings to override."""
     quality: bool
+    """Whether to check the quality of results; False for random weights."""
     out: Path | None
+    """Folder for the resulting pictures; None: do not write them."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check."""
+    """Result of one check."""
 
     name: str
     passed: bool
     detail: str
     seconds: float
     peak_bytes: int
-    """Most memory in use so far: the GPU's by torch, else this process's."""
+    """Peak memory so far in bytes: allocated on the GPU, or resident size of this process."""
 
 
 Check = Callable[[Any, Options], str]
 
 
 def frozen(engine: Engine, options: Options) -> str:
-    """No weight asks for a gradient: gradients belong to the logits alone."""
+    """Checks that no weight requires gradients; only the logits are optimised."""
     prior: Any = engine.prior  # type: ignore[attr-defined]
     modules = [
         value
@@ -92,26 +92,26 @@ def frozen(engine: Engine, options: Options) -> str:
         for value in vars(owner).values()
         if isinstance(value, torch.nn.Module)
     ]
-    wanting = [
+    trainable = [
         name
         for module in modules
         for name, weight in module.named_parameters()
         if weight.requires_grad
     ]
-    if not modules or wanting:
+    if not modules or trainable:
         raise CheckFailed(
-            f"weights ask for gradients: {', '.join(wanting[:3])}"
-            if wanting
-            else "no network was found in the prior"
+            f"these weights require gradients: {', '.join(trainable[:3])}"
+            if trainable
+            else "the prior contains no network"
         )
     return (
         f"{sum(weight.numel() for module in modules for weight in module.parameters()) / 1e6:.1f}"
-        " million weights, none asks for a gradient"
+        " million weights, none requires gradients"
     )
 
 
 def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
-    """A photograph encoded and decoded is the photograph."""
+    """Checks that encoding and decoding preserve a photograph."""
     truth = _photo(engine, options)
     picture_BCHW = round_trip(engine, truth)
     _save(options, "round-trip.png", picture_BCHW[0])
@@ -119,14 +119,14 @@ def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
     fidelity = float(psnr(picture_BCHW.cpu(), truth[None].cpu()))
     if options.quality and fidelity < ROUND_TRIP_DB:
         raise CheckFailed(
-            f"{fidelity:.1f} dB, expected at least {ROUND_TRIP_DB:.0f}: other weights than the"
-            " network's, or damaged ones"
+            f"{fidelity:.1f} dB, expected at least {ROUND_TRIP_DB:.0f}: the weights are damaged or"
+            " belong to another network"
         )
     return f"{fidelity:.1f} dB at {truth.shape[-1]}x{truth.shape[-2]} pixels"
 
 
 def text_to_image(engine: ImageEngine, options: Options) -> str:
-    """The prior alone makes a picture of the prompt."""
+    """Checks that the prior alone generates a picture from the prompt."""
     given = {
         name: value for name, value in options.settings.items() if name in PriorConfig.model_fields
     }
@@ -142,16 +142,14 @@ def text_to_image(engine: ImageEngine, options: Options) -> str:
     used = len(sample.z_BL.unique())
     if options.quality and (used < 8 or sample.x_BCHW.std() < 0.05):
         raise CheckFailed(
-            f"a picture without content: {used} different codes, standard deviation"
+            f"the picture is nearly uniform: {used} different codes, standard deviation"
             f" {float(sample.x_BCHW.std()):.3f}"
         )
     return f"{config.steps} steps, {sample.z_BL.shape[1]} tokens, {used} different codes"
 
 
 def super_resolution(engine: ImageEngine, options: Options) -> str:
-    """A photograph reduced four times, with noise, is restored in agreement with the
-    measurement.
-    """
+    """Checks that the restoration of a noisy, 4x downsampled photograph fits the measurement."""
     truth = _photo(engine, options).cpu()
     y = SuperResolution(factor=4).bind((3, *truth.shape[1:]))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(SEED)).clamp(-1, 1)
@@ -173,14 +171,12 @@ def super_resolution(engine: ImageEngine, options: Options) -> str:
         f" {result.seconds['sampling']:.1f} s of sampling"
     )
     if options.quality and misfit > MISFIT * floor:
-        raise CheckFailed(f"{found}: the picture does not agree with its measurement")
+        raise CheckFailed(f"{found}: the restoration is not consistent with the measurement")
     return found
 
 
 def guided_answer(engine: TextEngine, options: Options) -> str:
-    """A guided answer pleases the reward model at least as much as an unguided one from the same
-    seed.
-    """
+    """Checks that guidance does not lower the reward of an answer, for the same seed."""
     spec = GuideSpec(
         prior=engine.spec.type,
         prompt=options.prompt,
@@ -192,7 +188,7 @@ def guided_answer(engine: TextEngine, options: Options) -> str:
     assert isinstance(result, TextResult)
     assert result.unguided is not None
     found = (
-        f"reward {result.answer.reward:.3f} guided, {result.unguided.reward:.3f} not:"
+        f"reward {result.answer.reward:.3f} guided, {result.unguided.reward:.3f} unguided:"
         f" {result.answer.text!r}"
     )
     if options.quality and result.answer.reward < result.unguided.reward:
@@ -204,7 +200,7 @@ CHECKS: dict[type[Engine], tuple[Check, ...]] = {
     ImageEngine: (frozen, tokenizer_round_trip, text_to_image, super_resolution),
     TextEngine: (frozen, guided_answer),
 }
-"""What is checked of each kind of prior, in this order."""
+"""Checks for each kind of prior, in order of execution."""
 
 
 def verify(
@@ -214,7 +210,7 @@ def verify(
     threads: int | None,
     report: Callable[[Outcome], None],
 ) -> bool:
-    """Loads the prior and runs its checks, reporting each; whether all passed."""
+    """Loads the prior, runs its checks and reports each; returns whether all passed."""
     loaded: list[Engine] = []
     spec = PriorSpec.named(prior)(type=prior)
 
@@ -249,11 +245,11 @@ def _attempt(
         passed, detail = False, str(error)
     report(
         Outcome(
-            check.__name__.replace("_", " "),
-            passed,
-            detail,
-            time.perf_counter() - started,
-            _peak(device),
+            name=check.__name__.replace("_", " "),
+            passed=passed,
+            detail=detail,
+            seconds=time.perf_counter() - started,
+            peak_bytes=_peak(device),
         )
     )
     return passed
@@ -268,7 +264,7 @@ def _peak(device: str) -> int:
 
 def _finite(x: Tensor) -> None:
     if not torch.isfinite(x).all():
-        raise CheckFailed("the picture holds NaN or infinity")
+        raise CheckFailed("the picture contains NaN or infinity")
 
 
 def _shape(engine: ImageEngine, options: Options) -> tuple[int, int]:
@@ -279,9 +275,7 @@ def _shape(engine: ImageEngine, options: Options) -> tuple[int, int]:
 
 
 def _photo(engine: ImageEngine, options: Options) -> Tensor:
-    """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) at the size to verify
-    at.
-    """
+    """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) in [-1, 1]."""
     photo: Picture = images.open_image((files("aps_cli") / "coffee.jpg").read_bytes())
     return (
         images.resize(images.to_tensor(photo), _shape(engine, options))
@@ -304,8 +298,15 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> bool:
-    """Verifies and prints a line a check; whether all passed. ``weights_dir`` stands in for
-    ``APS_WEIGHTS_DIR``.
+    """Verifies a prior and prints one line per check; returns whether all passed.
+
+    Args:
+        prior: name of the prior.
+        device: ``cpu`` or ``cuda``; None: CUDA if available.
+        weights_dir: folder of checkpoints; None: ``APS_WEIGHTS_DIR``.
+        options: what to check and how.
+        threads: CPU threads; None: PyTorch's default.
+        as_json: whether to print JSON objects.
     """
     if weights_dir is not None:
         os.environ[checkpoint_cache.WEIGHTS_DIR] = str(weights_dir)

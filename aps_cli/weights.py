@@ -1,6 +1,6 @@
-"""``aps weights``: which checkpoints there are, which are here, and how to get the others.
+"""``aps weights``: lists, checks and downloads checkpoints.
 
-The only place of the project that downloads anything, and only when told to.
+Nothing else in the project downloads files, and this only on request.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, ClassVar
 
 import click
@@ -17,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from aps_core.checkpoints import checkpoint_cache, manifest
-from aps_core.errors import APSError, WeightsMissing
+from aps_core.errors import APSError, InvalidSpec, WeightsInvalid, WeightsMissing
 
 
 class FetchFailed(APSError):
-    """The hub could not be reached, refused, or does not hold the checkpoint."""
+    """The hub is unreachable, refused the request, or does not have the checkpoint."""
 
     code = "fetch_failed"
     title = "The weights could not be downloaded"
@@ -30,17 +31,17 @@ class FetchFailed(APSError):
 
 @click.group()
 def weights() -> None:
-    """List, check and download checkpoints. They live below APS_WEIGHTS_DIR (default: aps/weights
-    in the user's cache).
+    """List, check and download checkpoints in APS_WEIGHTS_DIR (default: aps/weights in the user's
+    cache folder).
     """
 
 
 @weights.command("list")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Everything the manifest knows, with the state here."
+    "--json", "as_json", is_flag=True, help="Print the manifest and the local state as JSON."
 )
 def list_(as_json: bool) -> None:
-    """Every checkpoint: size, licence, who needs it, and whether it is here."""
+    """List all checkpoints with state, size, licence and the features that need them."""
     states = {name: checkpoint_cache.check(name) for name in manifest.CHECKPOINTS}
     if as_json:
         click.echo(
@@ -51,7 +52,7 @@ def list_(as_json: bool) -> None:
         )
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("name", "here", "size", "licence", "needed by"):
+    for title in ("name", "state", "size", "licence", "needed by"):
         table.add_column(title, overflow="fold", no_wrap=title == "name")
     for name, entry in manifest.CHECKPOINTS.items():
         about = "" if entry.bytes_known else "about "
@@ -69,11 +70,13 @@ def list_(as_json: bool) -> None:
 @weights.command()
 @click.argument("names", nargs=-1)
 @click.option(
-    "--hashes", is_flag=True, help="Also compare published SHA-256 sums; reads every byte."
+    "--hashes", is_flag=True, help="Also verify the published SHA-256 sums; reads all files."
 )
 @click.option("--json", "as_json", is_flag=True)
 def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
-    """Whether NAMES (default: all that are here) are whole. Exit code 1 if one is not."""
+    """Check that NAMES (default: all installed checkpoints) are complete. The exit code is 1 if one
+    is not.
+    """
     found = [checkpoint_cache.check(name, hashes) for name in names or manifest.CHECKPOINTS]
     found = [one for one in found if names or one.state != "missing"]
     if as_json:
@@ -87,7 +90,7 @@ def check(names: tuple[str, ...], hashes: bool, as_json: bool) -> None:
 @weights.command()
 @click.argument("name")
 def path(name: str) -> None:
-    """The folder NAME belongs into, whether it is there or not."""
+    """Print the folder of the checkpoint NAME, even if it does not exist yet."""
     manifest.named(name)
     click.echo(checkpoint_cache.root() / name)
 
@@ -97,12 +100,10 @@ def path(name: str) -> None:
 @click.option(
     "--offline",
     is_flag=True,
-    help="Use no network: only say whether the weights are here. HF_HUB_OFFLINE=1 does the same.",
+    help="Do not use the network; fail if weights are missing. Same as HF_HUB_OFFLINE=1.",
 )
 def fetch(names: tuple[str, ...], offline: bool) -> None:
-    """Download NAMES from the Hugging Face hub; an interrupted download continues where it
-    stopped.
-    """
+    """Download NAMES from the Hugging Face hub; resume interrupted downloads."""
     entries = [manifest.named(name) for name in names]
     offline = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     for entry in entries:
@@ -117,27 +118,62 @@ def fetch(names: tuple[str, ...], offline: bool) -> None:
             found = checkpoint_cache.check(entry.name, hashes=True)
         if found.state != "present":
             raise WeightsMissing(
-                f"'{entry.name}' is {found.state}: {found.reasons[0]} {entry.convert}".rstrip()
+                f"'{entry.name}' is {found.state}: {found.reasons[0]}"
+                + (f" It is published as pickles; run:\n{entry.convert}" if entry.convert else "")
             )
         click.echo(found.folder)
 
 
+@weights.command()
+@click.argument("name")
+@click.argument(
+    "pickled", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE"
+)
+@click.option("--part", default=".", help="Sub-folder of NAME that FILE belongs to.")
+def convert(name: str, pickled: Path, part: str) -> None:
+    """Write the tensors of FILE, a published PyTorch pickle, as safetensors where NAME belongs.
+
+    FILE is read without running code from it.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    entry = manifest.named(name)
+    if part not in entry.parts:
+        raise InvalidSpec(f"'{name}' has no part '{part}'; known: {', '.join(entry.parts)}.")
+    try:
+        stored = torch.load(pickled, map_location="cpu", weights_only=True)
+        tensors = {
+            key: value.clone(memory_format=torch.contiguous_format) for key, value in stored.items()
+        }
+    except (UnpicklingError, RuntimeError, AttributeError, TypeError) as error:
+        raise WeightsInvalid(
+            f"{pickled} does not hold tensors by name: {str(error).splitlines()[0]}"
+        ) from error
+    # transformers and diffusers publish under these names; everything else is read as "model"
+    stem = pickled.stem if pickled.stem == "diffusion_pytorch_model" else "model"
+    target = checkpoint_cache.root() / name / part / f"{stem}.safetensors"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, target)
+    click.echo(target)
+
+
 def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
-    """Downloads what the hub has of a checkpoint, except pickles and code.
+    """Downloads a checkpoint from the hub, except pickles and code.
 
     Raises:
-        FetchFailed: there is no room or no client, or the hub does not answer, refuses, or lacks
-            the repository.
+        FetchFailed: the disk is full, huggingface_hub is not installed, or the hub does not
+            respond, refuses the request, or does not have the repository.
     """
     if entry.repo is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    downloaded = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
-    if not entry.convert and entry.bytes - here > free:
+    if not entry.convert and entry.bytes - downloaded > free:
         raise FetchFailed(
-            f"'{entry.name}' takes {_size(entry.bytes)}, but {folder} has {_size(free)} left; set"
-            f" {checkpoint_cache.WEIGHTS_DIR} to another disk."
+            f"'{entry.name}' needs {_size(entry.bytes)}, but only {_size(free)} are free in"
+            f" {folder}; set {checkpoint_cache.WEIGHTS_DIR} to a folder on another disk."
         )
     try:
         import httpx
@@ -160,14 +196,15 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
     except (HfHubHTTPError, LocalEntryNotFoundError, httpx.HTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FetchFailed(
-            f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} What has arrived"
-            " is kept; run the command again."
+            f"'{entry.name}' could not be downloaded from {entry.repo}: {reason} Downloaded data"
+            " is kept; run the command again to resume."
         ) from error
 
 
 def _described(entry: manifest.Checkpoint, found: checkpoint_cache.Check) -> dict[str, Any]:
     return {
         **asdict(entry),
+        "convert": entry.convert,
         "state": found.state,
         "folder": str(found.folder),
         "reasons": found.reasons,

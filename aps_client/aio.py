@@ -1,4 +1,4 @@
-"""The asynchronous client: method for method the synchronous one, awaited."""
+"""The asynchronous client; its methods mirror those of :class:`aps_client.Client`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ from aps_client.tasks import Tasks
 
 
 class AsyncClient(Tasks[Awaitable[Result]]):
-    """The service, as an asynchronous context manager. Every method raises branches of
-    :class:`aps_client.ClientError`.
+    """Asynchronous client of one service; use it as an asynchronous context manager.
+
+    Args:
+        server: URL of the service or a :class:`Connection`. Default: ``APS_SERVER``, else
+            ``http://127.0.0.1:8000``.
+        api_key: API key. Default: ``APS_API_KEY``. Ignored if ``server`` is a connection.
     """
 
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
@@ -41,7 +45,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes all open connections. The client cannot be used afterwards."""
         await self.http.aclose()
 
     async def run(
@@ -52,10 +56,18 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         timeout: float | None = None,
         **spec: Any,
     ) -> Result:
-        """Submits, waits (``timeout`` seconds at most) and downloads.
+        """Submits a job, waits for it and downloads its result.
+
+        Args:
+            task: name of the task, such as ``restore``.
+            files: pictures by field name, such as ``image`` and ``mask``; None values are ignored.
+            timeout: seconds to wait for the job; None waits as long as it takes.
+            spec: fields of the task's spec.
 
         Raises:
-            ClientError: see :mod:`aps_client.errors`.
+            JobFailed, JobCanceled: the job ended without a result.
+            WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
+            ServiceError, Unreachable, Corrupt: a request or a download failed.
         """
         return await self.result(await self.submit(task, files, wait=timeout, **spec), timeout)
 
@@ -71,20 +83,34 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         idempotency_key: str | None = None,
         **spec: Any,
     ) -> Job:
-        """Submits a job, once, however often the network makes it repeat the request.
+        """Submits a job. Retries carry an idempotency key, so they never create a second job.
 
         Args:
-            task: its name, as ``restore``.
-            files: the pictures by part, as ``image`` and ``mask``.
-            wait: seconds the service may hold the answer back to bring the finished job.
-            webhook: an address to tell of the end, or a mapping with ``url`` and ``events``.
-            priority: ``high``, ``normal`` or ``low``.
-            cancel_after: seconds after which the result is of no use.
-            idempotency_key: the caller's own name for the request; the same key gives the same job
-                for a day, across processes too.
-            spec: the fields of the task's spec.
+            task: name of the task, such as ``restore``.
+            files: pictures by field name, such as ``image`` and ``mask``; None values are ignored.
+            wait: seconds the service may delay its response to return the finished job; at most
+                30 are used. None means 30.
+            webhook: URL to notify when the job ends, or a mapping with ``url`` and ``events``.
+            priority: ``high``, ``normal`` or ``low``; None leaves the choice to the service.
+            cancel_after: seconds, 1 to 604800, rounded to whole ones. If the job has not ended by
+                then, the service stops it and it fails with ``deadline_exceeded``.
+            idempotency_key: key of this submission. For one day, the service returns the same job
+                for the same key, from any process. Default: a random key.
+            spec: fields of the task's spec.
+
+        Returns:
+            The job as accepted, or finished if it ended within ``wait`` seconds.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
         """
-        options = flows.Options(wait, webhook, priority, cancel_after, idempotency_key)
+        options = flows.Options(
+            wait=wait,
+            webhook=webhook,
+            priority=priority,
+            cancel_after=cancel_after,
+            idempotency_key=idempotency_key,
+        )
         return await self._do(
             flows.submit(
                 task, files or {}, spec, options, self.connection.retry, self.connection.timeout
@@ -92,17 +118,40 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         )
 
     async def keep(self, picture: Source) -> StoredPicture:
-        """Sends a picture once, for many jobs: as ``sha256:`` and its hash it then stands wherever
-        a picture may.
+        """Uploads a picture for use in several jobs.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            The stored picture. Pass ``"sha256:" + its hash`` wherever a picture is expected.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
         """
         return await self._do(flows.keep(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
-        """The job now."""
+        """Fetches the current state of a job.
+
+        Args:
+            job: the job or its id.
+
+        Raises:
+            NotFound: no such job.
+            ServiceError, Unreachable: the request failed.
+        """
         return await self._do(flows.get(job, self.connection.retry))
 
     async def jobs(self, page_size: int = 50) -> AsyncIterator[Job]:
-        """Every job, newest first, fetched page by page."""
+        """Iterates over all jobs, newest first.
+
+        Args:
+            page_size: jobs per request, 1 to 100.
+
+        Raises:
+            ServiceError, Unreachable: a request failed.
+        """
         url: str | None = f"/v1/jobs?limit={page_size}"
         while url:
             page = await self._do(flows.page(url, self.connection.retry))
@@ -111,30 +160,50 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             url = page.next
 
     async def wait(self, job: str | Job, timeout: float | None = None) -> Job:
-        """The job when it is over, whichever way.
+        """Waits until the job has ended, by polling at the interval the service suggests.
+
+        Args:
+            job: the job or its id.
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Returns:
+            The job in its final state, whether it succeeded or not.
 
         Raises:
-            WaitTimeout: it is not, after ``timeout`` seconds; it goes on.
+            WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
+            ServiceError, Unreachable: a request failed.
         """
         return await self._do(flows.wait(job, timeout, self.connection.retry))
 
     async def result(self, job: str | Job, timeout: float | None = None) -> Result:
-        """Waits for the job and downloads what it made.
+        """Waits for the job and downloads its result files.
+
+        Args:
+            job: the job or its id.
+            timeout: seconds to wait; None waits as long as it takes.
 
         Raises:
-            JobFailed, JobCanceled: it made nothing.
-            WaitTimeout: it is not over after ``timeout`` seconds.
+            JobFailed, JobCanceled: the job ended without a result.
+            WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
+            ServiceError, Unreachable, Corrupt: a request or a download failed.
         """
         return await self._do(flows.result(await self.wait(job, timeout), self.connection.retry))
 
     async def events(self, job: str | Job, after: str = "") -> AsyncIterator[Event]:
-        """The job's history (after the event ``after``) and what follows, until it is over;
-        survives broken connections.
+        """Iterates over past and future events until the job ends; reconnects when needed.
+
+        Args:
+            job: the job or its id.
+            after: id of the last event already received; empty starts at the first event.
+
+        Raises:
+            ServiceError: the service refused the stream with an error that is not transient.
+            Unreachable: several connections in a row delivered no event.
         """
         follower = Follower(after, self.connection.retry)
         while True:
             failure: Exception | None = None
-            heard = False
+            received = False
             try:
                 async with self.http.stream(
                     "GET",
@@ -147,40 +216,83 @@ class AsyncClient(Tasks[Awaitable[Result]]):
                         raise error_of(answer)
                     async for sent in EventSource(answer).aiter_sse():
                         if (event := follower.accept(sent)) is not None:
-                            heard = True
+                            received = True
                             yield event
                             if follower.over:
                                 return
             except (httpx.TransportError, ServiceError) as error:
                 failure = error
-            if failure is None and not heard and (await self.job(job)).state.terminal:
-                return  # what it had to tell has been told
+            if failure is None and not received and (await self.job(job)).state.terminal:
+                return  # the job has ended and all its events were delivered
             await asyncio.sleep(follower.broken(failure))
 
     async def previews(self, job: str | Job) -> AsyncIterator[Preview]:
-        """The estimate after every reverse step, as it comes."""
+        """Iterates over the preview pictures of a job, one after each reverse step.
+
+        Args:
+            job: the job or its id.
+
+        Raises:
+            ServiceError, Unreachable: a request failed.
+        """
         async for event in self.events(job):
             if "preview_url" in event.data:
                 yield await self._do(flows.preview(event, self.connection.retry))
 
     async def download(self, job: Job, name: str) -> bytes:
-        """A file of the job, checked against its SHA-256."""
+        """Downloads one file of a job and verifies its SHA-256.
+
+        Args:
+            job: the job.
+            name: name of the file, such as ``result.png``.
+
+        Raises:
+            KeyError: the job has no such file.
+            Corrupt: the hash does not match.
+            ServiceError, Unreachable: the request failed.
+        """
         return await self._do(flows.download(job, name, self.connection.retry))
 
     async def cancel(self, job: str | Job) -> Job:
-        """Cancels a waiting job at once, a running one after its step."""
+        """Cancels a job: a queued one at once, a running one at its next check.
+
+        Args:
+            job: the job or its id. Canceling an ended job has no effect.
+
+        Returns:
+            The job after the request; a running job may end a moment later.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
         return await self._do(flows.cancel(job, self.connection.retry))
 
     async def delete(self, job: str | Job) -> None:
-        """Removes a job and its files."""
+        """Deletes a job and its files.
+
+        Args:
+            job: the job or its id.
+
+        Raises:
+            Conflict: the job is running; cancel it first.
+            ServiceError, Unreachable: the request failed.
+        """
         await self._do(flows.delete(job, self.connection.retry))
 
     async def capabilities(self) -> dict[str, Any]:
-        """Tasks, operators and priors with their JSON Schemas, limits and live workers."""
+        """Returns tasks, operators and priors with JSON Schemas, limits and live workers.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
         return await self._do(flows.json_of("/v1/capabilities", self.connection.retry))
 
     async def webhook_secrets(self) -> list[str]:
-        """What :func:`aps_client.verify_webhook` needs; newest first."""
+        """Returns the signing secrets for :func:`aps_client.verify_webhook`, newest first.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
         found: list[str] = (
             await self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))
         )["secrets"]

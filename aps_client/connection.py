@@ -1,4 +1,4 @@
-"""Where the service is, and how patient the client is."""
+"""Address, credentials, timeouts and retry policy of a client."""
 
 from __future__ import annotations
 
@@ -16,40 +16,49 @@ API_KEY = "APS_API_KEY"
 
 @dataclass(frozen=True)
 class Retry:
-    """Failures that may pass (no answer, 429, 5xx) are repeated; submissions carry an idempotency
-    key, so none becomes two jobs.
+    """Retry policy for transient failures: no response, and the errors marked retryable (429, 5xx).
+
+    Submissions carry an idempotency key, so a retry never creates a second job.
     """
 
     attempts: int = 4
-    """Tries in all."""
+    """Total number of attempts, at least 1."""
     pause_seconds: float = 0.5
-    """Before the second try; doubled for each further one, less up to half by chance."""
+    """Delay before the second attempt. It doubles with each further attempt; jitter shortens it by
+    up to half.
+    """
     longest_seconds: float = 60.0
-    """A service that asks for a longer pause is taken at its word: the error is raised instead."""
+    """If the service asks for a longer delay than this, the error is raised instead."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Address, key and timeouts; left out, ``APS_SERVER`` and ``APS_API_KEY`` tell, then the
-    service of this machine.
+    """Address, API key, timeout and retry policy.
+
+    The defaults come from ``APS_SERVER`` (else ``http://127.0.0.1:8000``) and ``APS_API_KEY``.
     """
 
     server: str = field(default_factory=lambda: os.environ.get(SERVER, "http://127.0.0.1:8000"))
     api_key: str | None = field(default_factory=lambda: os.environ.get(API_KEY), repr=False)
     timeout: float = 30.0
-    """Seconds to connect, and between two bytes of an answer."""
+    """Seconds allowed for connecting, and between two bytes of a response."""
     retry: Retry = Retry()
 
     @classmethod
     def of(cls, server: str | Connection | None, api_key: str | None) -> Connection:
-        """The connection that a client's arguments mean."""
+        """Resolves the arguments of a client.
+
+        Args:
+            server: URL, or a connection, which is returned unchanged. None: the default.
+            api_key: API key. None: the default.
+        """
         if isinstance(server, Connection):
             return server
-        known = cls()
-        return replace(known, server=server or known.server, api_key=api_key or known.api_key)
+        default = cls()
+        return replace(default, server=server or default.server, api_key=api_key or default.api_key)
 
     def options(self) -> dict[str, Any]:
-        """Arguments of httpx's clients."""
+        """Keyword arguments for :class:`httpx.Client` and :class:`httpx.AsyncClient`."""
         headers = {"User-Agent": f"aps-client/{__version__}"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"

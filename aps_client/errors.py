@@ -1,22 +1,22 @@
-"""Every error of the client, as a branch of the library's own tree.
+"""Exceptions of the client. All derive from the library's base class.
 
     APSError
     └── ClientError
-        ├── ServiceError          the service answered with a problem (RFC 9457)
-        │   ├── InvalidRequest    400, 413, 415, 416, 422: the request has to change
+        ├── ServiceError          the service returned a problem document (RFC 9457)
+        │   ├── InvalidRequest    400, 413, 415, 416, 422: correct the request
         │   ├── Forbidden         401, 403: the API key is missing, unknown, or lacks a scope
         │   ├── NotFound          404
-        │   ├── Conflict          409: not in the job's present state
-        │   ├── Expired           410: it was there
-        │   └── Unavailable       429, 5xx: the service cannot do it now
+        │   ├── Conflict          409: not possible in the job's current state
+        │   ├── Expired           410: removed
+        │   └── Unavailable       429, 5xx: the service cannot handle the request now
         ├── JobFailed             the job ended without a result
         │   └── JobCanceled
-        ├── WaitTimeout           the job is not over yet, and goes on
-        ├── Unreachable           no answer at all
-        ├── Corrupt               a download that is not what the service stored
-        └── WebhookRejected       a message that is not the service's
+        ├── WaitTimeout           the job has not ended yet; it keeps running
+        ├── Unreachable           no response
+        ├── Corrupt               a download whose hash does not match
+        └── WebhookRejected       a webhook that could not be verified
 
-``code`` is the service's own word, stable and machine-readable: ``image_too_large``, ``no_worker``,
+``code`` is the service's stable, machine-readable error code: ``image_too_large``, ``no_worker``,
 ...
 """
 
@@ -30,39 +30,49 @@ from service.api.views import JobView, Problem
 
 
 class ClientError(APSError):
-    """Base class. Here ``code``, ``title`` and ``retryable`` belong to the instance."""
+    """Base class. ``code`` and ``retryable`` are set per instance.
+
+    Args:
+        message: description of the error.
+        code: machine-readable code; default: that of the class.
+        retryable: whether the same call may succeed later.
+    """
 
     code = "client_error"
-    title = "The client cannot go on"
+    title = "The client request failed"
 
     def __init__(self, message: str, *, code: str | None = None, retryable: bool = False) -> None:
         super().__init__(message)
         self.code = code or type(self).code
-        self.retryable = retryable  # type: ignore[misc]  # the server's word for this one case
+        self.retryable = retryable  # type: ignore[misc]  # as the server reports
 
 
 class ServiceError(ClientError):
-    """The service answered with a problem; ``problem`` is the whole of it."""
+    """The service returned an error.
+
+    Args:
+        problem: the complete problem document.
+        retry_after: seconds after which the service accepts a retry; 0 if it named none.
+    """
 
     def __init__(self, problem: Problem, retry_after: float = 0) -> None:
         super().__init__(problem.detail, code=problem.code, retryable=problem.retryable)
         self.problem = problem
         self.retry_after = retry_after
-        """Seconds after which the service wants to be asked again; 0 if it did not say."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status code."""
         return self.problem.status
 
     @property
     def request_id(self) -> str:
-        """What to quote to whoever runs the service."""
+        """Id of the request in the service's logs; quote it in bug reports."""
         return self.problem.request_id
 
 
 class InvalidRequest(ServiceError):
-    """The request has to change; ``problem.errors`` points at the fields."""
+    """The request is invalid; ``problem.errors`` lists the fields to correct."""
 
 
 class Forbidden(ServiceError):
@@ -70,30 +80,30 @@ class Forbidden(ServiceError):
 
 
 class NotFound(ServiceError):
-    """No job, preview or file of that name."""
+    """No such job, preview or file."""
 
 
 class Conflict(ServiceError):
-    """Not possible in the job's present state."""
+    """Not possible in the job's current state."""
 
 
 class Expired(ServiceError):
-    """It was there, and has been removed."""
+    """The job or file existed and was removed."""
 
 
 class Unavailable(ServiceError):
-    """The service cannot do it now."""
+    """The service cannot handle the request now; try again later."""
 
 
 class JobFailed(ClientError):
-    """The job ended without a result; ``job.error`` says why."""
+    """The job ended without a result; ``job.error`` gives the reason."""
 
     def __init__(self, job: JobView) -> None:
-        told = job.error
+        error = job.error
         super().__init__(
-            f"Job {job.id} {job.state}" + (f": {told.detail}" if told else "."),
-            code=told.code if told else job.state.value,
-            retryable=bool(told and told.retryable),
+            f"Job {job.id} {job.state}" + (f": {error.detail}" if error else "."),
+            code=error.code if error else job.state.value,
+            retryable=bool(error and error.retryable),
         )
         self.job = job
 
@@ -103,13 +113,13 @@ class JobCanceled(JobFailed):
 
 
 class WaitTimeout(ClientError):
-    """The job is not over yet; it goes on, and ``job`` can be waited for again."""
+    """The timeout expired before the job ended. The job keeps running; wait for ``job`` again."""
 
     code = "wait_timeout"
 
     def __init__(self, job: JobView, seconds: float) -> None:
         super().__init__(
-            f"Job {job.id} is still {job.state} after {seconds:g} s; it goes on. Wait for it again,"
+            f"Job {job.id} is still {job.state} after {seconds:g} s. It keeps running; wait again"
             " or cancel it.",
             retryable=True,
         )
@@ -117,7 +127,7 @@ class WaitTimeout(ClientError):
 
 
 class Unreachable(ClientError):
-    """Nobody answered, or not in time."""
+    """The service did not respond, or not within the timeout."""
 
     code = "unreachable"
 
@@ -126,13 +136,13 @@ class Unreachable(ClientError):
 
 
 class Corrupt(ClientError):
-    """A download does not have the SHA-256 that the service announced."""
+    """The SHA-256 of a download does not match the one the service announced."""
 
     code = "corrupt_download"
 
 
 class WebhookRejected(ClientError):
-    """A message without a valid signature, too old, or not a job's."""
+    """A webhook without a valid signature or job, or with a timestamp outside the tolerance."""
 
     code = "webhook_rejected"
 
@@ -148,8 +158,11 @@ _KINDS: dict[int, type[ServiceError]] = {
 
 
 def error_of(answer: httpx.Response) -> ServiceError:
-    """The error that an answer of status 400 and above stands for; also of proxies that know
-    nothing of problems.
+    """Converts an error response to an exception.
+
+    Args:
+        answer: response of status 400 or above. Responses of intermediate proxies, which are not
+            problem documents, are accepted as well.
     """
     status = answer.status_code
     try:
@@ -157,8 +170,8 @@ def error_of(answer: httpx.Response) -> ServiceError:
     except ValidationError:
         phrase = answer.reason_phrase or f"status {status}"
         detail = (
-            f"{answer.request.url.host} answered {status} {phrase} without saying why; is it this"
-            " service?"
+            f"{answer.request.url.host} returned {status} {phrase} without details. Check that the"
+            " address is that of an APS service."
         )
         problem = Problem(
             type="about:blank",
@@ -173,5 +186,5 @@ def error_of(answer: httpx.Response) -> ServiceError:
 
 
 def seconds(header: str | None) -> float:
-    """Value of a ``Retry-After`` that is a number; 0 otherwise."""
+    """Seconds of a numeric ``Retry-After`` header; 0 if it is absent or a date."""
     return float(header) if header is not None and header.isdecimal() else 0.0

@@ -1,8 +1,8 @@
-"""What is said to the service and what follows from its answers, without saying how bytes travel.
+"""The client protocol without I/O, shared by the synchronous and the asynchronous client.
 
-A flow is a generator: it yields a :class:`Call` and gets the answer (or the transport's exception),
-or yields a :class:`Pause`. The two clients differ only in how they carry these out, so retries,
-waiting and downloads are written once.
+A flow is a generator. It yields a :class:`Call` and receives the response (or the transport's
+exception), or it yields a :class:`Pause`. Each client executes these in its own way, so retries,
+polling and downloads are implemented once.
 """
 
 from __future__ import annotations
@@ -37,17 +37,15 @@ from service.jobs import JobState, Progress
 
 T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
-"""A picture: its path, its bytes, a file open for reading; or ``sha256:`` and the hash of one that
-the service has.
-"""
+"""A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
 
 LONGEST_HOLD = 30
-"""Seconds a submission may be held open to bring the finished job itself."""
+"""Maximum seconds for which a submission waits for the finished job."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One HTTP request; ``options`` are those of :meth:`httpx.Client.build_request`."""
+    """One HTTP request; ``options`` are keyword arguments of :meth:`httpx.Client.request`."""
 
     method: str
     url: str
@@ -56,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait for so many seconds."""
+    """Delay before the flow continues, in seconds."""
 
     seconds: float
 
@@ -65,11 +63,11 @@ Flow = Generator[Call | Pause, Any, T]
 
 
 def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
-    """The answer to ``call``, asked again while that may help.
+    """Sends ``call`` and retries transient failures with exponential backoff.
 
     Raises:
-        ServiceError: the service refused, or still cannot after the last try.
-        Unreachable: nobody answered.
+        ServiceError: the error is not transient, or persists after the last attempt.
+        Unreachable: the last attempt got no response.
     """
     for attempt in range(1, retry.attempts + 1):
         pause = retry.pause_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1)
@@ -78,7 +76,7 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
         except (httpx.TransportError, httpx.InvalidURL) as error:
             failure: Exception = Unreachable(
                 f"{call.method} {call.url}: {error or type(error).__name__}. Is the service"
-                " running, and its address right?"
+                " running and the address correct?"
             )
             failure.__cause__ = error
         else:
@@ -95,21 +93,21 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
 
 @dataclass(frozen=True)
 class Options:
-    """How a job travels, apart from what it computes."""
+    """Delivery options of a submission; see :meth:`aps_client.Client.submit`."""
 
     wait: float | None = 0.0
-    """Seconds the caller is going to wait for the job anyway; None: for as long as it takes."""
+    """Seconds the caller will wait for the job; None: as long as it takes."""
     webhook: str | Mapping[str, Any] | None = None
     priority: str | None = None
     cancel_after: float | None = None
     idempotency_key: str | None = None
 
     def hold(self) -> int:
-        """Seconds to ask the service to hold the answer back."""
+        """Whole seconds the service may delay its response, 0 to ``LONGEST_HOLD``."""
         return LONGEST_HOLD if self.wait is None else min(LONGEST_HOLD, int(self.wait))
 
     def parts(self) -> dict[str, Any]:
-        """The parts of the body beside the spec."""
+        """Fields of the request body besides the spec."""
         webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
         return {
             name: value
@@ -126,7 +124,7 @@ def submit(
     retry: Retry,
     timeout: float,
 ) -> Flow[Job]:
-    """``POST /v1/{task}``; a form where there are pictures, JSON where there are none."""
+    """``POST /v1/{task}``: a multipart form if pictures are uploaded, JSON otherwise."""
     hold = options.hold()
     key = (options.idempotency_key or str(uuid.uuid4())).replace("\\", r"\\").replace('"', r"\"")
     headers = {"Idempotency-Key": f'"{key}"', **({"Prefer": f"wait={hold}"} if hold else {})}
@@ -167,16 +165,16 @@ def keep(picture: Source, retry: Retry) -> Flow[StoredPicture]:
 
 
 def get(job: str | Job, retry: Retry) -> Flow[Job]:
-    """The job now."""
+    """``GET`` the job."""
     answer = yield from exchange(Call("GET", link(job)), retry)
     return Job.model_validate_json(answer.content)
 
 
 def wait(job: str | Job, timeout: float | None, retry: Retry) -> Flow[Job]:
-    """The job when it is over, asked about as often as the service suggests.
+    """Polls the job at the interval the service suggests until it has ended.
 
     Raises:
-        WaitTimeout: it is not, after ``timeout`` seconds.
+        WaitTimeout: the job is still unfinished after ``timeout`` seconds.
     """
     started, etag = time.monotonic(), ""
     known = job if isinstance(job, Job) else None
@@ -196,11 +194,11 @@ def wait(job: str | Job, timeout: float | None, retry: Retry) -> Flow[Job]:
 
 
 def result(job: Job, retry: Retry) -> Flow[Result]:
-    """What a finished job made.
+    """Downloads the result files of an ended job.
 
     Raises:
-        JobFailed, JobCanceled: it made nothing.
-        Corrupt: a file arrived otherwise than it was stored.
+        JobFailed, JobCanceled: the job ended without a result.
+        Corrupt: the hash of a file does not match.
     """
     if job.state is not JobState.SUCCEEDED:
         raise (JobCanceled if job.state is JobState.CANCELED else JobFailed)(job)
@@ -212,11 +210,11 @@ def result(job: Job, retry: Retry) -> Flow[Result]:
 
 
 def download(job: Job, name: str, retry: Retry) -> Flow[bytes]:
-    """A file of the job, checked against its announced SHA-256.
+    """Downloads one file of a job and verifies its SHA-256.
 
     Raises:
         KeyError: the job has no such file.
-        Corrupt: the bytes are others.
+        Corrupt: the hash does not match.
     """
     artifact = next((one for one in job.artifacts if one.name == name), None)
     if artifact is None:
@@ -226,44 +224,48 @@ def download(job: Job, name: str, retry: Retry) -> Flow[bytes]:
         )
     answer = yield from exchange(Call("GET", artifact.url), retry)
     if hashlib.sha256(answer.content).hexdigest() != artifact.sha256:
-        raise Corrupt(
-            f"'{name}' of job {job.id} did not arrive as it was stored; download it again."
-        )
+        raise Corrupt(f"The SHA-256 of '{name}' of job {job.id} does not match; download it again.")
     return answer.content
 
 
 def cancel(job: str | Job, retry: Retry) -> Flow[Job]:
-    """Asks for the end of a job; harmless when it is over."""
+    """Cancels a job; has no effect on an ended one."""
     answer = yield from exchange(Call("POST", link(job, "cancel")), retry)
     return Job.model_validate_json(answer.content)
 
 
 def delete(job: str | Job, retry: Retry) -> Flow[None]:
-    """Removes a job."""
+    """Deletes a job."""
     yield from exchange(Call("DELETE", link(job)), retry)
 
 
 def json_of(url: str, retry: Retry) -> Flow[Any]:
-    """A document that has no model of its own."""
+    """``GET`` a JSON document that has no pydantic model."""
     answer = yield from exchange(Call("GET", url), retry)
     return answer.json()
 
 
 def preview(event: Event, retry: Retry) -> Flow[Preview]:
-    """The picture of a ``progress`` event."""
-    place = Progress.model_validate(event.data)
+    """Downloads the preview picture of a ``progress`` event."""
+    progress = Progress.model_validate(event.data)
     answer = yield from exchange(Call("GET", event.data["preview_url"]), retry)
-    return Preview(place.step, place.total, place.misfit, place.noise_floor, answer.content)
+    return Preview(
+        step=progress.step,
+        total=progress.total,
+        misfit=progress.misfit,
+        noise_floor=progress.noise_floor,
+        jpeg=answer.content,
+    )
 
 
 def page(url: str, retry: Retry) -> Flow[JobPage]:
-    """A page of the list of jobs."""
+    """``GET`` one page of the job list."""
     answer = yield from exchange(Call("GET", url), retry)
     return JobPage.model_validate_json(answer.content)
 
 
 def link(job: str | Job, relation: str = "self") -> str:
-    """A job's link; of a job known by its id alone, the documented one."""
+    """URL of a job or of one of its resources; for a bare id, the documented URL."""
     if isinstance(job, Job):
         return job.urls[relation]
     return f"/v1/jobs/{job}" + ("" if relation == "self" else f"/{relation}")
@@ -276,5 +278,5 @@ def _read(source: Source) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Specs of the library may stand for their JSON."""
+    """Specs of the library are accepted in place of their JSON."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value

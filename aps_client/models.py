@@ -1,4 +1,4 @@
-"""What the client hands out: jobs, their events and previews, finished results."""
+"""Return types of the client: jobs, events, previews, results."""
 
 from __future__ import annotations
 
@@ -24,43 +24,48 @@ class Event:
 
     @property
     def job(self) -> Job | None:
-        """The whole job, which the last event brings."""
+        """The complete job; only the last event contains it."""
         return Job.model_validate(self.data["job"]) if "job" in self.data else None
 
 
 @dataclass(frozen=True)
 class Preview:
-    """The estimate after a reverse step."""
+    """Estimate after one reverse step."""
 
     step: int
+    """Reverse steps finished, from 1 to ``total``."""
     total: int
+    """Number of reverse steps."""
     misfit: float | None
-    """Distance from the measurement, in its own units."""
+    """Distance between the degraded estimate and the measurement, on its [-1, 1] scale; None for
+    tasks without a measurement.
+    """
     noise_floor: float | None
-    """The misfit that the truth would have."""
+    """Expected misfit of the true image, that is of the noise alone; None if unknown."""
     jpeg: bytes
+    """The picture as JPEG."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished job and its files."""
+    """A succeeded job and its result files."""
 
     job: Job
     files: Mapping[str, bytes]
-    """The files the job made, by name."""
+    """Contents of the result files by name."""
 
     @property
     def image(self) -> bytes:
-        """The picture, a PNG; of several samples the one that agrees best with the measurement.
+        """The resulting PNG; of several samples, the one with the lowest misfit.
 
         Raises:
-            KeyError: the task makes no picture.
+            KeyError: the task does not produce a picture.
         """
         return self.files["result.png"]
 
     @property
     def samples(self) -> list[bytes]:
-        """Every sample, a PNG each."""
+        """All samples as PNG files."""
         several = [data for name, data in self.files.items() if name.startswith("sample-")]
         return several or [self.image]
 
@@ -69,27 +74,34 @@ class Result:
         """The answer of a text task.
 
         Raises:
-            KeyError: the task makes no text.
+            KeyError: the task does not produce text.
         """
         return self.files["answer.txt"].decode()
 
     @property
     def sidecar(self) -> dict[str, Any]:
-        """Settings as they were run, seed, misfit, seconds: everything to understand and repeat the
-        job.
-        """
+        """Contents of ``result.json``: effective settings, seed, misfit, timings, versions."""
         sidecar: dict[str, Any] = json.loads(self.files["result.json"])
         return sidecar
 
     def save(self, path: str | Path) -> list[Path]:
-        """Writes the files; see :func:`save`."""
+        """Writes the result files to disk.
+
+        Args:
+            path: path of the main file. The sidecar goes beside it with the suffix ``.json``;
+                other files are named ``{stem}-{name}``.
+
+        Returns:
+            Paths of the files written, without the sidecar.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         return save(self.files, Path(path))
 
 
 def save(files: Mapping[str, bytes], path: Path) -> list[Path]:
-    """Writes the main file to ``path``, the sidecar beside it as ``.json``, further files as
-    ``path-name``; returns the paths, the sidecar's left out.
-    """
+    """Writes result files given as a mapping; otherwise like :meth:`Result.save`."""
     path.with_suffix(".json").write_bytes(files["result.json"] + b"\n")
     paths = []
     for name, data in files.items():

@@ -1,4 +1,4 @@
-"""Following a job over server-sent events: what a stream remembers between two connections."""
+"""Server-sent events of a job: the state that is kept across reconnections."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aps_client.errors import ServiceError, Unreachable
 from aps_client.models import Event
 
 SILENCE_SECONDS = 45
-"""The service writes something every 15 seconds; a connection silent for longer is dead."""
+"""Read timeout in seconds: the service sends data or a keep-alive every 15 seconds."""
 
 
 class Follower:
-    """State of a stream of events that outlives its connections."""
+    """Position, backoff and end of one event stream."""
 
     def __init__(self, after: str, retry: Retry) -> None:
         self.retry = retry
@@ -33,7 +33,7 @@ class Follower:
         }
 
     def accept(self, sent: ServerSentEvent) -> Event | None:
-        """The job's event in ``sent``; None for one without data, such as a keep-alive."""
+        """Records a received event and parses it; None if it has no data, such as a keep-alive."""
         self._last_id = sent.id or self._last_id
         if sent.retry is not None:
             self._pause_seconds = sent.retry / 1000
@@ -44,23 +44,23 @@ class Follower:
         return Event(self._last_id, sent.event, json.loads(sent.data))
 
     def broken(self, reason: Exception | None) -> float:
-        """Seconds to wait before the next connection.
+        """Records a lost connection; returns the seconds to wait before reconnecting.
 
         Raises:
-            ServiceError: the service refused for good.
-            Unreachable: too many connections in a row brought nothing.
+            ServiceError: the service refused with an error that is not transient.
+            Unreachable: too many connections in a row delivered no event.
         """
         if isinstance(reason, ServiceError) and not reason.retryable:
             raise reason
         self._failures += 1
         if self._failures >= self.retry.attempts:
             raise Unreachable(
-                f"The job's events broke off {self._failures} times in a row:"
+                f"The event stream failed {self._failures} times in a row:"
                 f" {reason or 'the service closed the connection'}."
             ) from reason
         return self._pause_seconds
 
 
 def timeout(connect_seconds: float) -> httpx.Timeout:
-    """Timeouts of a connection that is silent while a step is computed."""
+    """Timeouts of an event stream: ``connect_seconds``, and ``SILENCE_SECONDS`` for reads."""
     return httpx.Timeout(connect_seconds, read=SILENCE_SECONDS)

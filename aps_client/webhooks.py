@@ -1,4 +1,4 @@
-"""Receiving webhooks: verifies the signature (Standard Webhooks 1.0) and parses the message."""
+"""Verification (Standard Webhooks 1.0) and parsing of webhooks for receivers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from aps_client.models import Job
 
 
 class WebhookEvent(BaseModel):
-    """A verified message. The same one may come more than once, under one ``id``: act on the
-    first.
-    """
+    """A verified webhook. The service may deliver it several times; deduplicate by ``id``."""
 
     id: str
     type: str
@@ -31,7 +29,7 @@ class WebhookEvent(BaseModel):
     @field_validator("data", mode="before")
     @classmethod
     def _thin(cls, data: Any) -> Any:
-        """Messages leave out what is long or stale; the job's own link has it."""
+        """Fills in fields that webhooks omit because they are long or volatile."""
         return (
             {"spec": {}, "metrics": {}, "queue_position": None, **data}
             if isinstance(data, dict)
@@ -42,14 +40,20 @@ class WebhookEvent(BaseModel):
 def verify_webhook(
     body: bytes, headers: Mapping[str, str], secrets: str | Iterable[str]
 ) -> WebhookEvent:
-    """The message in ``body``, if one of ``secrets`` (``whsec_...``) signed these very bytes within
-    the last five minutes.
+    """Verifies the signature and age of a webhook and parses it.
 
-    ``headers`` may be spelt in any case. While secrets are being changed, pass both.
+    Args:
+        body: the request body exactly as received.
+        headers: the request headers; names are case-insensitive.
+        secrets: signing secret (``whsec_...``), or several while secrets are being rotated.
+
+    Returns:
+        The message, if one of ``secrets`` signed it and its timestamp is within five minutes of
+        this machine's clock.
 
     Raises:
-        WebhookRejected: a header is missing or malformed, no signature fits, the message is too old
-            or from the future, or it does not describe a job.
+        WebhookRejected: a header is missing or malformed, no signature matches, the timestamp is
+            outside the tolerance, or the message does not describe a job.
     """
     sent = {name.lower(): value for name, value in headers.items()}
     reason = "No secret was given."

@@ -1,1 +1,1 @@
-"""Measurements of speed and memory; run as modules from the repository's root. See README.md."""
+"""Benchmarks of speed and memory, run as modules from the repository root; see README.md."""

@@ -1,15 +1,14 @@
-"""Orders of the anchors and starts of the inner optimisation that the sampler does not offer,
-against those it does.
+"""Compares anchor orders and initialisations of the inner loop, including experimental ones.
 
     python -m benchmarks.anchor_study --corpus CORPUS
 
-On withheld training photographs, as ``benchmarks.tune_samplers``: four photographs, each reduced
-fourfold and with 70 % of its pixels missing; some variants also with motion blur. Everything that a
-variant does not name is as the embedded prior's settings have it, with 15 reverse steps of 20 at a
-learning rate of 3. Every run goes to ``benchmarks/results/anchor-study.csv``; a study that is
-stopped continues. ``anchor-study.md`` has the means, the differences from the first variant, and
-two measurements of why the order matters as little as it does: whether the tokens trusted most are
-those decoded best, and how much the anchors cling together.
+Uses four withheld training photographs, as does ``benchmarks.tune_samplers``: each is downsampled
+by four, and inpainted with 70 % of its pixels missing; some variants also use motion blur. Settings
+that a variant does not change are those of the embedded prior, with 15 reverse steps of 20 inner
+steps at a learning rate of 3. Runs are appended to ``benchmarks/results/anchor-study.csv``; an
+interrupted study can be resumed. ``anchor-study.md`` contains means and differences from the first
+variant. It also contains two statistics that explain why the order matters little: the correlation
+of the scores with the reconstruction quality of the tokens, and the spatial clustering of anchors.
 """
 
 from __future__ import annotations
@@ -38,16 +37,15 @@ PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
 WITH_BLUR = (*TASKS, "motion_blur")
 BASE = "margin, noise 2"
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
-"""What a variant does not change, where it differs from the embedded prior's recommended settings.
-"""
+"""Settings of all variants that differ from those recommended for the embedded prior."""
 
 Score = Callable[["Step", Tensor], Tensor]
-"""Trust (N,) in the codes (N,) of a reverse step's masked tokens."""
+"""Computes anchor scores (N,) of the codes (N,) of the masked tokens in a reverse step."""
 
 
 @dataclass
 class Step:
-    """What a score may look at when anchors are chosen."""
+    """State of a reverse step that is available to a score."""
 
     phi_NK: Tensor
     prior_NK: Tensor
@@ -77,13 +75,13 @@ def chance(step: Step, x_N: Tensor) -> Tensor:
 
 
 def bits(step: Step, x_N: Tensor) -> Tensor:
-    """Log-probability of every bit of the code by itself: the tokenizer rounds bit by bit."""
+    """Sum of the log-probabilities of the code's bits, which the tokenizer rounds separately."""
     on_ND = torch.softmax(step.phi_NK, -1) @ (step.codebook_KD > 0).float()
     return torch.where(step.codebook_KD[x_N] > 0, on_ND, 1 - on_ND).clamp(min=1e-12).log().sum(-1)
 
 
 def agreement(step: Step, x_N: Tensor) -> Tensor:
-    """What the prior gave the code that the measurement chose."""
+    """Probability under the prior of the code chosen with the measurement."""
     return torch.log_softmax(step.prior_NK, -1).gather(-1, x_N[:, None])[:, 0]
 
 
@@ -92,18 +90,14 @@ def margin_and_agreement(step: Step, x_N: Tensor) -> Tensor:
 
 
 def stability(step: Step, x_N: Tensor) -> Tensor:
-    """Share of the inner steps at which the code was what it is in the end; the margin decides
-    between equals.
-    """
+    """Share of the inner steps with the same code as at the end; ties are broken by the margin."""
     return torch.stack([(codes_N == x_N).float() for codes_N in step.history]).mean(
         0
     ) + 1e-3 * _standard(margin(step, x_N))
 
 
 def spread(step: Step, x_N: Tensor) -> Tensor:
-    """The order of a two-dimensional Halton sequence, which covers the picture evenly at every
-    length; blind to the tokens.
-    """
+    """Order of a 2-D Halton sequence, which covers the picture evenly; ignores the tokens."""
     side = round(step.z_BL.shape[1] ** 0.5)
     rank_HW = torch.full((side, side), -1)
     number = placed = 0
@@ -119,17 +113,17 @@ def spread(step: Step, x_N: Tensor) -> Tensor:
 
 
 def spread_and_margin(step: Step, x_N: Tensor) -> Tensor:
-    """The Halton order, moved by the margin."""
+    """The Halton order, shifted by the margin."""
     return 2 * _standard(spread(step, x_N)) + _standard(margin(step, x_N))
 
 
 def spread_and_confidence(step: Step, x_N: Tensor) -> Tensor:
-    """The Halton order, moved by the confidence."""
+    """The Halton order, shifted by the confidence."""
     return 2 * _standard(spread(step, x_N)) + _standard(confidence(step, x_N))
 
 
 def spread_margin(step: Step, x_N: Tensor) -> Tensor:
-    """The best margin of every block of 4x4 tokens first, then the second best, and so on."""
+    """First the token of largest margin in each block of 4x4 tokens, then the second, and so on."""
     margin_N, block_N = (
         margin(step, x_N),
         step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1]),
@@ -151,20 +145,20 @@ def _radical_inverse(number: int, base: int) -> float:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another score, another start, or other noise on the order."""
+    """A variant of the sampler: score, initialisation or noise on the order."""
 
     score: Score = margin
     noise: float = 2.0
     carried: float = 0.0
-    """Share of the step before's result in the start of a token that stayed masked; the rest is the
-    prior's logits.
+    """Weight of the previous step's result in the initial logits of tokens that stayed masked; the
+    remaining weight is that of the prior's logits.
     """
     informed: bool = True
-    """Whether anything is known of the prior: otherwise every step starts from equal logits."""
+    """Whether to use the prior; otherwise every step starts from uniform logits."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Other fields of :class:`aps_core.samplers.aps.APSConfig`."""
+    """Further fields of :class:`aps_core.samplers.aps.APSConfig`."""
     reduction: Literal["sum", "mean"] = "sum"
-    """Of the loss over the measured values."""
+    """Reduction of the loss over the measured values."""
     tasks: tuple[str, ...] = TASKS
 
 
@@ -201,12 +195,12 @@ VARIANTS = {
 
 
 class Changed:
-    """A run's sampler with a variant in place: the functions of :mod:`aps_core.aps` it changes, and
-    what they remember.
-    """
+    """Replaces functions of :mod:`aps_core.aps` by those of a variant and holds their state."""
 
     def __init__(self, variant: Variant, codebook_KD: Tensor, truth_CHW: Tensor) -> None:
-        self.variant, self.codebook_KD, self.truth_CHW = variant, codebook_KD, truth_CHW
+        self.variant = variant
+        self.codebook_KD = codebook_KD
+        self.truth_CHW = truth_CHW
         self.insight: list[float] = []
         self.clinging: list[float] = []
         self.history: list[Tensor] = []
@@ -218,15 +212,18 @@ class Changed:
         step = Step(phi_NK, prior_NK, z_BL, self.codebook_KD, self.history)
         with patch.object(aps, "token_score", lambda _, x_N, kind: self.variant.score(step, x_N)):
             z_next_BL, kappa_BL = _REMASKING(phi_NK, prior_NK, z_BL, *rest)
-        if (z_next_BL == MASK).any():  # the last step keeps all tokens, in whatever order
+        if (
+            z_next_BL == MASK
+        ).any():  # the last step keeps all tokens, so their order does not matter
             self.look(step, z_next_BL, kappa_BL[z_BL == MASK], *rest)
-        self.kept_NK, self.history = phi_NK[z_next_BL[z_BL == MASK] == MASK], []
+        self.kept_NK = phi_NK[z_next_BL[z_BL == MASK] == MASK]
+        self.history = []
         return z_next_BL, kappa_BL
 
     def look(
         self, step: Step, z_next_BL: Tensor, kappa_N: Tensor, tokenizer: Tokenizer, *_: Any
     ) -> None:
-        """Measures a reverse step."""
+        """Records the statistics of a reverse step."""
         masked_BL, side = step.z_BL == MASK, round(step.z_BL.shape[1] ** 0.5)
         x_N = tokenizer.quantize(torch.softmax(step.phi_NK, -1) @ self.codebook_KD)[0]
         x_BCHW = tokenizer.decode(
@@ -289,18 +286,16 @@ class Run:
     ssim: float
     misfit_over_floor: float
     insight: float
-    """Rank correlation of the scores with how well the tokens' pixels match the truth, mean over
-    the reverse steps.
-    """
+    """Rank correlation of scores and accuracy of the tokens' pixels, mean over reverse steps."""
     clinging: float
-    """Decided neighbours of a new anchor, against those of a token drawn by chance, mean over the
-    reverse steps.
+    """Decided neighbours of a new anchor relative to those of a random token, mean over reverse
+    steps.
     """
     cpu_seconds: float
 
 
 def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
-    """One run; the noise depends on the photograph alone."""
+    """Executes one run; the measurement noise depends only on the photograph."""
     variant = VARIANTS[name]
     setup = evaluation.Setup.recommended(
         engine, {**START, "anchor_temperature": variant.noise, **variant.changes}
@@ -339,7 +334,7 @@ def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) ->
 
 
 def table(runs: list[Run]) -> str:
-    """Means and differences from the first variant, as Markdown; ± is the standard error over the
+    """Markdown table of means and differences from the first variant, with standard errors over the
     photographs.
     """
     heads = [

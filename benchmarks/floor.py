@@ -1,6 +1,4 @@
-"""What submitting a job costs at least with these tools: parse JSON, write a hash, send a Celery
-message. For comparison only.
-"""
+"""Minimal job submission, as a baseline: parse JSON, write a Redis hash, send a Celery message."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""One answer guided by a reward model, T reverse steps of M gradient steps: seconds, memory and the
-computed floor.
+"""Time and memory of one text answer guided by a reward model, and the computed lower bound.
 
-    python -m benchmarks.guided_text                                   # the embedded pair's shapes
-    on a CPU, half a minute python -m benchmarks.guided_text --device cuda                     #
-    Dream-7B and Qwen3-0.6B in bfloat16
+    python -m benchmarks.guided_text                  # shapes of the embedded models on a CPU, 30 s
+    python -m benchmarks.guided_text --device cuda    # Dream-7B and Qwen3-0.6B in bfloat16
 
-Weights are random, with the published shapes, made on the device. A row each: Dream alone (M = 0),
-guided, and on CUDA guided without a graph.
+An answer takes T reverse steps of M gradient steps. Weights are random and are created on the
+device. Rows: Dream alone (M = 0), guided, and on CUDA guided without a CUDA graph.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def run(
     device: torch.device,
     graph: bool | None = None,
 ) -> dict[str, float]:
-    """One answer: its seconds, and of them the prior's forwards."""
+    """Computes one answer; returns its seconds and those of the prior's forward passes."""
     steps: list[TextStep] = []
     prompt_BP = torch.tensor([prior.encode(prompt)], device=device)
     reward = TextReward(model, REWARD, prompt)
@@ -77,8 +75,8 @@ def floor_seconds(
     rates: Rates,
     device: torch.device,
 ) -> float:
-    """All weights read once a pass, or all arithmetic at the matrix rate, whichever is longer; the
-    reward's passes are two.
+    """Lower bound in seconds: per pass, the maximum of reading all weights once and of all
+    arithmetic at the matrix rate. The reward model has a forward and a backward pass.
     """
     ids_BL = torch.full((1, config.max_new_tokens), prior.mask_id, device=device)
     phi_BLV = torch.zeros(1, config.max_new_tokens, prior.vocab_size, device=device)
@@ -116,14 +114,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--steps", type=int, help="reverse steps T; default 128 on CUDA, 32 on a CPU"
     )
-    parser.add_argument("--tokens", type=int, help="length of the answer; default as T")
+    parser.add_argument("--tokens", type=int, help="length of the answer in tokens; default: T")
     parser.add_argument("--inner-steps", type=int, default=3, help="gradient steps M")
     parser.add_argument("--prompt-tokens", type=int, default=30)
-    parser.add_argument("--repeats", type=int, default=3, help="timed answers after the first")
+    parser.add_argument("--repeats", type=int, default=3, help="timed answers after the first one")
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="also say which operators the time goes to (four reverse steps)",
+        help="also print the most expensive operators (of four reverse steps)",
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON file to write")

@@ -1,4 +1,4 @@
-"""Timing, calibration of the machine, and the report: a table on the terminal and a JSON file."""
+"""Timing, calibration of the machine, and reports as a terminal table and a JSON file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM_UP, TIMED = 3, 20
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds a call, and the memory of the busiest moment (CUDA only), in GiB."""
+    """Milliseconds per call, and peak memory in GiB (CUDA only)."""
 
     median_ms: float
     p95_ms: float
@@ -31,8 +31,8 @@ class Timing:
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Seconds: wall time, or with one CPU thread the process's own time, which other processes
-    disturb least.
+    """Returns a clock in seconds: wall time, or with one CPU thread the CPU time of this process,
+    which depends less on other processes.
     """
     return (
         time.process_time
@@ -42,7 +42,7 @@ def clock_of(device: torch.device) -> Callable[[], float]:
 
 
 def timed(call: Callable[[], object], device: torch.device, repeats: int = TIMED) -> Timing:
-    """Runs ``call`` 3 times to warm up and ``repeats`` times under the clock."""
+    """Measures ``repeats`` calls after 3 warm-up calls."""
     if device.type == "cuda":
         return _timed_cuda(call, repeats)
     return _timed_cpu({"": call}, clock_of(device), repeats)[""]
@@ -51,9 +51,7 @@ def timed(call: Callable[[], object], device: torch.device, repeats: int = TIMED
 def timed_together(
     calls: dict[str, Callable[[], object]], device: torch.device, repeats: int = TIMED
 ) -> dict[str, Timing]:
-    """Times several calls on a CPU in turns, so that a change of the machine's load meets all of
-    them alike.
-    """
+    """Measures several calls on a CPU alternately, so that load changes affect all equally."""
     return _timed_cpu(calls, clock_of(device), repeats)
 
 
@@ -97,9 +95,7 @@ def _timed_cuda(call: Callable[[], object], repeats: int) -> Timing:
 def busiest_operators(
     call: Callable[[], object], device: torch.device, rows: int = 16
 ) -> list[dict[str, Any]]:
-    """Where the time of ``call`` goes: operators and the shape of their first argument, largest
-    share first.
-    """
+    """Profiles ``call``: operators with the shape of their first argument, largest share first."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities, record_shapes=True) as record:
         call()
@@ -123,28 +119,26 @@ def busiest_operators(
 
 
 def percentile(samples: list[float], share: float) -> float:
-    """The value below which ``share`` of the samples lie (nearest rank)."""
+    """Nearest-rank percentile; ``share`` is in [0, 1]."""
     return sorted(samples)[min(len(samples) - 1, int(share * len(samples)))]
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the machine reaches now: bfloat16 matrix product, and copying (read plus written
-    bytes).
-    """
+    """Measured rates: bfloat16 matrix product, and copying (bytes read plus written)."""
 
     tflops: float
     gb_per_s: float
 
     def floor_ms(self, tflop: float, gb: float) -> float:
-        """Serial floor: all arithmetic at the full matrix rate, then all bytes at full bandwidth,
-        no overlap.
+        """Lower bound in ms without overlap: arithmetic at the matrix rate plus bytes at the copy
+        rate.
         """
         return tflop / self.tflops * 1e3 + gb / self.gb_per_s * 1e3
 
 
 def calibrate(device: torch.device) -> Rates:
-    """Measures :class:`Rates` in this run."""
+    """Measures the rates of the machine."""
     n = 8192 if device.type == "cuda" else 1024
     a, b = (torch.randn(n, n, device=device).bfloat16() for _ in range(2))
     matmul = timed(lambda: a @ b, device).median_ms
@@ -155,7 +149,7 @@ def calibrate(device: torch.device) -> Rates:
 
 
 def machine(device: torch.device, rates: Rates) -> dict[str, Any]:
-    """Hardware and versions."""
+    """Describes hardware and software versions."""
     facts: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
@@ -194,7 +188,7 @@ def _cpu_name() -> str:
 
 
 def report(title: str, facts: dict[str, Any], rows: list[dict[str, Any]], out: Path | None) -> None:
-    """Prints a table of ``rows`` and writes everything as JSON."""
+    """Prints ``rows`` as a table and writes the complete report as JSON."""
     print(
         f"\n{title}\n" + ", ".join(f"{k} {v}" for k, v in facts.items() if not isinstance(v, dict))
     )
@@ -209,13 +203,13 @@ def report(title: str, facts: dict[str, Any], rows: list[dict[str, Any]], out: P
 
 
 def command() -> str:
-    """The command line of this run, as it is typed from the repository's root."""
+    """Command line of this run, relative to the repository root."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
     return " ".join(["python", *(["-m", module.name] if module else sys.argv[:1]), *sys.argv[1:]])
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Aligned columns on the terminal."""
+    """Prints rows as aligned columns."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]

@@ -1,8 +1,7 @@
-"""Requests over a few kept connections, as fast as they are answered or at a given rate; the client
-costs next to nothing.
+"""HTTP load generator with persistent connections, at maximum or at a fixed rate.
 
-HTTP/1.1 by hand: client and server share the machine's cores, and a client library would take as
-much of them as the service does.
+It writes HTTP/1.1 itself, because client and server share the machine's cores and a client library
+would need as much CPU time as the service.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CONNECTIONS = 8
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent."""
+    """One HTTP request."""
 
     method: str
     path: str
@@ -31,7 +30,7 @@ class Request:
     kind: str = "application/json"
 
     def encoded(self, host: str) -> bytes:
-        """As it goes over the wire."""
+        """Encodes the request as HTTP/1.1."""
         head = (
             f"{self.method} {self.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type:"
             f" {self.kind}\r\nContent-Length: {len(self.body)}\r\n\r\n"
@@ -48,7 +47,7 @@ def post(path: str, body: Any) -> Request:
 
 
 def form(path: str, image: bytes, spec: dict[str, Any]) -> Request:
-    """A form with a file and a spec."""
+    """A multipart form with a JPEG file and a spec."""
     boundary = secrets.token_hex(16)
     parts = [
         (
@@ -64,7 +63,7 @@ def form(path: str, image: bytes, spec: dict[str, Any]) -> Request:
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
-    """Median, 99th percentile and maximum in milliseconds."""
+    """Median, 99th percentile and maximum of latencies, in milliseconds."""
     cuts = (
         statistics.quantiles(seconds, n=100, method="inclusive")
         if len(seconds) > 1
@@ -78,7 +77,7 @@ def spread(seconds: list[float]) -> dict[str, float]:
 
 
 async def _answer(reader: asyncio.StreamReader) -> int:
-    """Status of the next answer; its body is read and dropped."""
+    """Reads the next response and returns its status; discards the body."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
     await reader.readexactly(int(length))
@@ -117,10 +116,10 @@ async def _hammer(
 def hammer(
     url: str, total: int, request: Callable[[int], Request], per_second: float = 0
 ) -> dict[str, Any]:
-    """``total`` requests over eight connections: rate and latency.
+    """Sends ``total`` requests over eight connections and measures rate and latency.
 
     Args:
-        per_second: when requests are due, whether or not those before are answered, and from when
-            their latency counts; 0: each as soon as its connection is free.
+        per_second: rate at which requests become due, independent of responses (open loop). The
+            latency is measured from the due time. 0: each connection sends as fast as it can.
     """
     return asyncio.run(_hammer(url, total, request, per_second))

@@ -1,12 +1,10 @@
-"""One inner iteration of Algorithm 1: optimisations switched on one by one, against the naive
-version and the floor.
+"""One inner iteration of Algorithm 1: effect of each optimisation, compared with a naive version.
 
-    python -m benchmarks.inner_loop                                   # the embedded tokenizer's
-    shapes, one CPU thread python -m benchmarks.inner_loop --device cuda --size 512x512      # the
-    published MAGVIT-v2
+    python -m benchmarks.inner_loop                                # embedded tokenizer, CPU
+    python -m benchmarks.inner_loop --device cuda --size 512x512   # published MAGVIT-v2
 
-Naive: float32 tensors, TF32 convolutions where the hardware has them, NCHW, eager, every token's
-logits, Adam without fusion. Weights are random. Needs no checkpoint.
+The naive version uses float32 tensors, TF32 convolutions if the hardware has them, NCHW layout,
+eager mode, the logits of all tokens, and unfused Adam. Weights are random; no checkpoint is needed.
 """
 
 from __future__ import annotations
@@ -40,20 +38,20 @@ PLAIN = ExecutionPlan(lean=False)
 
 
 class Case:
-    """A measurement of random pixels with half of the tokens decided."""
+    """A measurement of random pixels; half of the tokens are decided."""
 
     def __init__(
         self, network: str, width: int, height: int, device: torch.device, term: Term = "none"
     ) -> None:
-        """``term``: features of the perceptual term of the loss."""
-        self.network, self.device, self.term = network, device, term
+        """``term`` selects the features of the perceptual term of the loss."""
+        self.network = network
+        self.device = device
+        self.term = term
         config = TOKENIZERS[network]
         self.grid: Grid = (height // config.stride, width // config.stride)
-        self.tokens, self.codes, self.bits = (
-            self.grid[0] * self.grid[1],
-            2**config.codebook_dim,
-            config.codebook_dim,
-        )
+        self.tokens = self.grid[0] * self.grid[1]
+        self.codes = 2**config.codebook_dim
+        self.bits = config.codebook_dim
         random = torch.Generator().manual_seed(0)
         self.y_CHW = (torch.rand(3, height, width, generator=random) * 2 - 1).to(device)
         self.objective = MeasurementObjective(Bound(lambda x: x), self.y_CHW, 0.05)
@@ -64,16 +62,14 @@ class Case:
         ).to(device)
 
     def objective_with(self, parts: MagvitTokenizer) -> MeasurementObjective:
-        """The loss with its perceptual term, whose features are computed in the tokenizer's
-        dtype.
-        """
+        """The loss with its perceptual term, whose features use the tokenizer's dtype."""
         seen = features(self.term, parts, self.device, parts.dtype)
         return MeasurementObjective(
             Bound(lambda x: x), self.y_CHW, 0.05, perceptual=seen, perceptual_weight=1e-3
         )
 
     def naive(self, weight_gradients: bool = False) -> Callable[[], None]:
-        """The iteration as one would first write it."""
+        """A straightforward implementation of the iteration."""
         parts = tokenizer(self.network, self.device, torch.float32, PLAIN)
         parts.net.requires_grad_(weight_gradients)
         phi = self.logits_LK.clone().requires_grad_()
@@ -87,7 +83,7 @@ class Case:
             parts.net.zero_grad()
             loss = objective(parts.decode(x_tilde[None], self.grid))[0].sum()
             loss.backward()
-            float(loss.detach())  # a curve on the host
+            float(loss.detach())  # the loss curve is kept on the host
             adam.step()
 
         return step
@@ -95,7 +91,7 @@ class Case:
     def ours(
         self, plan: ExecutionPlan, dtype: torch.dtype, graph: bool = False
     ) -> Callable[[], None]:
-        """The library's step, begun."""
+        """The library's iteration, initialised at this case's state."""
         parts = tokenizer(self.network, self.device, dtype, plan)
         step = self.step(parts, fixed=graph)
         self.begin(step)
@@ -120,12 +116,13 @@ class Case:
         return InnerStep(evaluate, parts.codebook_KD, config, fixed)
 
     def begin(self, step: InnerStep) -> None:
-        """Starts a reverse step at this case's state."""
+        """Starts a reverse step at the state of this case."""
         step.begin(self.logits_LK[self.z_BL[0] == MASK], self.z_BL, 0.1)
 
     def floor_ms(self, rates: Rates) -> tuple[float, float]:
-        """(TFLOP of the decoder's and the perceptual term's forward and input gradient, serial
-        floor in ms).
+        """Returns (TFLOP, lower bound in ms) of decoder and perceptual term.
+
+        The TFLOP count forward passes and input gradients.
         """
         meta = torch.device("meta")
         with meta:
@@ -147,7 +144,7 @@ class Case:
 
 
 def variants(case: Case) -> dict[str, Callable[[], Callable[[], None]]]:
-    """Name to a function that builds the step; most add one change to the one before."""
+    """Functions that build the iteration, by name; most add one change to the previous one."""
     bf16, lean = torch.bfloat16, ExecutionPlan(channels_last=True)
     chosen: dict[str, Callable[[], Callable[[], None]]] = {
         "naive": case.naive,
@@ -204,7 +201,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = {
         name: build for name, build in variants(case).items() if not args.only or name in args.only
     }
-    if device.type == "cuda":  # one after the other, for the memory of each
+    if device.type == "cuda":  # one at a time, to measure the memory of each
         timings = {name: timed(build(), device, args.repeats) for name, build in chosen.items()}
     else:
         timings = timed_together(

@@ -1,14 +1,14 @@
-"""Whole restoration jobs: seconds, their split between prior and decoder, memory, and the ratio to
-the floor.
+"""Complete restoration jobs: time of prior and decoder, memory, and ratio to the lower bound.
 
-    python -m benchmarks.job --steps 4 --inner-steps 5                       # embedded shapes on a
-    CPU, under a minute python -m benchmarks.job --device cuda --sizes 256x256 512x512           #
-    MAGVIT-v2 and MMaDA-8B in bfloat16 python -m benchmarks.job --device cuda --sizes 1024x1024
-    --windows       # the prior in overlapping native windows
+    # embedded shapes on a CPU, under a minute
+    python -m benchmarks.job --steps 4 --inner-steps 5
+    # MAGVIT-v2 and MMaDA-8B in bfloat16
+    python -m benchmarks.job --device cuda --sizes 256x256 512x512
+    # the same with the prior in overlapping windows of its native size
+    python -m benchmarks.job --device cuda --sizes 1024x1024 --windows
 
-Weights are random, with the published shapes, made on the device. The naive run is not run whole:
-its seconds are T * M times the median of 20 measured naive iterations, plus the prior's measured
-seconds.
+Weights are random and are created on the device. The naive job is extrapolated: T * M times the
+median of 20 measured naive iterations, plus the measured seconds of the prior.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from benchmarks.models import TERMS, TOKENIZERS, Term, prior, tokenizer
 
 
 def run(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -> dict[str, Any]:
-    """One job: its seconds, of them the prior's, and the inner iterations it used."""
+    """Runs one job; returns its seconds, those of the prior, and the number of inner iterations."""
     steps: list[StepInfo] = []
 
     def on_step(info: StepInfo) -> None:
@@ -76,7 +76,7 @@ def run(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -> dict[s
 
 
 def prior_tflop(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -> float:
-    """Arithmetic of one guided forward."""
+    """TFLOP of one forward pass with guidance."""
     with FlopCounterMode(display=False) as counter:
         model.logits(
             case.z_BL,
@@ -91,7 +91,7 @@ def prior_tflop(case: Case, model: MMaDAPrior, config: APSConfig, prompt: str) -
 def measure(
     size: str, args: argparse.Namespace, device: torch.device, rates: Rates
 ) -> dict[str, Any]:
-    """The table's row for one size."""
+    """Measures one size; returns a row of the table."""
     network = args.network or ("published" if device.type == "cuda" else "embedded")
     width, height = map(int, size.split("x"))
     term: Term = args.perceptual or ("vgg16" if network == "published" else "none")
@@ -181,10 +181,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--windows",
         action="store_true",
-        help="show the prior 32x32-token windows instead of the whole grid",
+        help="run the prior on windows of 32x32 tokens instead of the whole grid",
     )
     parser.add_argument(
-        "--text-tokens", type=int, default=128, help="length of the prompt; 0 turns guidance off"
+        "--text-tokens",
+        type=int,
+        default=128,
+        help="length of the prompt in tokens; 0 turns guidance off",
     )
     parser.add_argument(
         "--compile",
@@ -200,9 +203,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="also say which operators a job's time goes to (two reverse steps)",
+        help="also print the most expensive operators of a job (two reverse steps)",
     )
-    parser.add_argument("--repeats", type=int, default=1, help="timed jobs after the first")
+    parser.add_argument("--repeats", type=int, default=1, help="timed jobs after the first one")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)

@@ -1,14 +1,13 @@
 """Loads synthetic checkpoints of published shapes and reports peak host memory.
 
-    python benchmarks/load.py                        # real widths: MAGVIT-v2 whole, MMaDA-8B and
-    Dream-7B with 2 layers python benchmarks/load.py --width 256 --json     # small enough for a
-    test python benchmarks/load.py --write FOLDER         # leaves the checkpoints there, one folder
-    a name of the manifest
+    python benchmarks/load.py                       # published widths
+    python benchmarks/load.py --width 256 --json    # small enough for a test
+    python benchmarks/load.py --write FOLDER        # only write the checkpoints
 
-The files have the published keys, shapes and shards; they are sparse (all zeros), so that they take
-no disk. Every load runs in a process of its own. The host holds the loaded model when it is loaded
-onto the CPU, as here; on a GPU only the largest tensor passes through it. The key lists of all
-layers are checked as well.
+MAGVIT-v2 is complete; MMaDA-8B and Dream-7B have 2 layers. The files have the published keys,
+shapes and shards. They are sparse (all zeros) and take no disk space. Each checkpoint is loaded in
+a separate process onto the CPU, so the host holds the loaded model. When loading onto a GPU, the
+host holds only the largest tensor. The key lists of all layers are checked as well.
 """
 
 import argparse
@@ -70,7 +69,7 @@ def dream_config(width: int, layers: int) -> DreamConfig:
 
 
 def write_file(path: Path, shapes: dict[str, tuple[int, ...]], kind: str) -> None:
-    """A safetensors file of zeros that takes no disk."""
+    """Writes a sparse safetensors file of zeros, which takes no disk space."""
     header, end = {}, 0
     for key, shape in shapes.items():
         size = torch.Size(shape).numel() * BYTES[kind]
@@ -86,9 +85,7 @@ def write_file(path: Path, shapes: dict[str, tuple[int, ...]], kind: str) -> Non
 def write_sharded(
     folder: Path, shapes: dict[str, tuple[int, ...]], config: dict[str, object]
 ) -> None:
-    """A transformers checkpoint folder in bfloat16, sharded as large ones are published, with a
-    tokenizer of a few words.
-    """
+    """Writes a sharded bfloat16 checkpoint in transformers' layout, with a small tokenizer."""
     folder.mkdir(parents=True)
     keys = list(shapes)
     where: dict[str, str] = {}
@@ -123,9 +120,7 @@ def mmada_shapes(config: MMaDAConfig) -> dict[str, tuple[int, ...]]:
 
 
 def write_magvit(folder: Path) -> None:
-    """The published network, with the quantizer's tables and the uninformative configuration of its
-    release.
-    """
+    """Writes MAGVIT-v2 with the quantizer's tables and the incomplete ``config.json`` released."""
     with torch.device("meta"):
         shapes = {
             key: tuple(value.shape) for key, value in Magvit2(MagvitConfig()).state_dict().items()
@@ -140,8 +135,8 @@ def write_magvit(folder: Path) -> None:
 
 
 def write_all(root: Path, width: int | None, layers: int) -> None:
-    """One folder a name of the manifest. The published ``config.json`` of MMaDA has no layout, so
-    this one has none.
+    """Writes one folder per checkpoint of the manifest. As in the release, the ``config.json`` of
+    MMaDA does not describe the token layout.
     """
     mmada, dream = mmada_config(width or 4096, layers), dream_config(width or 3584, layers)
     write_magvit(root / "magvitv2")
@@ -152,7 +147,7 @@ def write_all(root: Path, width: int | None, layers: int) -> None:
 
 
 def image_tokenizer() -> MagvitTokenizer:
-    """The published one without data: loading looks at the codebook's size alone."""
+    """The published tokenizer without data; loading needs only the size of its codebook."""
     with torch.device("meta"):
         return MagvitTokenizer(Magvit2(MagvitConfig()))
 
@@ -169,15 +164,15 @@ LOADERS: dict[str, Callable[[Path], torch.nn.Module]] = {
 
 
 def status(field: str) -> int:
-    """A line of this process's memory status, in bytes."""
+    """Reads a memory value of this process from ``/proc/self/status``, in bytes."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines[field].split()[0]) * 1024
 
 
 def measure(folder: Path) -> None:
-    """In a process of its own: loads one checkpoint and prints what it took."""
+    """Entry point of the subprocess: loads one checkpoint and prints its memory use."""
     torch.set_num_threads(1)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew, after imports
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak after the imports
     before, started = status("VmRSS"), time.perf_counter()
     model = LOADERS[folder.name](folder)
     seconds, peak = time.perf_counter() - started, status("VmHWM")
@@ -207,8 +202,9 @@ def measure(folder: Path) -> None:
 
 
 def check_full_key_lists(root: Path) -> dict[str, int]:
-    """Every layer of the real widths, headers only: how many tensors are found where they should
-    be.
+    """Checks the keys and shapes of all layers at the published widths, using file headers only.
+
+    Returns the number of tensors found per checkpoint.
     """
     mmada, dream = mmada_config(4096, MMADA_LAYERS), dream_config(3584, DREAM_LAYERS)
     found = {}

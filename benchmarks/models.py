@@ -1,4 +1,4 @@
-"""Priors of any size with random weights: right for speed and memory, meaningless as pictures."""
+"""Priors of any size with random weights, for measuring speed and memory only."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TERMS: tuple[Term, ...] = get_args(Term)
 def tokenizer(
     network: str, device: torch.device, dtype: torch.dtype, plan: ExecutionPlan | None = None
 ) -> MagvitTokenizer:
-    """A MAGVIT-v2 tokenizer with PyTorch's initialisation."""
+    """Creates a MAGVIT-v2 tokenizer with PyTorch's default initialisation."""
     torch.manual_seed(0)
     with torch.device(device):
         return MagvitTokenizer(Magvit2(TOKENIZERS[network]).to(dtype), plan)
@@ -87,8 +87,9 @@ def features(
 def prior(
     network: str, grid: Grid, whole: bool, parts: MagvitTokenizer, device: torch.device
 ) -> MMaDAPrior:
-    """An MMaDA prior, bfloat16. ``whole`` shows it the grid as one sequence, else in windows of its
-    native size.
+    """Creates an MMaDA prior in bfloat16.
+
+    With ``whole``, it processes the grid as one sequence, otherwise in windows of its native size.
     """
     bits = TOKENIZERS[network].codebook_dim
     native = grid if whole else (32, 32)
@@ -103,16 +104,14 @@ def prior(
         config = _config(192, 6, 4, 512, 1031 + 2**bits, layout)
     with torch.device("meta"):
         model = LlamaForCausalLM(config.llama())
-        # as loaded: the image codes' rows alone
+        # as after loading: only the rows of image codes
         model.lm_head = nn.Linear(config.d_model, layout.codebook_size, bias=False)
     filled(model, device)
     return MMaDAPrior(model, model.lm_head.weight, config, parts, words(5))
 
 
 def filled(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    """A language model built on the meta device, frozen, in bfloat16 on ``device`` with random
-    weights.
-    """
+    """Materialises a language model with frozen random bfloat16 weights on ``device``."""
     nn.Module.to(model, torch.bfloat16).to_empty(device=device)
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -128,8 +127,8 @@ def filled(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
 
 
 def words(count: int) -> TextTokenizer:
-    """A tokenizer of ``count`` whitespace-separated words, among them "Yes" and "No"; every unknown
-    one is "word".
+    """Creates a tokenizer with ``count`` words split at whitespace, including "Yes" and "No".
+    Unknown words map to "word".
     """
     names = ["<end>", "<mask>", "word", "Yes", "No", *(f"w{i}" for i in range(5, count))]
     text = TextTokenizer(
@@ -140,7 +139,7 @@ def words(count: int) -> TextTokenizer:
 
 
 def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardModel]:
-    """Dream-7B and Qwen3-0.6B by their published shapes, or the embedded pair's."""
+    """Creates models with the shapes of Dream-7B and Qwen3-0.6B, or of the embedded models."""
     if network == "published":
         prior_config, reward_config, end = (
             dream_config(3584, DREAM_LAYERS),

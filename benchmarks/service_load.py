@@ -1,13 +1,13 @@
-"""The service under load, over loopback, with its real processes: how fast, how late, how large.
+"""Throughput, latency and memory of the running service under load, over loopback.
 
     python -m benchmarks.service_load --out benchmarks/results/service-load.json
 
-At 8 connections: submissions that name a stored picture, with idle and with busy workers, as fast
-as they are answered (beside a bare FastAPI + Redis + Celery floor measured in the same run) and at
-100 a second; submissions with a fresh 200 kB JPEG each; polling. Event streams for many clients;
-the time from asking for a cancellation to the end; the time to the first webhook; what the service
-adds to a job; the API's memory. Client and servers share the machine's cores: the numbers are its,
-not the API's alone.
+Measures, with 8 connections: submissions that name a stored picture, with idle and busy workers, at
+maximum rate (compared with a minimal FastAPI + Redis + Celery application in the same run) and at
+100 per second; submissions that each upload a new 200 kB JPEG; polling. It also measures event
+streams of many clients, cancellation, the first webhook, the overhead of the service per job, and
+the memory of the API. Client and servers share the machine's cores, so the results describe the
+whole system, not the API alone.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from service.launch.supervisor import process
 from service.settings import Settings
 
 WARM_UP = 50
-"""Requests before those that count."""
+"""Number of warm-up requests."""
 ROUNDS = 3
-"""Of floor and submissions in turn; the round with the median ratio counts."""
+"""Rounds that alternate between baseline and submissions; the one with the median ratio is used."""
 PACE = 100
-"""Submissions a second of the paced runs."""
+"""Submissions per second in runs at a fixed rate."""
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 4, "inner_steps": 1}}
 LONG = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 20}}
 
 
 def jpeg(side: int, size: int = 0, seed: int = 0) -> bytes:
-    """A picture of ``side`` pixels; noise makes it at least ``size`` bytes."""
+    """Creates a JPEG of ``side`` pixels with enough noise to exceed ``size`` bytes."""
     y, x = np.mgrid[0:side, 0:side]
     noise = np.random.default_rng(seed).normal(0, 30 if size else 2, (side, side, 3))
     planes = (
@@ -69,7 +69,7 @@ def jpeg(side: int, size: int = 0, seed: int = 0) -> bytes:
 
 
 async def follow(url: str, job_id: str, clients: int) -> dict[str, Any]:
-    """Event streams of one job: how many clients see its end, and how late."""
+    """Opens event streams of one job; returns how many clients see its end, and their latency."""
     ends: list[float] = []
 
     async def one(http: httpx.AsyncClient) -> None:
@@ -92,7 +92,7 @@ async def follow(url: str, job_id: str, clients: int) -> dict[str, Any]:
 
 
 def cancellation(http: httpx.Client, times: int) -> dict[str, Any]:
-    """From the request to the end of a running job, and how long its steps took."""
+    """Time from cancel request to the end of a running job, and duration of its steps."""
     seconds, steps = [], []
     for _ in range(times):
         job = (
@@ -118,9 +118,7 @@ def cancellation(http: httpx.Client, times: int) -> dict[str, Any]:
 
 
 def overhead(http: httpx.Client, times: int) -> dict[str, Any]:
-    """What a job takes from submission to end beyond its sampling, and the first webhook after its
-    end.
-    """
+    """Time of a job in addition to sampling, and delay of the first webhook after its end."""
     told: dict[str, float] = {}
 
     class Receiver(BaseHTTPRequestHandler):
@@ -165,7 +163,7 @@ def memory_mb(pid: int) -> float:
 
 @contextlib.contextmanager
 def floor(settings: Settings, log: Path) -> Iterator[str]:
-    """The bare application, answering."""
+    """Runs the minimal application."""
     port = free_port()
     command = [
         sys.executable,
@@ -230,7 +228,7 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
             "most": hammer(url, requests, naming(LONG)),
             "paced": hammer(url, requests, naming(LONG), PACE),
         }
-        # no worker computes from here on; the registration of the one that did lasts a while
+        # from here on no worker runs; the previous one stays registered for a while
         worker.terminate()
         worker.wait()
         exits.enter_context(registered(settings))
@@ -263,9 +261,7 @@ def measure(folder: Path, requests: int, clients: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def registered(settings: Settings) -> Iterator[None]:
-    """A worker in the registry that takes nothing, so that submissions are accepted and only they
-    are measured.
-    """
+    """Registers a worker that takes no jobs, so that submissions are accepted but not run."""
     store, registry = open_store(settings)
     entry = next(worker for worker in registry.known())
     over = threading.Event()

@@ -1,12 +1,12 @@
-"""Many short jobs while processes are killed at random: is every job finished, once?
+"""Soak test: runs many short jobs while processes are killed or frozen at random.
 
     python -m benchmarks.soak --jobs 1000 --seconds 600 --out benchmarks/results/soak.json
 
-Starts a store, an API (for its sweeper) and workers, all supervised, submits jobs at an even pace,
-and meanwhile kills or freezes something every few seconds: the child that computes, its parent, the
-API, the store. In the end every job's history is checked: it ended, once, well; its version only
-grew; no step was saved twice or left out; and its picture has the bytes of an undisturbed run. Exit
-status 1 if anything is amiss.
+Starts a store, an API (for its sweeper) and workers under supervision; submits jobs at a constant
+rate. Every few seconds it kills or freezes a worker's child, a worker's parent, the API or the
+store. At the end it checks the history of every job: the job succeeded exactly once, its version
+increased monotonically, every step was saved exactly once, and the picture is bit-identical to that
+of an undisturbed run. The exit status is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from service.launch.supervisor import Supervisor
 from service.settings import Settings
 
 VICTIMS = {"child": 6, "parent": 2, "frozen child": 1, "API": 1, "store": 1}
-"""What is disturbed, and how often relative to the others."""
+"""Disturbances and their relative frequencies."""
 SEEDS = 4
 STEPS = 4
 
 
 @dataclass
 class Soak:
-    """The running service, what was done to it, and what became of its jobs."""
+    """The running service, its submitted jobs and the disturbances so far."""
 
     settings: Settings
     supervisor: Supervisor
@@ -62,12 +62,13 @@ class Soak:
     disturbances: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        # the store comes back only if this thread goes on to tend it
+        # this thread restarts the store, so it must not block on it
         self.store, self.registry = open_store(self.settings, retries=1)
-        self.artifacts, self.bell = ArtifactStore(self.settings.artifacts), Bell(self.settings)
+        self.artifacts = ArtifactStore(self.settings.artifacts)
+        self.bell = Bell(self.settings)
 
     def start(self, url: Path) -> None:
-        """Starts everything and waits for the workers."""
+        """Starts all processes and waits for the workers."""
         binary = server_binary(self.settings)
         self.supervisor.start("store", server_command(binary, self.settings.data_dir, url))
         for number in range(self.workers):
@@ -76,7 +77,7 @@ class Soak:
         self.until(lambda: len(self.registry.live()) == self.workers, 300)
 
     def until(self, done: Any, seconds: float) -> bool:
-        """Tends the processes until something is true, or time is out."""
+        """Supervises the processes until a condition holds or the timeout expires."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.supervisor.tend()
@@ -89,7 +90,7 @@ class Soak:
         return False
 
     def submit(self, seed: int) -> None:
-        """A small restoration, written as the API writes it; repeated until the store has it."""
+        """Submits a small restoration as the API does; retries until the store has accepted it."""
         job_id = new_job_id()
         sampler = {"steps": STEPS, "inner_steps": 1}
         spec = validate_spec(
@@ -129,7 +130,7 @@ class Soak:
         self.bell.ring(job)
 
     def disturb(self) -> None:
-        """Kills or freezes something."""
+        """Kills or freezes a random process."""
         victim = self.chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
         children = self.supervisor.children
         process = (
@@ -152,7 +153,7 @@ class Soak:
         self.disturbances[victim] += 1
 
     def open_jobs(self) -> int:
-        """Jobs that have not ended."""
+        """Returns the jobs that have not ended."""
         while True:
             try:
                 return sum(self.store.load(self.settings.priors).jobs.values())
@@ -162,7 +163,7 @@ class Soak:
 
 
 def thaw(pid: int) -> None:
-    """Lets a frozen process go on, if it is still there."""
+    """Resumes a frozen process if it still exists."""
     try:
         os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:
@@ -173,7 +174,7 @@ SIDE = 32
 
 
 def picture() -> bytes:
-    """A smooth little picture."""
+    """Creates a small, smooth picture."""
     y, x = np.mgrid[0:SIDE, 0:SIDE]
     planes = np.stack([127 + 100 * np.sin(x / (3 + c)) * np.cos(y / (4 + c)) for c in range(3)], -1)
     out = io.BytesIO()
@@ -182,7 +183,7 @@ def picture() -> bytes:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """Finds an unused TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -190,7 +191,7 @@ def free_port() -> int:
 
 
 def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
-    """What became of the jobs, from their records and histories."""
+    """Checks records and histories of all jobs and summarises them."""
     faults: list[str] = []
     states: Counter[str] = Counter()
     seconds, resumed, repeated, wasted = [], 0, 0, 0
@@ -217,7 +218,7 @@ def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
         faults += [f"{job_id} {what}" for what, holds in wrong.items() if holds]
         resumed += job.resumed_from_step is not None
         repeated += job.attempt > 1
-        # an attempt that did not end wastes the step it was in
+        # an interrupted attempt wastes its current step
         wasted += sum(event.data.get("state") == "queued" for event in events[1:])
         if job.finished_at and job.created_at:
             seconds.append((job.finished_at - job.created_at).total_seconds())
@@ -246,7 +247,7 @@ def quantile(values: list[float], q: float) -> float:
 
 
 def undisturbed(soak: Soak) -> dict[int, str]:
-    """The file of every seed's result when nothing happens."""
+    """Runs one job per seed without disturbances; returns the result files."""
     for seed in range(SEEDS):
         soak.submit(seed)
     if not soak.until(lambda: soak.open_jobs() == 0, 120):
@@ -263,7 +264,7 @@ def undisturbed(soak: Soak) -> dict[int, str]:
 
 
 def disturbed(soak: Soak, jobs: int, seconds: float, pause: float) -> None:
-    """Submits at an even pace and disturbs at random for so long."""
+    """Submits at a constant rate and disturbs at random for the given time."""
     started = time.monotonic()
     next_disturbance = started + pause
     while (elapsed := time.monotonic() - started) < seconds or len(soak.jobs) < jobs:
@@ -278,7 +279,7 @@ def disturbed(soak: Soak, jobs: int, seconds: float, pause: float) -> None:
 
 
 def drain(soak: Soak, patience: float = 300) -> None:
-    """Waits for the last jobs, as long as some end; a slow machine is no loss."""
+    """Waits for the remaining jobs as long as some still end, so that slow machines do not fail."""
     fewest, since = soak.open_jobs(), time.monotonic()
     while fewest and time.monotonic() - since < patience:
         soak.until(lambda: soak.open_jobs() == 0, 5)

@@ -1,9 +1,9 @@
-"""How quick the studio is in a real browser: first paint, weight, and the handler behind the slider
-over the steps.
+"""Performance of the studio in Chromium: first paint, page size, handler of the step slider.
 
-``python -m benchmarks.studio http://127.0.0.1:8000`` measures a running service's page. The job
-that is scrubbed is made up here, because a CPU would take long to compute it: a picture of 512
-pixels in 40 steps, with the tokens of the embedded prior.
+    python -m benchmarks.studio http://127.0.0.1:8000
+
+Measures the page of a running service. The job behind the slider is synthetic, because computing it
+on a CPU takes long: a picture of 512 pixels in 40 steps, with the token grid of the embedded prior.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ SCRUB = """(slider) => Array.from({ length: 200 }, (_, index) => {
 
 
 def loaded(page: Page) -> dict[str, float]:
-    """Milliseconds to the first paint of a fresh load, and kilobytes of the page without pictures,
-    uncompressed.
-    """
+    """First contentful paint in ms, and uncompressed size of the page without pictures in kB."""
     page.goto("/")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
@@ -48,9 +46,7 @@ def loaded(page: Page) -> dict[str, float]:
 
 
 def scrubbed(page: Page) -> dict[str, float]:
-    """p95 in milliseconds of the slider's handler, for every way to show the tokens, with all
-    frames cached.
-    """
+    """95th percentile of the slider's handler in ms per token display mode, with cached frames."""
     page.route(f"**/v1/jobs/{JOB}**", _answer)
     page.route(f"**/v1/jobs/{JOB}/**", _answer)
     page.goto(f"/#{JOB}")
@@ -65,7 +61,7 @@ def scrubbed(page: Page) -> dict[str, float]:
 
 
 def _answer(route: Route) -> None:
-    """The made-up job, its events and its frames."""
+    """Serves the synthetic job, its events and its frames."""
     path = route.request.url.partition(JOB)[2]
     if path == "/events":
         kinds = [("progress", event) for event in _events()] + [("done", {"job": _job()})]
@@ -108,7 +104,7 @@ def _events() -> list[dict[str, Any]]:
 
 
 def _frame(path: str) -> bytes:
-    """A noisy picture, another for every path."""
+    """Creates a noisy picture, seeded by the path."""
     buffer = io.BytesIO()
     noise = np.random.default_rng(sum(path.encode())).integers(
         0, 256, (SIZE // 8, SIZE // 8, 3), np.uint8
@@ -157,7 +153,7 @@ def _job() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures the page and prints the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

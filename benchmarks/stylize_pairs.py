@@ -1,12 +1,12 @@
-"""How far stylization moves the style distance, against the unguided run of the same seed: a table
-and a contact sheet.
+"""Style distance of stylized pictures, compared with unguided ones from the same seed.
 
     python -m benchmarks.stylize_pairs
 
-Every pair is a style photograph and the photograph its prompt describes. Three pictures are
-compared: the prior alone (``driver.sample``), guided by the style, and guided by style and content.
-The distance of the untouched content photograph is a control: the embedded prior alone draws
-little, so that beating it says not much.
+Writes a table and a contact sheet. Every pair consists of a style photograph and a content
+photograph, which the prompt describes. Three pictures are compared: the prior alone
+(``driver.sample``), guided by the style, and guided by style and content. The distance of the
+unmodified content photograph is a control, because unguided pictures of the embedded prior have
+little content and are easy to improve on.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PAIRS = (
     ("garden", "astronaut", "an astronaut in an orange suit"),
     ("bywater", "flower", "an orange dahlia flower"),
 )
-"""Style photograph, content photograph, prompt."""
+"""(style photograph, content photograph, prompt)."""
 COLUMNS = ("style", "content", "unguided", "stylized", "stylized, with content")
 CELL = 160
 
 
 def photo(name: str, side: int) -> images.Picture:
-    """A photograph of the examples, square."""
+    """Opens an example photograph, cropped to a square."""
     picture = images.open_image((ROOT / "examples" / "photos" / f"{name}.png").read_bytes())
     return images.Picture(
         picture.image.convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
@@ -53,7 +53,7 @@ def photo(name: str, side: int) -> images.Picture:
 def measure(
     engine: ImageEngine, style: str, content: str, prompt: str, sampler: dict[str, Any], seed: int
 ) -> tuple[dict[str, Any], list[Image.Image]]:
-    """One pair's row of the table and of the contact sheet."""
+    """Measures one pair; returns its rows of the table and of the contact sheet."""
     side = engine.spec.native_size[0]
     alone, both = (
         Inputs(style=photo(style, 256)),
@@ -98,7 +98,7 @@ def measure(
 
 
 def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> None:
-    """The contact sheet: a row a pair, the distances under the pictures."""
+    """Draws the contact sheet: one row per pair, distances below the pictures."""
     picture = Image.new("RGB", (len(COLUMNS) * (CELL + 4), 20 + len(rows) * (CELL + 34)), "white")
     draw = ImageDraw.Draw(picture)
     for i, column in enumerate(COLUMNS):
@@ -128,7 +128,7 @@ def sheet(rows: list[tuple[dict[str, Any], list[Image.Image]]], path: Path) -> N
 
 
 def main() -> None:
-    """Measures all pairs; about 15 seconds a pair on one CPU thread."""
+    """Measures all pairs; takes about 15 seconds per pair on one CPU thread."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--prior", default="embedded")
     parser.add_argument("--device", default="cpu")

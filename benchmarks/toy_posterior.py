@@ -1,12 +1,12 @@
-"""How far each sampler's distribution is from the exact posterior, where that can be enumerated.
+"""Distance of each sampler's distribution from the exact posterior of an enumerable problem.
 
     python -m benchmarks.toy_posterior
 
-Total variation in [0, 1] between N samples and the posterior over 256 pictures of
-:class:`aps_core.theory.toy.ToyWorld` (four tokens of four codes, a linear measurement of four
-numbers), mean over worlds, at three noise levels. The row ``exact`` draws from the posterior
-itself: what is left there is the error of N samples. One token is decided a reverse step, so that a
-prior that is sampled by its conditionals is exact.
+Computes the total variation distance in [0, 1] between N samples and the posterior over 256
+pictures of :class:`aps_core.theory.toy.ToyWorld` (four tokens of four codes, a linear measurement
+of four numbers), averaged over worlds, at three noise levels. The row ``exact`` samples from the
+posterior itself and shows the error due to finite N. One token is decided per reverse step, so that
+ancestral sampling from the prior's conditionals is exact.
 """
 
 from __future__ import annotations

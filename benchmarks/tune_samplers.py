@@ -2,11 +2,12 @@
 
     python -m benchmarks.tune_samplers --corpus CORPUS
 
-Every setting of a sampler's grid on a photograph reduced fourfold and one with 70 % of its pixels
-missing; the six best on a blurred and a clipped one; the two best of these on two more of the first
-kinds. What is best has the largest mean PSNR over the six cases. A grid has eight settings, and
-more where the best lay at its edge. All take the same number of decodes. A run that is started
-again continues. Runs are written to ``benchmarks/results/sampler-tuning.csv``, the choice to
+Stage 1 runs all settings of a sampler's grid on one 4x super-resolution case and one inpainting
+case with 70 % of pixels missing. Stage 2 runs the six best settings on one blurred and one clipped
+photograph. Stage 3 runs the two best of these on two further cases of stage 1's kinds. The setting
+with the highest mean PSNR over all six cases wins. A grid has eight settings, or more if the best
+one was at its edge. All settings use the same number of decodes. An interrupted study can be
+resumed. Runs are written to ``benchmarks/results/sampler-tuning.csv``, the result to
 ``sampler-tuning.md``.
 """
 
@@ -94,25 +95,25 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"order_temperature": 40.0, "temperature": 1.0},
     ],
 }
-"""Of each sampler's own settings; the rest is as :meth:`aps_core.samplers.base.SamplerSpec.like`
-derives it from ``START``.
+"""Grid of each sampler's own settings; :meth:`aps_core.samplers.base.SamplerSpec.like` derives the
+others from ``START``.
 """
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
-"""APS's settings before the tuning; its first entry, ``{}``, is these."""
+"""Settings of APS before tuning, corresponding to its first grid entry ``{}``."""
 
 STAGES = (
     ((0, "sr4"), (1, "inpainting70")),
     ((0, "gaussian_blur"), (2, "hdr")),
     ((2, "sr4"), (3, "inpainting70")),
 )
-"""Cases of every stage: a photograph's number and what is done to it."""
+"""Cases of each stage: index of the photograph and degradation."""
 ADMITTED = (None, 6, 2)
-"""Settings of a sampler that come to a stage, the best of the stages before."""
+"""Number of settings per sampler in each stage."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: a sampler, its settings as JSON, a case, and what came out."""
+    """One run: sampler, settings as JSON, case and results."""
 
     method: str
     settings: str
@@ -126,9 +127,7 @@ class Run:
 
 
 def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
-    """What remains to be run; asked anew after every run, for a stage follows from the ones
-    before.
-    """
+    """Returns the remaining runs. They depend on earlier stages, so call this after every run."""
     been = {(r.method, r.settings, r.photo, r.task) for r in done}
     cases: tuple[tuple[int, str], ...] = ()
     for stage, admitted in zip(STAGES, ADMITTED, strict=True):
@@ -144,7 +143,7 @@ def todo(done: list[Run]) -> Iterator[tuple[str, str, int, str]]:
 
 
 def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> list[str]:
-    """The method's settings that were run on all ``cases``, best first."""
+    """Settings of a method that were run on all ``cases``, best first."""
     score: dict[str, float] = {}
     for settings in (json.dumps(settings) for settings in GRIDS[method]):
         mine = {
@@ -156,7 +155,7 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
 
 
 def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, x: Any) -> Run:
-    """One run with seed 0; the noise depends on the photograph alone."""
+    """Executes one run with seed 0; the measurement noise depends only on the photograph."""
     setup = evaluation.Setup.recommended(engine, START)
     case = evaluation.make_case(engine, setup, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
@@ -179,7 +178,7 @@ def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, 
 
 
 def table(runs: list[Run]) -> str:
-    """Means of every setting, the chosen ones in bold, as Markdown."""
+    """Markdown table of the means of all settings, with the selected ones in bold."""
     lines = [
         (
             "| sampler | settings | cases | PSNR dB | misfit over noise floor | decodes | CPU"

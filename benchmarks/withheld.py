@@ -1,6 +1,4 @@
-"""What the studies on withheld training photographs share: their arguments, the prior, the
-pictures, the log of runs.
-"""
+"""Shared set-up of studies on withheld training photographs: arguments, prior, pictures and log."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from training import corpus
 
 @dataclass(frozen=True)
 class Study:
-    """A study that can be interrupted: runs are in ``log``, what they show goes to ``report``."""
+    """A resumable study; runs are appended to ``log``, the summary is written to ``report``."""
 
     engine: ImageEngine
     photos: list[Tensor]

@@ -1,14 +1,14 @@
-"""A receiver of webhooks: verifies every message, acts on each one once, answers at once.
+"""A webhook receiver: verifies messages, ignores duplicates and responds immediately.
 
     pip install standardwebhooks
-    APS_WEBHOOK_ALLOW_PRIVATE=true aps serve --embedded          # development: receivers on this
-    machine WEBHOOK_SECRET=$(curl -s localhost:8000/v1/webhooks/secrets | jq -r '.secrets[0]')
+    APS_WEBHOOK_ALLOW_PRIVATE=true aps serve --embedded   # allows receivers on this machine
+    export WEBHOOK_SECRET=$(curl -s localhost:8000/v1/webhooks/secrets | jq -r '.secrets[0]')
     python examples/webhook_receiver.py
 
     curl localhost:8000/v1/restore -F image=@photo.jpg -F spec='{"operator": {"type": "denoise"}}' \
          -F webhook='{"url": "http://127.0.0.1:9000/", "events": ["job.started", "job.completed"]}'
 
-Any library of https://www.standardwebhooks.com verifies the messages, in any language.
+https://www.standardwebhooks.com lists verification libraries for other languages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES = 100_000
 
 def serve(secret: str, port: int) -> None:
     webhook = Webhook(secret)
-    seen: set[str] = set()  # a real receiver keeps these in its database, for some days
+    seen: set[str] = set()  # in production: a database table, kept for some days
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -34,7 +34,7 @@ def serve(secret: str, port: int) -> None:
             except WebhookVerificationError as error:
                 self.send_error(400, str(error))
                 return
-            if self.headers["webhook-id"] not in seen:  # a message may come more than once
+            if self.headers["webhook-id"] not in seen:  # messages may be delivered more than once
                 seen.add(self.headers["webhook-id"])
                 job = message["data"]
                 print(
@@ -44,7 +44,7 @@ def serve(secret: str, port: int) -> None:
                     *(artifact["url"] for artifact in job["artifacts"]),
                     flush=True,
                 )
-            # first: work that takes long belongs behind a queue of the receiver's own
+            # respond quickly; put slow work into a queue
             self.send_response(204)
             self.end_headers()
 

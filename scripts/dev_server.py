@@ -1,7 +1,6 @@
-"""The service for development: like ``aps serve --embedded``, but the API restarts when a file
-changes.
+"""Development server: like ``aps serve --embedded``, but the API restarts when a file changes.
 
-The worker keeps its code until it is started anew: its prior takes seconds to load.
+The worker does not restart, because loading its prior takes seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from service.settings import Settings
 
 
 def main(port: int) -> None:
-    """Serves on ``port`` of this machine until interrupted."""
+    """Serves on ``port`` of the loopback interface until interrupted."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     settings = Settings()
     reload = [
@@ -36,6 +35,6 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the children are stopped either way
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the children on SIGTERM too
     with contextlib.suppress(KeyboardInterrupt):
         main(int(sys.argv[1]))

@@ -1,8 +1,7 @@
-"""What the documentation takes from the code when it is built: mkdocs calls the ``on_...``
-functions.
+"""MkDocs hooks that generate parts of the documentation from the code.
 
-A line ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``, ``{{ algorithm }}`` or ``{{
-model_card }}`` of a page is replaced.
+On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
+``{{ algorithm }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -19,27 +18,28 @@ import click
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from aps_cli.main import main as aps  # noqa: E402 - found through the line above
+from aps_cli.main import main as aps  # noqa: E402 - needs the path set above
+from aps_core.checkpoints.manifest import CHECKPOINTS, Checkpoint  # noqa: E402
 from aps_core.errors import APSError  # noqa: E402
 from aps_core.operators import OperatorSpec  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """See the module."""
+    """Replaces placeholder lines and removes links to repository files outside the docs."""
     made = re.sub(
         r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE
     )
-    # files of the repository are no pages
+    # such files are not pages of the documentation
     return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\.(?!md\b)[a-z]+\)", r"\1", made)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Docstrings name things as ``:class:`` and the like; here the name is enough."""
+    """Removes Sphinx roles such as ``:class:`` from docstrings and keeps the names."""
     return re.sub(r":(?:class|meth|mod|func|data):<code>~?", "<code>", html)
 
 
 def operators() -> str:
-    """Every operator: picture, summary, fields."""
+    """Renders picture, summary and fields of every built-in operator."""
     return "\n\n".join(
         _operator(name)
         for name in sorted(OperatorSpec.family)
@@ -69,7 +69,7 @@ def _operator(name: str) -> str:
 
 
 def commands() -> str:
-    """The help of every command, as the terminal shows it."""
+    """Renders the help text of every command."""
     return "\n\n".join(f"## {path}\n\n```text\n{text}\n```" for path, text in _helps(aps, "aps"))
 
 
@@ -88,7 +88,7 @@ def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
 
 
 def errors() -> str:
-    """Every code, from the tree of errors."""
+    """Renders the table of error codes from the subclasses of :class:`APSError`."""
     import aps_client
     import service.main
     from service.api.problems import status_of
@@ -106,7 +106,7 @@ def errors() -> str:
         f" {'yes' if kind.retryable else ''} | {_sentence(kind)} |"
         for code, (status, kind) in sorted(known.items())
     ]
-    return "\n".join(["| code | status | may pass | meaning |", "|---|---|---|---|", *rows])
+    return "\n".join(["| code | status | retryable | meaning |", "|---|---|---|---|", *rows])
 
 
 def _below(kind: type[APSError]) -> Iterator[type[APSError]]:
@@ -148,12 +148,13 @@ ALGORITHM = {
     "21": ("z_s = UpdateState(z_t, x, P)", "anchored_remasking", "torch.where(anchors_BL"),
     "23, 24": ("x_hat_final = D(z_0)", "sample_aps", "return sample("),
 }
-"""Lines of Algorithm 1, what they say, and the function and words of the line of code that does it.
+"""Line numbers and text of Algorithm 1, with the function and a fragment of the code that
+implements them.
 """
 
 
 def algorithm() -> str:
-    """The table of Algorithm 1 against ``aps_core/aps.py``, with today's line numbers."""
+    """Renders the table that maps Algorithm 1 to lines of ``aps_core/aps.py``."""
     lines = (ROOT / "aps_core/aps.py").read_text().splitlines()
     rows = []
     for numbers, (paper, function, words) in ALGORITHM.items():
@@ -167,9 +168,32 @@ def algorithm() -> str:
 
 
 def model_card() -> str:
-    """The card that ships with the weights."""
+    """Returns the model card shipped with the weights."""
     card = (ROOT / "aps_core/embedded/MODEL_CARD.md").read_text()
     return card.replace("](../../docs/", "](").replace("# Model card: the embedded priors\n", "", 1)
+
+
+def checkpoints() -> str:
+    """Every published checkpoint: what it is, and the commands that bring it here."""
+    return "\n\n".join(_checkpoint(entry) for entry in CHECKPOINTS.values())
+
+
+def _checkpoint(entry: Checkpoint) -> str:
+    size = f"{entry.bytes / 1e9:.3g} GB" if entry.bytes >= 1e9 else f"{entry.bytes / 1e6:.3g} MB"
+    known = "" if entry.bytes_known else ", from the number of its parameters"
+    sums = [f"`{file}` `{digest}`" for file, digest in entry.sha256.items()]
+    place = f"`{entry.repo}`, revision `{entry.revision}`" if entry.repo else entry.source
+    rows = {
+        "published": place,
+        "size": size + known,
+        "SHA-256": "<br>".join(sums) or "not published where it was looked for",
+        "licence": entry.licence,
+        "needed by": ", ".join(entry.needed_by),
+    }
+    table = "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+    fetch = [f"aps weights fetch {entry.name}"] if entry.repo else []
+    commands = "\n".join([*fetch, *entry.convert.splitlines()])
+    return f"## {entry.name}\n\n{entry.what}.\n\n{table}\n\n```bash\n{commands}\n```"
 
 
 MADE: dict[str, Callable[[], str]] = {
@@ -178,4 +202,5 @@ MADE: dict[str, Callable[[], str]] = {
     "errors": errors,
     "algorithm": algorithm,
     "model_card": model_card,
+    "checkpoints": checkpoints,
 }

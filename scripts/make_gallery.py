@@ -1,10 +1,11 @@
-"""Makes ``docs/gallery``: for every operator one strip of truth, measurement and restoration, by
-the embedded prior at its recommended settings.
+"""Generates ``docs/gallery``: per operator, a strip of truth, measurement and restoration.
+
+Uses the embedded prior with its recommended settings.
 
     python scripts/make_gallery.py [OPERATOR ...]
 
-Photograph: ``examples/photos/chelsea.png``, which the prior has never seen, at its native 128
-pixels. Seed 0, one sample.
+Photograph: ``examples/photos/chelsea.png``, which is not in the training data, at the prior's
+native 128 pixels. Seed 0, one sample.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ SHOWN: dict[str, tuple[dict[str, Any], float]] = {
     "saturating_blur": ({"sigma": 2.0}, 0.05),
     "super_resolution": ({"factor": 4}, 0.05),
 }
-"""Fields and noise of each picture. 'nonlinear_blur' needs weights that do not ship with the
-package.
+"""Operator fields and noise of each picture. 'nonlinear_blur' is missing because its weights are
+not shipped.
 """
 
 
 def main(names: list[str]) -> None:
-    """Makes the strips of ``names``, or all."""
+    """Generates the strips of the operators ``names``, or of all if empty."""
     engine = ImageEngine.load("embedded", "cpu")
     truth = images.resize(
         images.to_tensor(images.open_image((ROOT / "examples/photos/chelsea.png").read_bytes())),

@@ -1,8 +1,7 @@
-"""Makes the documentation's pictures of the studio: a finished job and the demonstration, as
-Chromium shows them.
+"""Takes the documentation's screenshots of the studio with Chromium: a finished job and the demo.
 
-``aps serve --embedded`` first; then ``python scripts/make_studio_pictures.py
-http://127.0.0.1:8000``.
+aps serve --embedded
+python scripts/make_studio_pictures.py http://127.0.0.1:8000
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MINUTES = 60_000.0
 
 
 def save(page: Page, name: str) -> None:
-    """What is on the screen, as ``docs/NAME.webp``."""
+    """Saves a screenshot as ``docs/NAME.webp``."""
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(500)
     with Image.open(io.BytesIO(page.screenshot())) as picture:
@@ -28,7 +27,7 @@ def save(page: Page, name: str) -> None:
 
 
 def main(url: str) -> None:
-    """Takes both pictures; the job takes a CPU less than a minute."""
+    """Takes both screenshots; the job takes less than a minute on a CPU."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

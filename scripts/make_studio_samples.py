@@ -1,8 +1,8 @@
-"""Makes the studio's samples: something to start each task from, with the settings that go with it.
+"""Generates the studio's samples: example inputs with settings for each task.
 
-Writes ``service/ui/samples/``: PNGs (lossless, so that noise stays what it is) and ``index.json``.
-For restoration they are photographs degraded by known operators; for the other tasks clean
-photographs, drawn patterns and prompts.
+Writes PNG files and ``index.json`` to ``service/ui/samples/``. PNG is lossless, so it does not
+change the noise. The restoration samples are photographs degraded by known operators. The samples
+of the other tasks are clean photographs, synthetic patterns and prompts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aps_core.operators import OperatorSpec
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "service" / "ui" / "samples"
 SIZE = 128
-"""Side of the restored pictures: the embedded prior's native size."""
+"""Side length of the restored pictures in pixels: the native size of the embedded prior."""
 SAMPLES: dict[str, tuple[dict[str, Any], float]] = {
     "coffee": ({"type": "super_resolution", "factor": 4}, 0.05),
     "chelsea": ({"type": "gaussian_blur", "sigma": 1.5}, 0.05),
@@ -30,7 +30,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 PHOTOS = ("raccoon", "coffee")
-"""Clean photographs for editing, stylising and degrading in the page: public domain or CC0."""
+"""Clean photographs to edit, stylize and degrade in the studio: public domain or CC0."""
 STARTS: list[dict[str, Any]] = [
     {
         "name": "raccoon-demo",
@@ -96,7 +96,7 @@ STARTS: list[dict[str, Any]] = [
 
 
 def ember() -> Image.Image:
-    """Warm colours in warped waves."""
+    """Draws warped waves in warm colours."""
     y, x = np.mgrid[0:SIZE, 0:SIZE] / SIZE * 6.0
     wave = np.sin(x + 1.6 * np.sin(1.3 * y) + 1.1 * np.cos(2.1 * x - y)) + 0.5 * np.sin(
         2.7 * y + 1.9 * np.cos(1.7 * x)
@@ -109,7 +109,7 @@ def ember() -> Image.Image:
 
 
 def tiles() -> Image.Image:
-    """Quarter circles, turned at random: a Truchet tiling in blue and white."""
+    """Draws a Truchet tiling: randomly rotated quarter circles in blue and white."""
     side, flips = 16, np.random.default_rng(5).integers(0, 2, (SIZE // 16, SIZE // 16))
     v, u = (np.mgrid[0:side, 0:side] + 0.5) / side
     arcs = np.minimum(np.abs(np.hypot(u, v) - 0.5), np.abs(np.hypot(1 - u, 1 - v) - 0.5))
@@ -123,7 +123,7 @@ def tiles() -> Image.Image:
 
 
 def photo(name: str) -> Image.Image:
-    """The photograph ``name`` at SIZE."""
+    """Opens the photograph ``name`` at ``SIZE``."""
     return images.to_pil(images.resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1))
 
 
@@ -132,7 +132,7 @@ def _open(name: str) -> images.Picture:
 
 
 def degrade(name: str, operator: dict[str, Any], sigma: float) -> Image.Image:
-    """The photograph ``name`` at SIZE, measured; missing pixels become transparent."""
+    """Degrades the photograph ``name`` at ``SIZE``; missing pixels become transparent."""
     x = images.resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1)
     bound = OperatorSpec.family[operator["type"]].model_validate(operator).bind(x.shape)  # type: ignore[attr-defined]
     y = noise.add_noise(bound(x[None])[0], sigma, torch.Generator().manual_seed(1))
@@ -144,7 +144,7 @@ def degrade(name: str, operator: dict[str, Any], sigma: float) -> Image.Image:
 
 
 def main() -> None:
-    """Writes all samples."""
+    """Writes all samples and their index."""
     for name in PHOTOS:
         photo(name).save(FOLDER / f"photo-{name}.png", optimize=True)
     for style in (ember, tiles):
@@ -152,8 +152,7 @@ def main() -> None:
     index: list[dict[str, Any]] = []
     for name, (operator, sigma) in SAMPLES.items():
         degrade(name, operator, sigma).save(FOLDER / f"{name}.png", optimize=True)
-        # the picture brings its missing pixels along as transparency, so any device sees the same
-        # ones
+        # missing pixels are stored as transparency, so that they are the same on any device
         sent = (
             {"type": "inpainting", "mask": "upload"}
             if operator["type"] == "inpainting"

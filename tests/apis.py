@@ -1,4 +1,4 @@
-"""APIs of a test's own, beside the running stack: other settings, the same server."""
+"""Additional API processes with other settings, on the server of the running stack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.settings import Settings
 
 @contextmanager
 def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx.Client]:
-    """A client of an API process with ``changes`` to ``settings``."""
+    """Starts an API process with ``changes`` to ``settings`` and yields a client of it."""
     port = free_port()
     with (
         process(
@@ -34,7 +34,7 @@ def running_api(settings: Settings, log: Path, **changes: Any) -> Iterator[httpx
 
 
 def wait_until_it_answers(http: httpx.Client, api: subprocess.Popen[bytes], log: Path) -> None:
-    """Waits for a starting API; fails with its log when it ends or takes too long."""
+    """Waits until an API responds; fails with its log if it exits or takes too long."""
     deadline = time.monotonic() + 240
     while True:
         try:
@@ -48,7 +48,7 @@ def wait_until_it_answers(http: httpx.Client, api: subprocess.Popen[bytes], log:
 
 
 def register_idle_worker(settings: Settings) -> None:
-    """Lets jobs be accepted that nobody will compute; lasts 20 seconds."""
+    """Registers a worker that takes no jobs, so that submissions are accepted, for 20 seconds."""
     with Redis.from_url(settings.redis_url) as redis:
         speed, room = (
             {"seconds_per_token": 1e-4, "max_pixels": 512 * 512},

@@ -1,4 +1,4 @@
-"""Shared fixtures: a real server, and the real service (API and worker processes) on top of it."""
+"""Shared fixtures: a Redis-compatible server, and the service with API and worker processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from service.settings import Settings
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real Redis-compatible server on a unix socket."""
+    """URL of a Redis-compatible server on a unix socket."""
     with running_server(Settings(data_dir=tmp_path_factory.mktemp("server"))) as url:
         yield url
 
 
 @pytest.fixture
 def redis(redis_url: str) -> Iterator[Redis]:
-    """A client of an empty server."""
+    """A client of the server, emptied for each test."""
     client = Redis.from_url(redis_url)
     client.flushall()
     yield client
@@ -36,13 +36,13 @@ def redis(redis_url: str) -> Iterator[Redis]:
 
 @pytest.fixture
 def settings(redis_url: str, tmp_path: Path) -> Settings:
-    """Settings of a service of the test's own."""
+    """Settings of a separate service per test."""
     return Settings(redis_url=redis_url, artifacts_dir=tmp_path / "artifacts", data_dir=tmp_path)
 
 
 @pytest.fixture(scope="session")
 def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A real server, API and worker with the embedded prior; leases are short so that tests are."""
+    """Starts server, API and a worker with the embedded prior; short leases keep tests fast."""
     folder = tmp_path_factory.mktemp("stack")
     with ExitStack() as stack:
         base = Settings(

@@ -1,4 +1,4 @@
-"""The running service as tests see it: a client's and an operator's view."""
+"""Test access to the running service, for clients and operators."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from service.launch.supervisor import process
 from service.settings import Settings
 
 PATIENCE = 240
-"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other
-things.
+"""Seconds to wait for a worker. Loading a prior takes 3 s on an idle machine, up to a minute on a
+busy one.
 """
 
 
 def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str = "PNG") -> bytes:
-    """A smooth picture, the same every time."""
+    """A deterministic smooth picture as PNG."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     planes = [127 + 100 * np.sin(x / (5 + c) + c) * np.cos(y / (7 + c)) for c in range(3)]
     image = Image.fromarray(np.stack(planes, -1).astype(np.uint8)).convert(mode)
@@ -41,12 +41,12 @@ def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str 
 
 
 def uri(data: bytes) -> str:
-    """A file as it goes into JSON."""
+    """Encodes a file as a data URI."""
     return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """Finds an unused TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @dataclass
 class Stack:
-    """The running service, as a client and an operator see it."""
+    """The running service, with methods of a client and an operator."""
 
     settings: Settings
     url: str
@@ -79,20 +79,20 @@ class Stack:
         return worker
 
     def ensure_worker(self) -> None:
-        """One worker at least."""
+        """Makes sure that at least one worker runs."""
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         if not self.workers:
             self.start_worker()
 
     def kill_workers(self) -> None:
-        """SIGKILL for every parent; their children die with them."""
+        """Sends SIGKILL to all parents; their children exit with them."""
         for worker in self.workers:
             os.kill(worker.pid, signal.SIGKILL)
             worker.wait()
         self.workers = []
 
     def live_workers(self) -> list[dict[str, Any]]:
-        """What the registry says."""
+        """Workers in the registry."""
         workers: list[dict[str, Any]] = (
             self.http.get("/v1/capabilities").raise_for_status().json()["workers"]
         )
@@ -109,7 +109,7 @@ class Stack:
         return job
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """The job now."""
+        """Fetches the job."""
         job: dict[str, Any] = self.http.get(f"/v1/jobs/{job_id}").raise_for_status().json()
         return job
 
@@ -132,7 +132,7 @@ class Stack:
                     fields[name] = value
 
     def wait(self, job_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
-        """The job when it is over."""
+        """Waits until the job has ended and returns it."""
         deadline = time.monotonic() + seconds
         while (job := self.job(job_id))["state"] in ("queued", "running"):
             assert time.monotonic() < deadline, (job, self.log.read_text()[-3000:])
@@ -140,5 +140,5 @@ class Stack:
         return job
 
     def artifact(self, job_id: str, name: str) -> bytes:
-        """A file of the job."""
+        """Downloads a file of the job."""
         return self.http.get(f"/v1/jobs/{job_id}/artifacts/{name}").raise_for_status().content

@@ -1,4 +1,4 @@
-"""The arrows of the architecture, and the weights that must not be carried along them."""
+"""Allowed imports between packages, and heavy dependencies that must not be loaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """Every module a file imports anywhere, except for type checking alone."""
+    """All modules a file imports, except under TYPE_CHECKING."""
     found: set[str] = set()
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
@@ -65,13 +65,13 @@ def imports(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", FORBIDDEN)
-def test_nothing_points_right(folder: str) -> None:
+def test_dependencies_point_left(folder: str) -> None:
     for path in sources(folder):
         wrong = {name for name in imports(path) if name.split(".")[0] in FORBIDDEN[folder]}
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() -> None:
+def test_the_worker_imports_only_the_job_contract_and_shared_modules() -> None:
     allowed = {
         "service",
         "service.settings",
@@ -89,7 +89,7 @@ def test_the_worker_knows_only_the_job_contract_and_what_every_process_shares() 
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_client_knows_only_the_contract() -> None:
+def test_the_client_imports_only_the_contract() -> None:
     for path in sources("aps_client"):
         wrong = {
             name
@@ -99,7 +99,7 @@ def test_the_client_knows_only_the_contract() -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_job_contract_stands_alone() -> None:
+def test_the_job_contract_has_no_other_imports() -> None:
     for path in sources("service/jobs"):
         wrong = {
             name
@@ -122,8 +122,8 @@ def test_the_job_contract_stands_alone() -> None:
     ],
 )
 def test_without_torch(module: str) -> None:
-    """The API needs no torch; a worker's parent must not load it, for CUDA does not survive a
-    fork.
+    """The API does not need torch. A worker's parent must not load it, because CUDA does not
+    support forking.
     """
     probe = (
         f"import sys, {module}; print(*(name for name in ('torch', 'transformers') if name in"

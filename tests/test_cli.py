@@ -1,4 +1,4 @@
-"""The command line: real pictures in and out, one-line errors, exit codes."""
+"""The command line: pictures, one-line errors, exit codes."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def picture(path: Path) -> torch.Tensor:
 
 @pytest.fixture
 def photo(tmp_path):
-    """A photograph of 61x93 pixels: odd in both directions."""
+    """A photograph of 61x93 pixels, odd in both dimensions."""
     path = tmp_path / "photo.png"
     x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
     path.write_bytes(images.encode_png(x))
@@ -56,14 +56,14 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     x = picture(out)
     assert x.shape == (3, 244, 372)
     reduced = OperatorSpec.named("super_resolution")().bind((3, 244, 372))(x[None])
-    assert psnr(reduced, picture(photo)[None]).item() > 24  # agrees with what was measured
+    assert psnr(reduced, picture(photo)[None]).item() > 24  # consistent with the measurement
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert sidecar["spec"]["sampler"]["inner_steps"] == 15
     assert sidecar["size"] == {"width": 372, "height": 244}
     assert "not evidence" in images.Image.open(out).text["Comment"]
 
 
-def test_a_phones_photo_is_too_large_but_works_reduced(tmp_path):
+def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     phone = tmp_path / "phone.jpg"
     images.to_pil(images.resize(picture(PHOTOS / "garden.png"), (3000, 4000))).save(phone)
     refused = aps("restore", phone, "--operator", "denoise", *QUICK)
@@ -87,7 +87,7 @@ def test_same_seed_same_bytes(photo, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
+def test_an_uploaded_mask_keeps_known_pixels(photo, tmp_path):
     mask = tmp_path / "mask.png"
     known = torch.ones(3, 61, 93)
     known[:, 20:40, 30:60] = -1
@@ -97,7 +97,7 @@ def test_an_uploaded_mask_keeps_what_is_known(photo, tmp_path):
     assert done.exit_code == 0, done.output
 
 
-def test_degrade_measures(photo, tmp_path):
+def test_degrade_writes_a_measurement(photo, tmp_path):
     out = tmp_path / "small.png"
     assert (
         aps(
@@ -126,7 +126,7 @@ def test_degrade_measures(photo, tmp_path):
         ),
         (
             ["--operator", "hdr", "--factor", "4"],
-            "--factor does not belong to operator 'hdr' but to super_resolution",
+            "--factor is not an option of operator 'hdr'; it applies to super_resolution",
         ),
         (["--operator", "hdr", "--sigma", "nan"], "sigma"),
         (

@@ -15,7 +15,7 @@ def aps(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
-def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
+def test_generation_is_reproducible_by_seed(tmp_path):
     size = ("--width", 72, "--height", 40, "--steps", 3, "--device", "cpu")
     out = tmp_path / "drawn.png"
     done = aps("generate", "a red flower", *size, "--num-samples", 2, "-o", out)

@@ -1,4 +1,4 @@
-"""Help that reads well: every command says what it does, and every option what it means."""
+"""Help texts: every command and every option has a description."""
 
 import click
 import pytest
@@ -53,10 +53,8 @@ def test_the_list_of_commands_has_every_task_and_the_exit_codes():
     assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (2, 1)
 
 
-def test_sampler_defaults_say_that_the_prior_comes_first():
-    """The embedded prior's ten steps, not the default beside the option, are what a user of it
-    gets.
-    """
+def test_help_says_that_the_prior_sets_sampler_defaults():
+    """The embedded prior runs its recommended ten steps, not the default shown for the option."""
     assert "what the prior recommends" in CliRunner().invoke(main, ["restore", "--help"]).stdout
     shown = CliRunner().invoke(main, ["capabilities"]).stdout
     settings = EmbeddedPrior.recommended

@@ -34,14 +34,14 @@ def test_replay_gives_the_same_bytes(made, tmp_path):
         assert (tmp_path / name).read_bytes() == made.with_name(f"out-{name}").read_bytes()
 
 
-def test_what_differs_is_named(made, tmp_path):
+def test_differences_are_named(made, tmp_path):
     record = json.loads(made.with_suffix(".json").read_text())
     record["samples_sha256"][0] = "0" * 64
     record["origin"]["torch"] = "1.0"
     (tmp_path / "other.json").write_text(json.dumps(record))
     done = aps("replay", tmp_path / "other.json", PHOTO, "-o", tmp_path)
     assert done.exit_code == 1
-    assert "torch 1.0 there" in done.output
+    assert "torch 1.0 then" in done.output
 
 
 def test_the_inputs_must_be_the_same(made, tmp_path):
@@ -49,10 +49,10 @@ def test_the_inputs_must_be_the_same(made, tmp_path):
     shutil.copy(PHOTO.with_name("rocket.png"), other)
     done = aps("replay", made.with_suffix(".json"), other)
     assert done.exit_code == 2
-    assert "The job's image is not among the pictures given" in done.output
+    assert "The given pictures do not include the job's image" in done.output
 
 
-def test_only_sidecars_are_replayed(tmp_path):
+def test_only_sidecars_are_accepted(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     done = aps("replay", tmp_path / "x.json")
     assert done.exit_code == 2

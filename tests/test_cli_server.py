@@ -1,4 +1,4 @@
-"""The same commands through a service; and the commands about its jobs."""
+"""Commands that use a running service."""
 
 import json
 
@@ -27,7 +27,7 @@ def photo(tmp_path):
     return path
 
 
-def test_here_and_there_give_the_same_picture(aps, photo, tmp_path):
+def test_local_and_remote_runs_give_the_same_picture(aps, photo, tmp_path):
     there, here = tmp_path / "there.png", tmp_path / "here.png"
     done = aps("restore", photo, *SMALL, "--json", "-o", there)
     assert done.exit_code == 0, done.output
@@ -65,7 +65,7 @@ def test_jobs_are_listed_shown_fetched_and_deleted(aps, photo, tmp_path):
     assert (gone.exit_code, len(gone.stderr.splitlines())) == (2, 1)
 
 
-def test_what_the_service_refuses_is_one_line(aps, photo, tmp_path):
+def test_errors_of_the_service_are_one_line(aps, photo, tmp_path):
     refused = aps("restore", photo, "--operator", "super_resolution", "--factor", "3")
     assert (refused.exit_code, refused.stderr) == (
         2,
@@ -74,7 +74,7 @@ def test_what_the_service_refuses_is_one_line(aps, photo, tmp_path):
     assert aps("restore", photo, *SMALL, "-o", tmp_path / "x.webp").exit_code == 2
 
 
-def test_nobody_there_is_exit_code_1(photo):
+def test_an_unreachable_service_is_exit_code_1(photo):
     done = CliRunner().invoke(
         main, ["restore", str(photo), *SMALL, "--server", "http://127.0.0.1:9"]
     )
@@ -82,7 +82,7 @@ def test_nobody_there_is_exit_code_1(photo):
     assert "Is the service running" in done.stderr
 
 
-def test_doctor_says_what_is_there_and_what_to_do(stack: Stack, monkeypatch, tmp_path):
+def test_doctor_reports_findings_and_advice(stack: Stack, monkeypatch, tmp_path):
     for name, value in (
         ("REDIS_URL", stack.settings.redis_url),
         ("ARTIFACTS_DIR", str(tmp_path)),

@@ -1,4 +1,4 @@
-"""``aps verify``: passes on weights that work, and says why on those that do not."""
+"""``aps verify`` passes with working weights and reports why other weights fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def verify(*arguments: object) -> tuple[int, dict[str, dict]]:
 
 @pytest.fixture(scope="module")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints in the published layout: MAGVIT-v2 whole, MMaDA narrow; all zeros."""
+    """Zero-filled checkpoints in the published layout: complete MAGVIT-v2, narrow MMaDA."""
     folder = tmp_path_factory.mktemp("weights")
     command = [
         sys.executable,
@@ -69,7 +69,7 @@ def test_published_layouts_run_whatever_their_weights(
         "text to image",
         "super resolution",
     ]
-    assert "none asks for a gradient" in outcomes["frozen"]["detail"]
+    assert "none requires gradients" in outcomes["frozen"]["detail"]
     assert outcomes["super resolution"]["peak_bytes"] > 100_000_000
     assert {path.name for path in tmp_path.iterdir()} == {
         "round-trip.png",
@@ -78,7 +78,7 @@ def test_published_layouts_run_whatever_their_weights(
     }
 
 
-def test_weights_that_do_nothing_fail_by_what_they_show(
+def test_zero_weights_fail_the_quality_checks(
     synthetic: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
@@ -89,9 +89,7 @@ def test_weights_that_do_nothing_fail_by_what_they_show(
     assert not outcomes["super resolution"]["passed"]
 
 
-def test_absent_weights_fail_at_the_first_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_fail_at_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", "unused")
     code, outcomes = verify("mmada_8b", "--weights-dir", tmp_path, *SMALL)
     assert code == 1

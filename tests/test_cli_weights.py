@@ -1,6 +1,4 @@
-"""``aps weights`` as a user runs it: own process, against a local server with the hub's HTTP
-interface.
-"""
+"""``aps weights`` in a separate process, with a local server that implements the hub's HTTP API."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -33,17 +31,17 @@ FILES = {
 
 @dataclass
 class Hub:
-    """What the hub holds, and what it was asked for."""
+    """Files of the simulated hub, and the requests it received."""
 
     repo: str = "showlab/magvitv2"
     files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
     break_after: int | None = None
-    """Bytes of a body after which the connection is cut, once."""
+    """Bytes of a response after which the connection is closed, once."""
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     url: str = ""
 
     def bodies(self, name: str) -> list[str | None]:
-        """The ranges in which a file was asked for."""
+        """Requested ranges of a file."""
         return [
             span
             for method, path, span in self.asked
@@ -176,9 +174,7 @@ def aps(hub: Hub, tmp_path: Path):
     return run
 
 
-def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
-    hub: Hub, aps, tmp_path: Path
-) -> None:
+def test_fetch_downloads_no_pickles_or_code(hub: Hub, aps, tmp_path: Path) -> None:
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "weights" / "magvitv2"
@@ -196,7 +192,7 @@ def test_fetch_takes_tensors_and_configuration_and_nothing_that_runs(
 
 
 def test_a_cut_connection_is_resumed_where_it_broke(hub: Hub, aps, tmp_path: Path) -> None:
-    hub.break_after = 15_000_000  # the client keeps whole pieces of 10 MiB
+    hub.break_after = 15_000_000  # the client writes chunks of 10 MiB
     done = aps("fetch", "magvitv2")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors").read_bytes() == FILES[
@@ -229,7 +225,7 @@ def test_an_unknown_repository_is_one_line(hub: Hub, aps) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_download_is_told(hub: Hub, aps, tmp_path: Path) -> None:
+def test_a_damaged_download_is_reported(hub: Hub, aps, tmp_path: Path) -> None:
     assert aps("fetch", "magvitv2").returncode == 0
     file = tmp_path / "weights" / "magvitv2" / "pytorch_model.safetensors"
     os.truncate(file, file.stat().st_size - 10)
@@ -244,8 +240,34 @@ def test_a_pickled_release_is_explained(hub: Hub, aps) -> None:
     done = aps("fetch", "kernelwizard")
     assert done.returncode == 2
     assert "GOPRO_wVAE.pth" in done.stderr
-    assert "weights_only=True" in done.stderr
+    assert "aps weights convert kernelwizard pickles/GOPRO_wVAE.pth" in done.stderr
     assert not hub.asked
+
+
+class Code:
+    """Runs a command when it is unpickled, if the reader allows it."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
+
+
+def test_a_pickle_becomes_safetensors_and_its_code_never_runs(aps, tmp_path: Path) -> None:
+    tensors = {"a": torch.arange(6.0).reshape(2, 3).T, "b": torch.ones(2)}
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    file = str(tmp_path / "pytorch_model.bin")
+    done = aps("convert", "vq-diffusion-ithq", file, "--part", "text_encoder")
+    target = tmp_path / "weights" / "vq-diffusion-ithq" / "text_encoder" / "model.safetensors"
+    assert (done.returncode, done.stdout.strip()) == (0, str(target)), done.stderr
+    stored = load_file(target)
+    assert {name: t.tolist() for name, t in stored.items()} == {
+        name: t.tolist() for name, t in tensors.items()
+    }
+    assert aps("convert", "vq-diffusion-ithq", file, "--part", "nose").returncode == 2
+    torch.save({"a": Code()}, tmp_path / "evil.pth")
+    done = aps("convert", "lpips-vgg", str(tmp_path / "evil.pth"))
+    assert done.returncode == 2
+    assert "does not hold tensors by name" in done.stderr
+    assert not Path("sprung").exists()
 
 
 def test_list_and_path(hub: Hub, aps, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The examples run; the pages that show them are in test_docs."""
+"""The examples run; test_docs covers the pages that show them."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
     ("script", "photo"), [("custom_operator", "coffee"), ("restore_photo", "chelsea")]
 )
 def test_examples_run(tmp_path, script, photo):
-    # a process of its own: a class that registers here would be an operator of every later test
+    # in a separate process, because a class registered here would affect later tests
     call = (
         f"import {script}; from pathlib import Path; {script}.main(Path('photos/{photo}.png'),"
         f" Path({str(tmp_path / 'out.png')!r}), steps=2)"

@@ -1,1 +1,1 @@
-"""Training of the embedded priors: one resumable command per stage, GPU or CPU."""
+"""Training of the embedded priors: one resumable command per stage, on a GPU or CPU."""

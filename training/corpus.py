@@ -1,8 +1,8 @@
-"""Reads the training corpus: zip files of small pictures with a ``.jsonl`` of facts beside them.
+"""Reads the training corpus: zip files of small pictures, each with a ``.jsonl`` metadata file.
 
 Expected in the folder: ``photos_train.zip`` + ``photos_train.jsonl`` and ``icons_train.zip`` +
-``icons_train.jsonl`` (fields ``file``, ``group`` or ``style``, ``src``, ``caption``). How to
-rebuild these files from public packages is written in ``training/README.md``.
+``icons_train.jsonl`` (fields ``file``, ``group`` or ``style``, ``src``, ``caption``).
+``training/README.md`` describes how to rebuild these files from public packages.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from PIL import Image
 from torch import Tensor
 
 VALIDATION_PHOTOS = 32
-"""Photographs withheld from training for every tuning decision (the shipped evaluation photographs
-stay unseen).
+"""Photographs withheld from training and used for tuning. The shipped evaluation photographs are
+used for neither.
 """
 
 SAMPLING_SHARE = {"photo": 0.70, "texture": 0.12, "icon": 0.15, "other": 0.03}
-"""How often a training crop comes from each group."""
+"""Sampling weight of each group."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,9 @@ def _read(folder: Path, name: str) -> list[Picture]:
 
 
 def load(folder: Path, icons: bool = True) -> tuple[list[Picture], list[Picture]]:
-    """Returns (training, validation) pictures; validation holds 32 photographs whose sources are
-    unseen in training.
+    """Returns (training, validation) pictures.
+
+    Validation consists of 32 photographs whose sources do not occur in training.
     """
     photos = _read(folder, "photos_train")
     candidates = sorted({p.source for p in photos if p.group == "photo"})
@@ -65,7 +66,7 @@ def load(folder: Path, icons: bool = True) -> tuple[list[Picture], list[Picture]
 
 
 def square(picture: Picture, size: int) -> Tensor:
-    """Centre square of a picture, antialiased to (3, size, size) in [-1, 1]."""
+    """Crops the centre square and resizes it with antialiasing to (3, size, size) in [-1, 1]."""
     side = min(picture.pixels.shape[1:])
     top, left = ((n - side) // 2 for n in picture.pixels.shape[1:])
     crop = picture.pixels[None, :, top : top + side, left : left + side].float()
@@ -85,11 +86,12 @@ class CropSampler:
         self.groups = {g: [p for p in pictures if p.group == g] for g in SAMPLING_SHARE}
         self.groups = {g: members for g, members in self.groups.items() if members}
         self.weights = [SAMPLING_SHARE[g] for g in self.groups]
-        self.size, self.min_side = size, int(size * min_scale)
+        self.size = size
+        self.min_side = int(size * min_scale)
         self.random = random.Random(seed)
 
     def crop(self) -> tuple[Tensor, str | None]:
-        """One crop (3, size, size) in [-1, 1] and its caption."""
+        """Draws one crop (3, size, size) in [-1, 1] and its caption."""
         group = self.random.choices(list(self.groups), self.weights)[0]
         picture = self.random.choice(self.groups[group])
         height, width = picture.pixels.shape[1:]
@@ -105,5 +107,5 @@ class CropSampler:
         return x[0] / 127.5 - 1, picture.caption
 
     def batch(self, batch_size: int) -> Tensor:
-        """(batch_size, 3, size, size) in [-1, 1]."""
+        """Draws a batch (batch_size, 3, size, size) in [-1, 1]."""
         return torch.stack([self.crop()[0] for _ in range(batch_size)])

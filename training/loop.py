@@ -1,7 +1,7 @@
-"""The training loop shared by every stage: time budget, EMA, resumable checkpoints, curves.
+"""The training loop shared by all stages: time budget, EMA, resumable checkpoints, curves.
 
-A stage is trained for a budget of minutes, not of steps: its schedule follows the *minutes of
-compute spent*, so the run ends annealed on any machine, busy or idle, and a resumed run continues
+The budget is given in minutes, not steps. The learning rate depends on the minutes of computation
+spent, so that it is fully annealed at the end on machines of any speed. A resumed run continues
 where it stopped.
 """
 
@@ -27,7 +27,9 @@ LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 
 
 def device_and_threads(threads: int | None) -> torch.device:
-    """The best device; on CPU also sets the thread count (default: all usable cores)."""
+    """Returns ``cuda`` if available, else ``cpu``, and then sets the thread count (default: all
+    usable cores).
+    """
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = True
         return torch.device("cuda")
@@ -47,13 +49,12 @@ def train(
     validate_every_minutes: float = 3.0,
     clip: float = 1.0,
 ) -> nn.Module:
-    """Trains ``model`` in place until ``schedule.end`` minutes of compute are spent and returns its
-    averaged (EMA) copy.
+    """Trains ``model`` in place for ``schedule.end`` minutes and returns its averaged (EMA) copy.
 
-    Resumes from ``out/state.pt`` when it exists; appends one JSON object per log line to
-    ``out/log.jsonl`` and redraws ``out/curves.png`` at every validation. SIGTERM, SIGINT or a file
-    ``out/STOP`` end the run after the current step with its state saved; a kill loses at most the
-    minutes since the last validation.
+    Resumes from ``out/state.pt`` if it exists. Appends JSON objects to ``out/log.jsonl`` and
+    redraws ``out/curves.png`` at every validation. SIGTERM, SIGINT or a file ``out/STOP`` end the
+    run after the current step and save its state. SIGKILL loses at most the progress since the
+    last validation.
     """
     out.mkdir(parents=True, exist_ok=True)
     (out / "STOP").unlink(missing_ok=True)
@@ -101,9 +102,12 @@ class _Run:
     def __init__(
         self, model: nn.Module, optimizers: list[torch.optim.Optimizer], out: Path
     ) -> None:
-        self.model, self.optimizers, self.out = model, optimizers, out
+        self.model = model
+        self.optimizers = optimizers
+        self.out = out
         self.ema = AveragedModel(model)
-        self.step, self.spent = 0, 0.0
+        self.step = 0
+        self.spent = 0.0
         self.state_file = out / "state.pt"
 
     def advance(
@@ -136,7 +140,8 @@ class _Run:
         self.ema.load_state_dict(state["ema"])
         for opt, saved in zip(self.optimizers, state["optimizers"], strict=True):
             opt.load_state_dict(saved)
-        self.step, self.spent = state["step"], state["spent"]
+        self.step = state["step"]
+        self.spent = state["spent"]
 
     def save(self) -> None:
         """Replaces the state file atomically, on disk before it is renamed."""
@@ -186,7 +191,7 @@ def steps_done(out: Path) -> int:
 
 
 def plot(out: Path) -> None:
-    """Draws every logged value over minutes into ``out/curves.png``."""
+    """Plots all logged values over minutes to ``out/curves.png``."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""Muon for the hidden weights, AdamW for everything else.
+"""Muon for hidden weights, AdamW for all other parameters.
 
-``torch.optim.Muon`` takes matrices only; a convolution's weight is seen by it as the matrix
-(out, in * kh * kw), through an alias that shares its storage.
+``torch.optim.Muon`` accepts matrices only. Convolution weights are passed to it as views of shape
+(out, in * kh * kw) that share their storage.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 
 class HiddenMuon(torch.optim.Muon):
-    """Muon over weights of two or more dimensions (Jordan et al. 2024), rates on AdamW's scale."""
+    """Muon for weights of two or more dimensions (Jordan et al. 2024), with AdamW-like rates."""
 
     def __init__(
         self, weights: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0
@@ -33,7 +33,7 @@ class HiddenMuon(torch.optim.Muon):
 def muon_and_adamw(
     model: nn.Module, hidden: Iterable[nn.Parameter], lr: float, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """Muon for ``hidden``, fused AdamW for the rest of the model's parameters."""
+    """Creates Muon for the ``hidden`` parameters and fused AdamW for the others."""
     hidden = list(hidden)
     chosen = {id(p) for p in hidden}
     rest = [p for p in model.parameters() if id(p) not in chosen]

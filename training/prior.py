@@ -1,12 +1,11 @@
-"""Stage 2: trains the embedded image prior, an MMaDA transformer, on token grids of a trained
-tokenizer.
+"""Stage 2: trains the embedded image prior, an MMaDA transformer, on the tokenizer's token grids.
 
-    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer --out runs/prior --minutes
-    45
+    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer --out runs/prior \\
+        --minutes 45
 
-Masked cross-entropy with MMaDA's mask shares cos(pi/2 u), on 128-pixel crops encoded on the fly.
-Most batches have no caption; a share of them is captioned, with a tenth of the captions dropped for
-guidance. The result folder has the layout of a published MMaDA checkpoint.
+The loss is masked cross-entropy with MMaDA's mask ratios cos(pi/2 u) on 128-pixel crops, which are
+encoded during training. Some batches are captioned; a tenth of their captions is dropped for
+classifier-free guidance. The output folder has the layout of a published MMaDA checkpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ GROUP_BITS = 4
 
 
 def text_tokenizer(captions: list[str]) -> TextTokenizer:
-    """A byte-pair vocabulary of the captions."""
+    """Trains a byte-pair vocabulary on the captions."""
     tokenizer = TextTokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -56,7 +55,7 @@ def text_tokenizer(captions: list[str]) -> TextTokenizer:
 
 
 def config_for(text_vocabulary: int, bits: int, width: int, layers: int) -> MMaDAConfig:
-    """Ids: text, then the special tokens, then the image codes."""
+    """Network configuration; the ids are text tokens, then special tokens, then image codes."""
     special = {
         name: text_vocabulary + i
         for i, name in enumerate(("t2i", "bos", "eos", "soi", "eoi", "mask"))
@@ -83,10 +82,10 @@ def config_for(text_vocabulary: int, bits: int, width: int, layers: int) -> MMaD
 
 
 class SharedBits(nn.Module):
-    """Training-time form of an embedding table: codes that share a group of bits share a learned
-    vector.
+    """Embedding table with shared parameters, used during training only.
 
-    Rare codes then learn from frequent relatives. Folded into a plain table when training ends.
+    Codes that share a group of bits share a learned vector, so that rare codes also learn from
+    similar frequent ones. After training, it is folded into a plain table.
     """
 
     def __init__(self, bits: int, width: int, offset: int) -> None:
@@ -108,7 +107,7 @@ class SharedBits(nn.Module):
 
 
 class PriorLoss:
-    """Draws crops, encodes and masks them, and computes the masked cross-entropy."""
+    """Draws crops, encodes and masks them, and computes the masked cross-entropy loss."""
 
     def __init__(
         self,
@@ -118,8 +117,11 @@ class PriorLoss:
         batch_size: int,
         device: torch.device,
     ) -> None:
-        self.prior, self.sampler, self.captioned = prior, sampler, captioned
-        self.batch_size, self.device = batch_size, device
+        self.prior = prior
+        self.sampler = sampler
+        self.captioned = captioned
+        self.batch_size = batch_size
+        self.device = device
         self.random = sampler.random
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
@@ -168,7 +170,7 @@ def masked_nll(
 
 
 def validate(prior: MMaDAPrior, model: nn.Module, codes_BL: Tensor) -> dict[str, float]:
-    """Cross-entropy on withheld photographs with all, half and a quarter of the tokens masked."""
+    """Cross-entropy on withheld photographs with all, 1/2 and 1/4 of the tokens masked."""
     averaged = MMaDAPrior.__new__(MMaDAPrior)
     averaged.__dict__.update(prior.__dict__)
     averaged.model = model
@@ -197,7 +199,7 @@ def save(model: LlamaForCausalLM, config: MMaDAConfig, text: TextTokenizer, out:
 def build(
     config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, device: torch.device
 ) -> MMaDAPrior:
-    """A fresh network with shared-bit tables, trainable."""
+    """Creates an untrained network with :class:`SharedBits` tables."""
     model = LlamaForCausalLM(config.llama())
     nn.Module.to(model, device)
     bits = tokenizer.codebook_KD.shape[1]
@@ -228,7 +230,7 @@ def main() -> None:
         "--tokenizer", type=Path, required=True, help="run folder of training.tokenizer"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+        "--out", type=Path, required=True, help="run folder; a previous run in it is resumed"
     )
     parser.add_argument(
         "--minutes",
@@ -238,7 +240,7 @@ def main() -> None:
     )
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--batch", type=int, default=8, help="token grids a step (128 on a GPU)")
+    parser.add_argument("--batch", type=int, default=8, help="token grids per step (128 on a GPU)")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -39,7 +39,7 @@ def main() -> None:
         "--documents-prior", type=Path, help="run folder of training.documents.prior"
     )
     parser.add_argument(
-        "--text", type=Path, help="run folder of training.text; its judge is not shipped"
+        "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
     args = parser.parse_args()
     if args.tokenizer:

@@ -1,12 +1,11 @@
-"""Trains the embedded text models: the masked prior, the causal reward model and an independent
-causal judge.
+"""Trains the embedded text models: masked prior, causal reward model and independent causal judge.
 
     python -m training.text --corpus CORPUS/text.tar.xz --out runs/text --minutes 25 8 8
 
-The prior has Dream's class and loss (masked cross-entropy on the answer, the prompt in sight),
-reward model and judge have Qwen3's. Prior and reward model share a byte-pair vocabulary and their
-part of the corpus; the judge learns from the rest. Every stage resumes from its folder; a finished
-one is only saved again.
+The prior uses Dream's network class and loss: masked cross-entropy on the answer, given the
+unmasked prompt. The reward model and the judge use Qwen3's. Prior and reward model share a
+byte-pair vocabulary and a part of the corpus; the judge is trained on the rest. Every stage resumes
+from its folder; a finished stage is only saved again.
 """
 
 from __future__ import annotations
@@ -37,14 +36,16 @@ HEAD = 32
 STAGES = {"prior": (256, 4), "reward": (160, 3), "judge": (192, 4)}
 """Width and layers."""
 PAD_WEIGHT = 0.1
-"""Weight in the prior's loss of end tokens behind the first: they are many and easy."""
+"""Weight of padding end tokens (all but the first) in the prior's loss, since they are numerous and
+easy to predict.
+"""
 
 Nll = Callable[[nn.Module, list[Encoded], torch.Generator], tuple[Tensor, int]]
-"""Mean cross-entropy in nats over the predicted tokens, and their number."""
+"""Mean cross-entropy in nats over the predicted tokens, and the number of these tokens."""
 
 
 def shape(stage: str) -> dict[str, Any]:
-    """The fields both classes share."""
+    """Configuration fields that both network classes share."""
     width, layers = STAGES[stage]
     return {
         "vocab_size": turns.VOCABULARY,
@@ -60,7 +61,7 @@ def shape(stage: str) -> dict[str, Any]:
 
 
 def dream_config(tokenizer: Tokenizer) -> DreamConfig:
-    """The prior's ``config.json``."""
+    """``config.json`` of the prior."""
     ids = {
         "mask_token_id": special(tokenizer, turns.MASK),
         "eos_token_id": special(tokenizer, turns.EOS),
@@ -71,7 +72,7 @@ def dream_config(tokenizer: Tokenizer) -> DreamConfig:
 
 
 def causal_config(stage: str, tokenizer: Tokenizer) -> Qwen3Config:
-    """A causal model's ``config.json``."""
+    """``config.json`` of a causal model."""
     ids: dict[str, Any] = {
         "eos_token_id": special(tokenizer, turns.EOS),
         "bos_token_id": None,
@@ -88,8 +89,11 @@ def causal_config(stage: str, tokenizer: Tokenizer) -> Qwen3Config:
 
 
 def pad(rows: list[Encoded], width: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids (B, width) filled up with the end token; where the answer region is; where the answer
-    with its first end is.
+    """Pads a batch with end tokens.
+
+    Returns:
+        Ids (B, width); mask (B, width) of the answer region; mask (B, width) of the answer up to
+        and including its first end token.
     """
     ids_BS = torch.tensor(
         [
@@ -112,13 +116,13 @@ def masked_nll(
     eos: int,
     share: float | None = None,
 ) -> tuple[Tensor, int]:
-    """The prior's loss: answers masked at a uniformly drawn share (or ``share``), predicted one
-    position early as in Dream.
+    """Loss of the prior. As in Dream, each token is predicted at the preceding position.
+
+    ``share`` is the share of answer tokens that are masked; by default it is drawn uniformly.
     """
     assert isinstance(model, Qwen2ForCausalLM)
     longest = max(len(row.prompt) + len(row.answer) for row in rows)
-    # half of the batches are wider than needed, so that answers shorter than the room for them are
-    # known
+    # half of the batches are wider than necessary, so that the model learns answers that end early
     width = (
         longest
         if share is not None or torch.rand((), generator=generator) < 0.5
@@ -146,8 +150,8 @@ def masked_nll(
 def causal_nll(
     model: nn.Module, rows: list[Encoded], generator: torch.Generator, *, eos: int
 ) -> tuple[Tensor, int]:
-    """A causal model's loss: every token of prompt and answer, up to the answer's end. Validation
-    counts the answer alone.
+    """Loss of a causal model over prompt and answer up to the end token; in validation, over the
+    answer only.
     """
     assert isinstance(model, Qwen3ForCausalLM)
     ids_BS, region_BS, answer_BS = pad(
@@ -163,12 +167,15 @@ def causal_nll(
 
 
 class TurnLoss:
-    """Draws a batch of turns of similar length and computes the training loss."""
+    """Draws a batch of prompt and answer pairs of similar length and computes the training loss."""
 
     def __init__(
         self, model: nn.Module, sampler: TurnSampler, nll: Nll, batch: int, seed: int
     ) -> None:
-        self.model, self.sampler, self.nll, self.batch = model, sampler, nll, batch
+        self.model = model
+        self.sampler = sampler
+        self.nll = nll
+        self.batch = batch
         self.generator = torch.Generator().manual_seed(seed)
         self.waiting: list[list[Encoded]] = []
 
@@ -184,7 +191,7 @@ class TurnLoss:
 
 
 def validate(model: nn.Module, rows: list[Encoded], kinds: dict[str, Nll]) -> dict[str, float]:
-    """Nats per answer token on withheld lines, for every kind of prediction."""
+    """Nats per answer token on withheld lines, for each type of prediction."""
     scores = {}
     ordered = sorted(rows, key=lambda row: len(row.prompt) + len(row.answer))
     with torch.no_grad():
@@ -219,7 +226,7 @@ def run_stage(
         loss = partial(causal_nll, eos=eos)
         kinds = {"nll_answer": loss}
     nn.Module.to(model, device)
-    # on a CPU the fused attention's backward takes half of the step
+    # on a CPU, the backward pass of fused attention takes half of the step
     model.set_attn_implementation("eager")
     lines = turns.read(args.corpus, "judge" if stage == "judge" else "guide")
     sampler = TurnSampler(lines, tokenizer, LENGTH, args.seed)
@@ -253,7 +260,7 @@ def main() -> None:
     )
     parser.add_argument("--corpus", type=Path, required=True, help="text.tar.xz")
     parser.add_argument(
-        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+        "--out", type=Path, required=True, help="run folder; a previous run in it is resumed"
     )
     parser.add_argument(
         "--minutes",
@@ -263,7 +270,9 @@ def main() -> None:
         metavar=("PRIOR", "REWARD", "JUDGE"),
         help="compute budget of each stage",
     )
-    parser.add_argument("--batch", type=int, default=48, help="turns a step (512 on a GPU)")
+    parser.add_argument(
+        "--batch", type=int, default=48, help="prompt and answer pairs per step (512 on a GPU)"
+    )
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -2,8 +2,8 @@
 
     python -m training.tokenizer --corpus CORPUS --out runs/tokenizer --minutes 60
 
-The encoder's outputs are bounded by tanh during training only: ``sign(tanh(h)) == sign(h)``, so the
-saved network is the published class without change.
+The encoder's outputs pass through tanh during training only. Since ``sign(tanh(h)) == sign(h)``,
+the saved network is an unmodified instance of the published class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.schedule import Cosine
 BITS = 12
 ENTROPY_GROUP = 4
 CONTINUOUS_WARMUP = 0.2
-"""Share of the run during which a falling share of pictures skips quantization."""
+"""Initial share of the run in which some pictures skip quantization; their number falls to zero."""
 
 
 def _shape(ch: int, patch: int, mults: tuple[int, ...], blocks: tuple[int, ...]) -> MagvitConfig:
@@ -43,7 +43,7 @@ SHAPES = {
     "p4-192": _shape(192, 4, (1,), (3,)),
     "p2-64": _shape(64, 2, (1, 2), (1, 3)),
 }
-"""Networks of four pixels a token that were compared; see the model card."""
+"""The compared networks, all with 4x4 pixels per token; see the model card."""
 
 
 def reconstruction_loss(x: Tensor, truth: Tensor) -> Tensor:
@@ -59,8 +59,8 @@ def reconstruction_loss(x: Tensor, truth: Tensor) -> Tensor:
 def entropies(h_BDhw: Tensor) -> tuple[Tensor, Tensor]:
     """(per-token, batch) entropy in nats; the batch entropy is exact within groups of bits.
 
-    Bits are independent given the latent, so a group's joint distribution is an outer product. A
-    per-bit entropy alone would let bits copy each other.
+    Bits are independent given the latent, so the joint distribution of a group is an outer product.
+    Maximising only per-bit entropies would allow several bits to carry the same information.
     """
     p = torch.sigmoid(4 * h_BDhw.transpose(0, 1).flatten(1)).clamp(1e-6, 1 - 1e-6)  # (D, tokens)
     token = -(p * p.log() + (1 - p) * (1 - p).log()).sum(0).mean()
@@ -79,7 +79,9 @@ class TokenizerLoss:
 
     def __init__(self, model: Magvit2, draw: Callable[[], Tensor], device: torch.device) -> None:
         """``draw``: a batch (B, 3, S, S) in [-1, 1]."""
-        self.model, self.draw, self.device = model, draw, device
+        self.model = model
+        self.draw = draw
+        self.device = device
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         x = self.draw().to(self.device)
@@ -106,7 +108,7 @@ class TokenizerLoss:
 
 @torch.no_grad()
 def validate(model: nn.Module, x_BCHW: Tensor) -> dict[str, float]:
-    """Round trip of whole pictures: PSNR, SSIM, share of codes used, largest bit bias."""
+    """Encodes and decodes whole pictures: PSNR, SSIM, share of codes used, largest bit bias."""
     assert isinstance(model, Magvit2)
     decoded, bits = [], []
     for x in x_BCHW.split(8):
@@ -151,7 +153,7 @@ def main() -> None:
         help="folder with photos_train.zip and icons_train.zip",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="run folder; an existing run is resumed"
+        "--out", type=Path, required=True, help="run folder; a previous run in it is resumed"
     )
     parser.add_argument(
         "--minutes",
@@ -160,8 +162,10 @@ def main() -> None:
         help="compute budget (10 on a data-centre GPU, 60 on two CPU cores)",
     )
     parser.add_argument("--shape", choices=SHAPES, default="p4-160")
-    parser.add_argument("--crop", type=int, default=64, help="crop side in pixels (128 on a GPU)")
-    parser.add_argument("--batch", type=int, default=16, help="crops a step (256 on a GPU)")
+    parser.add_argument(
+        "--crop", type=int, default=64, help="side length of crops in pixels (128 on a GPU)"
+    )
+    parser.add_argument("--batch", type=int, default=16, help="crops per step (256 on a GPU)")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,7 +1,6 @@
-"""Turns the text corpus into prompt and answer pairs: the data of the text prior, the reward model
-and the judge.
+"""Converts the text corpus to prompt and answer pairs for the text prior, reward model and judge.
 
-Expected: ``text.tar.xz`` with ``train/NAME.txt`` and ``eval/NAME.txt``, one paragraph a line.
+Expects ``text.tar.xz`` with ``train/NAME.txt`` and ``eval/NAME.txt``, one paragraph per line.
 """
 
 from __future__ import annotations
@@ -38,13 +37,11 @@ SHARE = {
     "foldoc": 0.01,
     "anarchism_faq": 0.01,
 }
-"""How often a training example comes from each source: questions and natural prose up, dictionaries
-and tracts down.
-"""
+"""Sampling weight of each source: high for questions and prose, low for dictionaries and tracts."""
 
 JUDGE_SHARE = 30
-"""Percent of the lines kept for the judge, which never sees what the prior and the reward model
-learn from.
+"""Percentage of lines reserved for the judge; the prior and the reward model are not trained on
+them.
 """
 
 Split = Literal["guide", "judge", "eval"]
@@ -53,8 +50,9 @@ Turn = tuple[str, str]
 
 
 def read(archive: Path, split: Split) -> dict[str, list[str]]:
-    """Lines of every source: ``guide`` and ``judge`` are disjoint parts of the training lines,
-    ``eval`` is withheld from both.
+    """Reads the lines of all sources.
+
+    ``guide`` and ``judge`` are disjoint parts of the training lines; ``eval`` is in neither.
     """
     folder = "eval" if split == "eval" else "train"
     found: dict[str, list[str]] = {}
@@ -77,10 +75,11 @@ def read(archive: Path, split: Split) -> dict[str, list[str]]:
 
 
 def turn(source: str, line: str, rng: random.Random) -> Turn:
-    """One line as a prompt and an answer.
+    """Converts a line to a prompt and an answer.
 
-    Definitions are questions already. Of other lines half become an instruction naming one of their
-    own long words, the rest a first sentence to be continued.
+    Definitions already are questions. Half of the other lines become an answer to an instruction
+    that names one of their long words. In the rest, the first sentence is the prompt and is to be
+    continued.
     """
     if source == "wordnet_qa":
         question, _, answer = line.partition("? ")
@@ -98,7 +97,7 @@ def turn(source: str, line: str, rng: random.Random) -> Turn:
 
 
 def train_tokenizer(lines: list[str]) -> Tokenizer:
-    """A byte-pair vocabulary of the lines, special tokens first."""
+    """Trains a byte-pair vocabulary on the lines; the special tokens have the first ids."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -117,39 +116,39 @@ def train_tokenizer(lines: list[str]) -> Tokenizer:
 
 
 def special(tokenizer: Tokenizer, text: str) -> int:
-    """The id of a special token."""
+    """Returns the id of a special token."""
     found = tokenizer.token_to_id(text)
     if found is None:
         raise SystemExit(
-            f"The tokenizer of this run has no {text}; it was made by another version, start a new"
-            " run folder."
+            f"The tokenizer of this run has no token {text}, because another version created it;"
+            " start a new run folder."
         )
     return found
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A turn as ids: the prompt in its layout, and the answer with its end."""
+    """Token ids of a pair: the prompt with its template, and the answer with its end token."""
 
     prompt: list[int]
     answer: list[int]
 
 
 class TurnSampler:
-    """Draws encoded turns, sources by :data:`SHARE`, prompt and answer together at most ``length``
-    tokens.
-    """
+    """Draws encoded pairs of at most ``length`` tokens; :data:`SHARE` weights the sources."""
 
     def __init__(
         self, lines: dict[str, list[str]], tokenizer: Tokenizer, length: int, seed: int
     ) -> None:
-        self.lines, self.tokenizer, self.length = lines, tokenizer, length
+        self.lines = lines
+        self.tokenizer = tokenizer
+        self.length = length
         self.eos = special(tokenizer, EOS)
         self.random = random.Random(seed)
         self.weights = [SHARE[name] for name in lines]
 
     def draw(self, count: int) -> list[Encoded]:
-        """``count`` turns."""
+        """Draws ``count`` pairs."""
         names = self.random.choices(list(self.lines), self.weights, k=count)
         turns = [turn(name, self.random.choice(self.lines[name]), self.random) for name in names]
         prompts = self.tokenizer.encode_batch(

@@ -1,1 +1,1 @@
-"""The Celery worker: one process per device, prior resident, jobs taken from the job protocol."""
+"""The Celery worker: one process per device that keeps its priors in memory and runs jobs."""

@@ -1,7 +1,8 @@
 """The Celery application of the workers: ``celery -A worker.app worker``.
 
-One parent per device with one child (prefork, never solo); the child alone computes. Celery carries
-job ids; :mod:`service.jobs` holds the truth, so no results, events or retries of Celery's are used.
+Each device has one parent process with one prefork child; only the child computes. Celery messages
+carry job ids only. Job state lives in :mod:`service.jobs`, so Celery's results, events and retries
+are off.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ app.conf.update(
     accept_content=["json"],
     result_accept_content=["json"],
     task_acks_late=True,
-    # a killed child: the message goes back and the next child takes the job over
+    # if a child is killed, its message is redelivered and the next child resumes the job
     task_reject_on_worker_lost=True,
-    task_acks_on_failure=True,  # an error in a job is the job's own terminal state
+    task_acks_on_failure=True,  # a failed job is recorded as failed, not redelivered
     task_acks_on_timeout=True,
     task_track_started=False,
     task_send_sent_event=False,
@@ -33,9 +34,9 @@ app.conf.update(
     worker_disable_prefetch=True,
     worker_concurrency=1,
     worker_pool="prefork",
-    worker_max_tasks_per_child=None,  # a restart costs loading the prior
+    worker_max_tasks_per_child=None,  # a new child has to load the priors again
     worker_max_memory_per_child=None,
-    # longer than the slowest load, or a respawned child is killed for ever
+    # longer than the slowest load; otherwise each new child is killed while it loads
     worker_proc_alive_timeout=900,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     worker_hijack_root_logger=False,
@@ -45,8 +46,8 @@ app.conf.update(
     broker_transport_options=settings.broker_transport_options,
     visibility_timeout=settings.visibility_timeout,
     task_soft_time_limit=None,
-    task_time_limit=settings.max_job_seconds
-    + 120,  # backstop; the deadline itself is checked at every step
+    # last resort: the deadline is checked during sampling
+    task_time_limit=settings.max_job_seconds + 120,
     task_queues={
         name: {"exchange": name, "routing_key": name} for name in map(queue_name, settings.priors)
     },

@@ -1,6 +1,4 @@
-"""How much memory a worker's device has, read without a CUDA context, so that the parent may ask
-before it forks.
-"""
+"""Memory of a worker's device, read without a CUDA context so that the parent can still fork."""
 
 from __future__ import annotations
 
@@ -16,27 +14,25 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def capacities(settings: Settings) -> dict[str, Capacity]:
-    """What each of the worker's priors leaves to a job.
+    """Memory left for a job beside each configured prior.
 
     Raises:
-        InvalidSpec: a prior is unknown, named twice, or there is none.
-        WeightsMissing, WeightsInvalid: a prior's weights are not here.
-        InsufficientMemory: the priors do not fit the device together.
+        InvalidSpec: a prior is unknown or named twice, or none is configured.
+        WeightsMissing, WeightsInvalid: the weights of a prior are missing or damaged.
+        InsufficientMemory: the priors together exceed the memory of the device.
     """
     names = settings.priors
     if not names or len(set(names)) < len(names):
         raise InvalidSpec(
-            "APS_PRIORS must name at least one prior and none twice, not"
-            f" {', '.join(names) or 'nothing'}."
+            "APS_PRIORS must name at least one prior, each only once; it is"
+            f" {', '.join(names) or 'empty'}."
         )
     specs = [PriorSpec.named(name)(type=name) for name in names]
     return fit(specs, settings.device, settings.memory_bytes or device_bytes(settings.device))
 
 
 def device_bytes(device: str) -> int:
-    """Memory of the device a worker computes on: the first visible GPU's, or this machine's or
-    container's.
-    """
+    """Memory in bytes of the first visible GPU, or for ``cpu`` of this machine or container."""
     if device == "cuda":
         return _gpu_bytes()
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

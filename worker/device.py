@@ -1,4 +1,4 @@
-"""What the driver says of a worker's GPU: asked before jobs are taken, and again while they are."""
+"""Health of a worker's GPU according to its driver; checked at start and while the worker runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 
 def fault(device: str) -> str | None:
-    """What is wrong with the device this process computes on, in words; None when nothing is known
-    to be.
+    """Describes a fault of the device of this process; None if none is known.
 
-    Memory errors that could not be corrected, or rows that could not be remapped, make results
-    worthless long before anything crashes.
+    Uncorrectable memory errors and rows that could not be remapped corrupt results long before
+    they cause a crash.
     """
     if device != "cuda":
         return None
@@ -20,7 +19,7 @@ def fault(device: str) -> str | None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return f"The NVIDIA driver does not answer: {error}."
+        return f"The NVIDIA driver does not respond: {error}."
     try:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         handle = (
@@ -30,7 +29,7 @@ def fault(device: str) -> str | None:
         )
         return _memory_fault(pynvml, handle)
     except pynvml.NVMLError as error:
-        return f"The GPU cannot be found: {error}."
+        return f"The GPU was not found: {error}."
     finally:
         pynvml.nvmlShutdown()
 
@@ -41,17 +40,11 @@ def _memory_fault(nvml: Any, handle: Any) -> str | None:
             handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
         )
         if uncorrected:
-            return (
-                f"The GPU counted {uncorrected} memory errors that it could not correct; reset it."
-            )
-    except nvml.NVMLError:  # a GPU without ECC, or with it turned off
+            return f"The GPU reports {uncorrected} uncorrectable memory errors; reset it."
+    except nvml.NVMLError:  # ECC is unsupported or off
         pass
     try:
         failed = nvml.nvmlDeviceGetRemappedRows(handle)[3]
-    except nvml.NVMLError:  # a GPU that remaps no rows
+    except nvml.NVMLError:  # row remapping is unsupported
         return None
-    return (
-        "The GPU could not replace damaged rows of its memory; it must be exchanged."
-        if failed
-        else None
-    )
+    return "The GPU failed to remap damaged memory rows; replace it." if failed else None

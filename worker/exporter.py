@@ -1,5 +1,6 @@
-"""A worker's port for orchestrators and Prometheus: ``/livez``, ``/readyz`` and ``/metrics``, in
-the process that computes.
+"""HTTP endpoints of a worker for probes and Prometheus: ``/livez``, ``/readyz`` and ``/metrics``.
+
+They run in the process that computes.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import make_wsgi_app
 
 Problem = Callable[[], str | None]
-"""What keeps the worker from taking jobs; None when nothing does."""
+"""Returns why the worker is not ready to take jobs, or None if it is ready."""
 
 
 class Server(WSGIServer):
-    """May follow a predecessor on its port at once."""
+    """A WSGI server that can rebind its port immediately after a restart."""
 
     allow_reuse_address = True
     daemon_threads = True
 
 
-class Quiet(WSGIRequestHandler):
-    """Probes are not worth a line each."""
+class SilentHandler(WSGIRequestHandler):
+    """Does not log requests, because probes are frequent."""
 
     def log_message(self, *_: Any) -> None:
-        """See the base class."""
+        """Discards the message."""
 
 
 def application(problem: Problem) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
-    """The WSGI application."""
+    """Builds the WSGI application; ``/readyz`` returns 503 while ``problem`` reports one."""
     metrics = make_wsgi_app()
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -51,10 +52,10 @@ def application(problem: Problem) -> Callable[[dict[str, Any], Any], Iterable[by
 
 
 def serve(port: int, problem: Problem) -> None:
-    """Answers on ``port`` from a thread until the process ends.
+    """Serves on ``port`` in a daemon thread until the process ends.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
-    server = make_server("", port, application(problem), Server, Quiet)
+    server = make_server("", port, application(problem), Server, SilentHandler)
     threading.Thread(target=server.serve_forever, name="exporter", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Retrying storage: a finished result is not lost to a short outage."""
+"""Retries storage operations, so that a short outage does not lose a finished result."""
 
 from __future__ import annotations
 

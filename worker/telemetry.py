@@ -1,5 +1,6 @@
-"""What a worker tells Prometheus. Labels are bounded: tasks, priors, states and reasons, never ids
-or text.
+"""Prometheus metrics of a worker.
+
+Label values are bounded: tasks, priors, states and reasons, never ids or free text.
 """
 
 from __future__ import annotations
@@ -54,20 +55,26 @@ _JOB_BUCKETS = (
 )
 
 QUEUE_TIME = Histogram(
-    "aps_job_queue_seconds", "From submission to the first claim.", ["prior"], buckets=_JOB_BUCKETS
+    "aps_job_queue_seconds",
+    "Time from submission to the first claim.",
+    ["prior"],
+    buckets=_JOB_BUCKETS,
 )
 JOB_TIME = Histogram(
     "aps_job_duration_seconds",
-    "From the claim to the end of an attempt.",
+    "Time from the claim to the end of an attempt.",
     ["prior", "status"],
     buckets=_JOB_BUCKETS,
 )
 WHOLE_TIME = Histogram(
-    "aps_job_e2e_seconds", "From submission to the end.", ["prior", "status"], buckets=_JOB_BUCKETS
+    "aps_job_e2e_seconds",
+    "Time from submission to the end of the job.",
+    ["prior", "status"],
+    buckets=_JOB_BUCKETS,
 )
 FIRST_PREVIEW = Histogram(
     "aps_time_to_first_preview_seconds",
-    "From submission to the first preview.",
+    "Time from submission to the first preview.",
     ["prior"],
     buckets=_JOB_BUCKETS,
 )
@@ -77,59 +84,66 @@ STEP = Histogram(
 )
 STEP_BATCH = Histogram(
     "aps_step_batch_size",
-    "Samples that a reverse step computes together.",
+    "Samples computed together in a reverse step.",
     ["prior"],
     buckets=(1, 2, 4, 8, 16, 32),
 )
 INNER_STEP = Histogram(
     "aps_inner_step_seconds",
-    "Wall time of an inner optimisation step, mean over its reverse step.",
+    "Wall time of an inner optimisation step, averaged over the reverse step.",
     ["prior"],
     buckets=_FAST_BUCKETS,
 )
 PRIOR_FORWARD = Histogram(
     "aps_prior_forward_seconds",
-    "Wall time of the prior's forward in a reverse step.",
+    "Wall time of the prior's forward pass in a reverse step.",
     ["prior"],
     buckets=_FAST_BUCKETS,
 )
 PREVIEW = Histogram(
-    "aps_preview_seconds", "Encoding and storing a preview.", ["prior"], buckets=_FAST_BUCKETS
+    "aps_preview_seconds", "Time to encode and store a preview.", ["prior"], buckets=_FAST_BUCKETS
 )
 CHECKPOINT = Histogram(
     "aps_checkpoint_seconds",
-    "Writing checkpoint, event and lease of a step: one round trip.",
+    "Time to write checkpoint, event and lease of a step in one round trip.",
     ["prior"],
     buckets=_FAST_BUCKETS,
 )
 ARTIFACT_PUT = Histogram(
-    "aps_artifact_put_seconds", "Storing a job's results.", ["prior"], buckets=_FAST_BUCKETS
+    "aps_artifact_put_seconds",
+    "Time to store the results of a job.",
+    ["prior"],
+    buckets=_FAST_BUCKETS,
 )
 
 CHECKPOINTS = Counter("aps_checkpoints_total", "Checkpoints written.", ["prior"])
 RESUMES = Counter(
     "aps_resumes_total",
-    "Jobs continued from a checkpoint, by what had stopped them: drained or lost.",
+    "Jobs resumed from a checkpoint, by the reason they had stopped: drained or lost.",
     ["prior", "reason"],
 )
 STEPS_WASTED = Counter(
-    "aps_steps_wasted_total", "Finished steps that were computed again.", ["prior", "reason"]
+    "aps_steps_wasted_total",
+    "Finished reverse steps that were computed again.",
+    ["prior", "reason"],
 )
-ATTEMPTS = Counter("aps_attempts_total", "Claims of jobs, by what they follow.", ["reason"])
+ATTEMPTS = Counter(
+    "aps_attempts_total", "Claims of jobs, by how the previous attempt stopped.", ["reason"]
+)
 LEASES_LOST = Counter(
-    "aps_leases_lost_total", "Attempts that ended because another worker had taken the job over."
+    "aps_leases_lost_total", "Attempts that ended because another worker had claimed the job."
 )
 OUT_OF_MEMORY = Counter(
     "aps_oom_total",
-    "Times the device ran out of memory, by what was done about it.",
+    "Out-of-memory errors of the device, by the action taken.",
     ["prior", "action"],
 )
 
 MODEL_LOAD = Gauge(
-    "aps_model_load_seconds", "Time to load the prior and compute the canary.", ["prior"]
+    "aps_model_load_seconds", "Time to load the prior and run its self-test.", ["prior"]
 )
 MODEL_STATE = Gauge(
-    "aps_model_state", "1 for the state the prior is in, 0 for the others.", ["prior", "state"]
+    "aps_model_state", "1 for the current state of the prior, 0 for the others.", ["prior", "state"]
 )
 MODEL_FALLBACK = Gauge(
     "aps_model_fallback",
@@ -139,7 +153,7 @@ MODEL_FALLBACK = Gauge(
 DEVICE_HEALTHY = Gauge("aps_device_healthy", "1 while the driver finds no fault with the device.")
 GPU_MEMORY = Gauge(
     "aps_gpu_memory_bytes",
-    "GPU memory: allocated and reserved by this process, its peak, and used on the device.",
+    "GPU memory: allocated, reserved and peak of this process, and total in use on the device.",
     ["kind"],
 )
 
@@ -147,14 +161,14 @@ MODEL_STATES = ("loading", "ready", "draining")
 
 
 def observe_claim(job: Job) -> None:
-    """Records a claim, and how long the job waited for its first one."""
+    """Records a claim; for the first one, also the time in the queue."""
     ATTEMPTS.labels(job.stopped_by or "first").inc()
     if job.attempt == 1 and job.started_at is not None and job.created_at is not None:
         QUEUE_TIME.labels(job.prior).observe((job.started_at - job.created_at).total_seconds())
 
 
 def observe_step(prior: str, progress: Progress) -> None:
-    """Records a reverse step and its parts."""
+    """Records a finished reverse step and its checkpoint."""
     CHECKPOINTS.labels(prior).inc()
     STEP.labels(prior).observe(progress.seconds)
     STEP_BATCH.labels(prior).observe(len(progress.state.z_BL))
@@ -166,7 +180,7 @@ def observe_step(prior: str, progress: Progress) -> None:
 
 
 def observe_end(job: Job) -> None:
-    """Records how long a job took to its end, as its record has it."""
+    """Records the time from submission to end, from the timestamps of the job's record."""
     if job.finished_at is not None and job.created_at is not None:
         WHOLE_TIME.labels(job.prior, job.state).observe(
             (job.finished_at - job.created_at).total_seconds()
@@ -174,13 +188,13 @@ def observe_end(job: Job) -> None:
 
 
 def enter_state(prior: str, state: str) -> None:
-    """Tells what a prior is doing, one of ``MODEL_STATES``."""
+    """Sets the exported state of a prior, one of ``MODEL_STATES``."""
     for each in MODEL_STATES:
         MODEL_STATE.labels(prior, each).set(each == state)
 
 
 def watch_gpu_memory() -> None:
-    """Exports the device's memory, read at every scrape. Call only in a process that uses CUDA."""
+    """Exports the memory of the CUDA device, read at every scrape; call only where CUDA is used."""
     import torch
 
     GPU_MEMORY.labels("allocated").set_function(torch.cuda.memory_allocated)

@@ -17,7 +17,7 @@ have them.
 
 
 class Colorize(OperatorSpec):
-    """The picture is black and white; find colours. A coloured or toned upload is read as grey."""
+    """The picture is black and white; restore its colours. Coloured uploads become grey first."""
 
     type: Literal["colorize"] = "colorize"
     linear: ClassVar[bool] = True

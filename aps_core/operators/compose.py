@@ -20,7 +20,7 @@ else:
 
 
 class Compose(OperatorSpec):
-    """Several degradations in the order they happened, for example blur, then reduction, then
+    """Several degradations in the order in which they were applied, for example blur, reduction,
     JPEG.
     """
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Denoise(OperatorSpec):
-    """The picture is complete and sharp, only noisy."""
+    """The picture is complete and sharp, but noisy."""
 
     type: Literal["denoise"] = "denoise"
     linear: ClassVar[bool] = True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HDR(OperatorSpec):
-    """Contrast was stretched until highlights and shadows clipped; bring back what was lost."""
+    """Contrast was stretched until highlights and shadows clipped; restore the lost detail."""
 
     type: Literal["hdr"] = "hdr"
     scale: float = Field(

@@ -47,7 +47,7 @@ class JPEG(OperatorSpec):
         20,
         ge=1,
         le=95,
-        description="JPEG quality as encoders count it (without chroma subsampling).",
+        description="JPEG quality on the encoders' usual scale (without chroma subsampling).",
     )
 
     def bind(

@@ -21,8 +21,8 @@ LEVELS = 4
 
 
 class SaturatingBlur(OperatorSpec):
-    """Sharp at a focus point and ever more blurred away from it, with highlights that spread before
-    the sensor clips them.
+    """Sharp at a focus point and increasingly blurred away from it; highlights spread before the
+    sensor clips them.
     """
 
     type: Literal["saturating_blur"] = "saturating_blur"
@@ -42,7 +42,8 @@ class SaturatingBlur(OperatorSpec):
         ge=1,
         le=8,
         description=(
-            "Light of a white pixel before clipping, relative to what is shown; 1 clips nothing."
+            "Brightness of a white pixel before clipping, relative to the displayed white; 1"
+            " means no clipping."
         ),
     )
 

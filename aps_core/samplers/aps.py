@@ -24,7 +24,9 @@ NO_NOISE = "Gumbel noise on the anchors' score, in standard deviations; this ord
 
 
 class APSConfig(SamplerSpec):
-    """Anchored posterior sampling (Algorithm 1): optimises the logits, keeps the most trusted."""
+    """Anchored posterior sampling (Algorithm 1): optimises the logits and keeps the most confident
+    tokens.
+    """
 
     type: Literal["aps"] = "aps"
     steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
@@ -38,7 +40,7 @@ class APSConfig(SamplerSpec):
         ),
     )
     learning_rate: float = Field(
-        1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats a step."
+        1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats per step."
     )
     guidance_scale: float = Field(
         3.5,
@@ -67,8 +69,8 @@ class APSConfig(SamplerSpec):
     remasking: Literal["posterior", "prior", "random"] = Field(
         "posterior",
         description=(
-            "Whose confidence orders the anchors: the optimised posterior (APS-II), the prior"
-            " (APS-I), or chance (control)."
+            "What orders the anchors: confidence of the optimised posterior (APS-II), confidence"
+            " of the prior (APS-I), or chance (control)."
         ),
     )
     anchor_score: Literal["confidence", "margin", "entropy"] = Field(
@@ -93,7 +95,7 @@ class APSConfig(SamplerSpec):
         le=2,
         description=(
             "Gumbel noise on the logits each inner optimisation starts from. 0 is Algorithm 1,"
-            " which draws nothing at random; 1 starts from a draw of the prior. Left out: 0 for one"
+            " which has no randomness; 1 starts from a draw of the prior. Default: 0 for one"
             " sample, 1 for several."
         ),
     )

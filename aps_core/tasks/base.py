@@ -150,14 +150,12 @@ class TaskSpec(Spec, family=True):
 class PictureTaskSpec(TaskSpec):
     """A task that makes a picture from a picture."""
 
-    prompt: str = Field(
-        "", max_length=500, description="Text describing the picture; may stay empty."
-    )
+    prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
     sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
         default_factory=APSConfig,
         description=(
-            "How samples are drawn, 'aps' where no type is named; fields left out follow the"
+            "Sampler and its settings ('aps' if no type is given); omitted fields follow the"
             " prior's recommendation."
         ),
     )
@@ -213,8 +211,8 @@ class MeasuredTaskSpec(PictureTaskSpec):
     loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
         default_factory=MeasurementLoss,
         description=(
-            "What the samples are compared by, 'measurement' where no type is named; fields left"
-            " out follow the prior's recommendation."
+            "Loss and its settings ('measurement' if no type is given); omitted fields follow the"
+            " prior's recommendation."
         ),
     )
 

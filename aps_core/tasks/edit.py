@@ -37,12 +37,14 @@ Margin = Annotated[int, Field(ge=0, le=4096)]
 
 
 class EditSpec(MeasuredTaskSpec):
-    """Draw part of a picture anew after a prompt, or extend it beyond its edges; every other pixel
+    """Regenerate part of a picture from a prompt, or extend it beyond its edges; every other pixel
     stays as it is.
     """
 
     type: Literal["edit"] = "edit"
-    prompt: Prompt = Field(description="Text describing the picture with its new part.")
+    prompt: Prompt = Field(
+        description="Text that describes the whole picture, including the new part."
+    )
     left: Margin = Field(0, description="Pixels to add on the left.")
     top: Margin = Field(0, description="Pixels to add above.")
     right: Margin = Field(0, description="Pixels to add on the right.")
@@ -52,7 +54,8 @@ class EditSpec(MeasuredTaskSpec):
         ge=0,
         le=256,
         description=(
-            "Width in pixels of the band inside the new part that is matched to its surroundings; 0"
+            "Width in pixels of the band inside the new part that is blended with its"
+            " surroundings; 0"
             " leaves a hard seam."
         ),
     )
@@ -61,8 +64,8 @@ class EditSpec(MeasuredTaskSpec):
         ge=32,
         le=4096,
         description=(
-            "Draw the new part at a size whose longer side is at most this many pixels; the rest"
-            " keeps the upload's resolution."
+            "Generate the new part at a size whose longer side is at most this many pixels; the"
+            " rest keeps the upload's resolution."
         ),
     )
 

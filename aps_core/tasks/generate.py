@@ -24,24 +24,22 @@ else:
 
 
 class GenerateSpec(TaskSpec):
-    """Draw pictures for a prompt by the prior's own sampling, without a measurement."""
+    """Generate pictures from a prompt by sampling the prior, without a measurement."""
 
     type: Literal["generate"] = "generate"
     prompt: str = Field(
         "",
         max_length=500,
-        description="Text describing the picture; left empty, the prior draws what it likes.",
+        description="Text that describes the picture. If empty, generation is unconditional.",
     )
     width: int | None = Field(
-        None, ge=16, le=4096, description="Pixels across; left out, the prior's native size."
+        None, ge=16, le=4096, description="Width in pixels. Default: the prior's native size."
     )
     height: int | None = Field(
-        None, ge=16, le=4096, description="Pixels down; left out, the prior's native size."
+        None, ge=16, le=4096, description="Height in pixels. Default: the prior's native size."
     )
     num_samples: int = Field(1, ge=1, le=16, description="Pictures to draw.")
-    sampler: PriorConfig = Field(
-        default_factory=PriorConfig, description="How the prior is sampled."
-    )
+    sampler: PriorConfig = Field(default_factory=PriorConfig, description="Sampler settings.")
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""

@@ -35,7 +35,7 @@ UNDECIDED = "▢"
 
 
 class GuideSpec(TaskSpec):
-    """Answer a prompt with a language diffusion model, guided towards a reward model's approval."""
+    """Answer a prompt with a diffusion language model, guided by a reward model."""
 
     type: Literal["guide"] = "guide"
     prior: str = Field(
@@ -45,17 +45,20 @@ class GuideSpec(TaskSpec):
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)
     ] = Field(description="What to answer.")
     guidance: bool = Field(
-        True, description="Follow the reward; without it this is the prior's own sampling."
+        True,
+        description=(
+            "Guide the answer by the reward. If off, the prior is sampled without guidance."
+        ),
     )
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
-        None, description="What is read from the reward model; left out, what the prior recommends."
+        None, description="How the reward is computed. Default: the prior's recommendation."
     )
     compare_unguided: bool = Field(
-        False, description="Also sample without guidance from the same seed."
+        False, description="Also sample without guidance, with the same seed."
     )
     sampler: TextConfig = Field(
         default_factory=TextConfig,
-        description="Sampler settings; fields left out follow the prior's recommendation.",
+        description="Sampler settings; omitted fields follow the prior's recommendation.",
     )
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:

@@ -52,7 +52,7 @@ class RestoreSpec(MeasuredTaskSpec):
         100.0,
         gt=0,
         le=1e6,
-        description="Photons a white value counts on average; fewer are noisier.",
+        description="Mean photon count of a white pixel; fewer photons mean more noise.",
         json_schema_extra={"x-when": {"noise": "poisson"}},
     )
     working_size: int | None = Field(

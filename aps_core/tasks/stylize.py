@@ -40,24 +40,26 @@ SMALLEST = 16
 
 
 class StylizeSpec(PictureTaskSpec):
-    """Make a picture after a prompt in the style of a reference picture; a content picture may give
-    the layout.
+    """Generate a picture from a prompt in the style of a reference picture; a content picture may
+    give the layout.
     """
 
     type: Literal["stylize"] = "stylize"
-    prompt: Prompt = Field(description="Text describing what the picture shows.")
+    prompt: Prompt = Field(description="Text that describes what the picture shows.")
     gram_weight: float = Field(
         1.0,
         ge=0,
         le=10,
-        description="Weight of the style as Gram statistics of the prior's own image encoder.",
+        description=(
+            "Weight of the style measured by Gram statistics of the prior's own image encoder."
+        ),
     )
     csd_weight: float = Field(
         0.0,
         ge=0,
         le=10,
         description=(
-            "Weight of the style as CSD vector (the paper's), whose weights must be installed."
+            "Weight of the style measured by the paper's CSD vector; its weights must be installed."
         ),
     )
     content_strength: float = Field(
@@ -65,20 +67,24 @@ class StylizeSpec(PictureTaskSpec):
         ge=0,
         lt=1,
         description=(
-            "How much the content picture's layout counts against the style; 0 leaves it out."
+            "Weight of the content picture's layout relative to the style; 0 ignores the layout."
         ),
     )
     width: int | None = Field(
         None,
         ge=16,
         le=4096,
-        description="Pixels across; left out, the content picture's, else the prior's native size.",
+        description=(
+            "Width in pixels. Default: the content picture's width, else the prior's native size."
+        ),
     )
     height: int | None = Field(
         None,
         ge=16,
         le=4096,
-        description="Pixels down; left out, the content picture's, else the prior's native size.",
+        description=(
+            "Height in pixels. Default: the content picture's height, else the prior's native size."
+        ),
     )
     working_size: int | None = Field(
         None,

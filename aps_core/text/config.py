@@ -16,7 +16,9 @@ from aps_core.registry import Config
 class TextConfig(Config):
     """Reverse steps, token filtering, order of unmasking, and the tilt towards a reward."""
 
-    max_new_tokens: int = Field(128, ge=1, le=2048, description="Room for the answer, in tokens.")
+    max_new_tokens: int = Field(
+        128, ge=1, le=2048, description="Maximum length of the answer in tokens."
+    )
     steps: int = Field(128, ge=1, le=2048, description="Reverse steps T.")
     temperature: float = Field(
         0.2,
@@ -34,8 +36,8 @@ class TextConfig(Config):
         50,
         ge=1,
         description=(
-            "Draw from this many likeliest tokens; null for no limit. 50 is what Dream's release"
-            " uses when nothing is said: its generation defaults come from the model's"
+            "Draw from this many most likely tokens; null for no limit. 50 is the effective"
+            " default of Dream's release: its generation defaults come from the model's"
             " configuration object."
         ),
     )

@@ -1,8 +1,9 @@
-"""Serves the page and passes ``/v1`` on to the service, so that page and API have one origin and
-the API key stays here.
+"""Serves the page and proxies ``/v1`` to the service.
 
-aps serve --embedded
-APS_SERVER=http://127.0.0.1:8000 APS_API_KEY=... python examples/browser/server.py 9000
+Page and API thus have the same origin, and the API key stays on the server.
+
+    aps serve --embedded
+    APS_SERVER=http://127.0.0.1:8000 APS_API_KEY=... python examples/browser/server.py 9000
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ async def page(_: Request) -> Response:
 
 
 async def api(request: Request) -> Response:
-    """One request, streamed both ways; a real application also checks here who asks, and for
-    what.
-    """
+    """Forwards a request and streams the response. In production, authorise the user here."""
     headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
     if KEY:
         headers["Authorization"] = f"Bearer {KEY}"

@@ -1,4 +1,4 @@
-// The service's HTTP interface. Every failure is a Problem (RFC 9457) with words for people.
+// The service's HTTP interface. Every failure is a Problem (RFC 9457) with a readable message.
 
 import { askForKey } from "./key.js";
 import { t } from "./strings.js";
@@ -48,7 +48,7 @@ export function submit(task, pictures, spec) {
 
 /**
  * Follows a job's events from the first one; the browser reconnects by itself, from the last event it saw.
- * ``onLost`` tells that it is trying to; ``onClosed`` that the server refuses the stream for good.
+ * ``onLost`` is called when the connection is lost; ``onClosed`` when the server refuses the stream permanently.
  */
 export function follow(job, { onStatus, onProgress, onDone, onLost, onClosed }) {
   const source = new EventSource(job.urls.events);

@@ -1,4 +1,4 @@
-// A curve over steps, perhaps against a floor, as an SVG.
+// A curve over steps as an SVG, optionally with a floor.
 
 import { svg } from "./dom.js";
 import { t } from "./strings.js";
@@ -26,7 +26,7 @@ export function chart({ name, values, total, floor = 0, marked = values.length, 
   const label = (px, py, anchor, text, kind = "tick") => svg("text", { x: px, y: py, "text-anchor": anchor, class: kind }, text);
   const [step, value] = points.findLast(([each]) => each <= marked) ?? points[0];
   const ticks = [bottom, (bottom + top) / 2, top];
-  // on the side of the line where the curve does not end, unless the axis is there
+  // on the side of the line away from the curve's end, unless the axis is there
   const above = points.at(-1)[1] < floor || HEIGHT - BOTTOM - y(floor) < 18;
   const floorLine = floor
     ? [svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(floor), y2: y(floor), class: "floor" }), label(WIDTH - RIGHT, y(floor) + (above ? -5 : 13), "end", t.floor, "floor-label")]

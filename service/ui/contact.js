@@ -1,4 +1,4 @@
-// A job in one row of pictures, to be shown to others: what was sent, some steps on the way, the result.
+// A job as one row of pictures for sharing: the input, some steps, the result.
 
 import * as api from "./api.js";
 import { t } from "./strings.js";
@@ -28,7 +28,7 @@ export async function contactStrip({ before, events, after, size: [width, height
   pen.fillStyle = INK;
   for (const [index, picture] of pictures.entries()) {
     const left = GAP + index * (w + GAP);
-    pen.imageSmoothingEnabled = picture.width * 2 > w; // coarse pictures show their pixels, as on the page
+    pen.imageSmoothingEnabled = picture.width * 2 > w; // show the pixels of coarse pictures, as on the page
     pen.imageSmoothingQuality = "high";
     const { place = WHOLE } = tiles[index];
     pen.drawImage(picture, left + place.left * w, GAP + place.top * h, place.width * w, place.height * h);
@@ -39,7 +39,7 @@ export async function contactStrip({ before, events, after, size: [width, height
   return sheet.convertToBlob({ type: "image/png" });
 }
 
-/** Some steps, evenly apart; the last one is the result's and left out. */
+/** Some evenly spaced steps, without the last one, which is the result. */
 function spread(events) {
   const seen = events.filter(({ step, total, preview_url: url }) => url && step < total);
   const count = Math.min(STEPS, seen.length);

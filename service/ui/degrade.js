@@ -1,12 +1,12 @@
-// Degrades a clean picture as the service's operators do, for demonstrations: y = A(x) + noise, in the browser, at once.
+// Degrades a clean picture in the browser with the service's operators, for demonstrations: y = A(x) + noise.
 //
-// Only operators without weights and without a random path are here; a test holds each against the library's own.
+// Only operators without weights and without a random path; a test compares each with the library's.
 
 import { filtered, gaussian, mapped, mirror } from "./pixels.js";
 
 const LUMA = [0.299, 0.587, 0.114];
 const SATURATING_LEVELS = 4;
-/** The noise that is added where none is asked for, as ``aps degrade`` does. */
+/** Noise added by default, as in ``aps degrade``. */
 const SIGMA = 0.05;
 
 const OPERATORS = { denoise: (x) => x, hdr, colorize, super_resolution: reduce, gaussian_blur: blur, saturating_blur: saturate, inpainting: hide, jpeg, compose };
@@ -44,7 +44,7 @@ export function noisy(y, { sigma, noise, peak = 100, seed }, coloured = true) {
   const width = sigma ?? (noise === "poisson" ? 0 : SIGMA);
   const disturbed = (plane) => plane.map((value) => counted(value) + width * normal(draw));
   if (coloured) return mapped(y, disturbed);
-  const grey = disturbed(y.planes[0]); // what has no colour has no coloured noise
+  const grey = disturbed(y.planes[0]); // a grey measurement has grey noise
   return mapped(y, () => grey);
 }
 
@@ -153,7 +153,7 @@ function random(seed = 0) {
 
 const normal = (draw) => Math.sqrt(-2 * Math.log(draw())) * Math.cos(2 * Math.PI * draw());
 
-/** Photons counted where ``mean`` are expected; many are as good as normal. */
+/** A Poisson draw with this mean; for large means, the normal approximation. */
 function poisson(mean, draw) {
   if (mean > 60) return Math.max(0, Math.round(mean + Math.sqrt(mean) * normal(draw)));
   let [count, product] = [-1, 1];

@@ -1,6 +1,6 @@
-// The demonstration: a clean picture is degraded here, shown as it would be measured, and sent to be restored.
+// The demonstration: degrades a clean picture, shows the measurement and sends it to be restored.
 //
-// Kept apart from restoring a picture that came degraded: a switch above the picture says which of the two it is.
+// Separate from restoring a picture that is already degraded: a switch above the picture selects one of the two.
 
 import { el } from "./dom.js";
 import { apply, canSimulate, factorOf, knownPixels, noisy, reachOf } from "./degrade.js";
@@ -14,7 +14,7 @@ const PAUSE_MILLISECONDS = 60;
 
 let serial = 0;
 
-/** ``picture()`` gives the clean picture's element or null, ``mask()`` what was painted over it; ``onSwitch`` hears whether this is a demo now. */
+/** ``picture()`` gives the clean picture's element or null, ``mask()`` what was painted over it; ``onSwitch`` receives true when the demonstration is on. */
 export function demo({ picture, mask, settings, onSwitch }) {
   const name = `demo${++serial}`;
   const radios = ["real", "demo"].map((value) => el("input", { type: "radio", name, value, class: "visually-hidden", checked: value === "real" }));

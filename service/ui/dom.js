@@ -1,4 +1,4 @@
-// Short spelling of the DOM calls the page is built from.
+// Short forms of the DOM calls used to build the page.
 
 export const byId = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// What was asked of the service: the jobs of this key, newest first.
+// The jobs of this key, newest first.
 
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
@@ -12,7 +12,7 @@ const STATES = ["queued", "running", "succeeded", "failed", "canceled"];
 
 const active = (job) => job.state === "queued" || job.state === "running";
 
-/** The list with its filters; ``close()`` stops looking for news. */
+/** The list with its filters; ``close()`` stops polling. */
 export function historyView(described, { onProblem }) {
   const jobs = new Map();
   const cards = new Map();
@@ -101,7 +101,7 @@ function thumb(job) {
   return el("span", { class: "thumb text", "aria-hidden": "true", textContent: job.progress?.text?.trim() || humanise(job.task) });
 }
 
-/** Cancels what is under way; deletes what is over, when pressed twice. */
+/** Cancels an active job; deletes a finished one when pressed twice. */
 function deletion(job, forget, onProblem) {
   if (active(job)) return button(t.cancel, guarded(onProblem, () => api.cancel(job)), { class: "small" });
   let sure = false;

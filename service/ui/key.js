@@ -1,6 +1,6 @@
-// Where the service wants API keys: asks for one, once, and exchanges it for a cookie that scripts cannot read.
+// If the service requires API keys: asks for one and exchanges it for a cookie that scripts cannot read.
 //
-// The key goes into one request's header and nowhere else: no address, no storage.
+// The key is sent in the header of one request only. It is never put into a URL or into storage.
 
 import { button, el } from "./dom.js";
 import { t } from "./strings.js";
@@ -9,13 +9,13 @@ const FORM = "aps_[0-9a-f]{12}_[A-Za-z0-9_\\-]{43}";
 
 let asking = null;
 
-/** Asks for a key unless somebody is being asked already; true when there is a session now, false when nobody gave one. */
+/** Asks for a key unless the dialog is already open; resolves to true with a session, to false without. */
 export function askForKey() {
   asking ??= ask().finally(() => (asking = null));
   return asking;
 }
 
-/** Forgets the session, here and at the service; false when the service cannot be reached. A session that is over is forgotten. */
+/** Deletes the session here and on the service; false if the service is unreachable. An expired session counts as deleted. */
 export const forgetKey = () =>
   fetch("/v1/session", { method: "DELETE" }).then(
     ({ ok, status }) => ok || status === 401,

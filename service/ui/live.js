@@ -1,4 +1,4 @@
-// One job: where it stands, its steps as they come, and in the end its result.
+// One job: its state, its steps as they arrive, and its result.
 
 import * as api from "./api.js";
 import { chart } from "./chart.js";
@@ -12,7 +12,7 @@ const POLL_MILLISECONDS = 2000;
 
 const over = (job) => !["queued", "running"].includes(job.state);
 
-/** Shows a job and follows it to its end; ``close()`` lets go of it. */
+/** Shows a job and follows it to its end; ``close()`` stops following it. */
 export function jobView(first, task, described, { onProblem, onAgain }) {
   const words = wordsOf(first.task, task.summary);
   const stage = stageFor(first, task, words);
@@ -59,7 +59,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
 
   function poll() {
     clearTimeout(timer);
-    // events do not tell how many jobs come first; and a refused stream tells nothing
+    // events do not contain the queue position, and a refused stream sends none
     if (!ended && (job.state === "queued" || stream === null)) timer = setTimeout(refresh, POLL_MILLISECONDS);
   }
 
@@ -107,7 +107,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   }
 
   update(job);
-  follow(); // a finished job, too: its history holds the curve
+  follow(); // also for a finished job: its event history contains the curve
   poll();
   return {
     element,
@@ -160,7 +160,7 @@ function statusPanel(words) {
   const show = (job) => {
     element.hidden = over(job);
     if (job.progress) return progress(job.progress);
-    bar.removeAttribute("value"); // not started: how long that takes is not known
+    bar.removeAttribute("value"); // not started: the duration is unknown
     stepText.textContent = t.phases[job.phase] ?? "";
     timeText.textContent = "";
   };

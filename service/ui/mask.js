@@ -1,6 +1,6 @@
 // Painting a mask over a picture: brush, box, eraser, undo, clear; by pointer or by keyboard.
 //
-// What is painted is what the task may change. The service reads masks the other way round: white is known.
+// The painted area is what the task may change. The service's masks are the inverse: white is known.
 
 import { button, el } from "./dom.js";
 import { t } from "./strings.js";

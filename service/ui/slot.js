@@ -3,7 +3,7 @@
 import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
-/** Pictures smaller than this are shown with their pixels, as they were measured. */
+/** Pictures smaller than this are shown without smoothing. */
 export const COARSE_PIXELS = 100;
 const ACCEPT = "image/png,image/jpeg,image/webp";
 

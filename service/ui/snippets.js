@@ -1,4 +1,4 @@
-// A job as somebody would ask for it elsewhere: with curl, in Python, on the command line.
+// A job as code: curl, Python, command line.
 
 import { inputName } from "./api.js";
 import { button, el } from "./dom.js";
@@ -11,7 +11,7 @@ const RENAMED = { mask: "mask-source", sigma: "blur-sigma", seed: "operator-seed
 
 let serial = 0;
 
-/** A folded box with the three spellings. */
+/** A folded box with the three snippets. */
 export function codeBox(job, task, described) {
   const name = `code${++serial}`;
   const request = { task: job.task, spec: asked(job, task, described), files: filesOf(job, task), origin: location.origin, makesText: !job.output_size, withKey: Boolean(described.principal) };
@@ -30,7 +30,7 @@ export function codeBox(job, task, described) {
   return el("details", { class: "folded code" }, el("summary", { textContent: t.code }), el("div", { class: "chips", role: "group", "aria-label": t.code }, ...chips), pre, el("div", { class: "chips" }, copy, status));
 }
 
-/** The job's spec without what is so by default. */
+/** The job's spec without default values. */
 function asked(job, task, described) {
   const prior = described.priors.find(({ name }) => name === job.spec.prior);
   const { properties = {}, $defs = {} } = task.schema;
@@ -53,7 +53,7 @@ function asked(job, task, described) {
 
 const isEmpty = (value) => typeof value === "object" && Object.keys(value).length === 0;
 
-/** The job's pictures by name, as files somebody might have. */
+/** The job's pictures by name, as example file names. */
 function filesOf(job, task) {
   const names = Object.keys(task.pictures).filter((name) => job.artifacts.some((artifact) => artifact.name === inputName(name)));
   return Object.fromEntries(names.map((name) => [name, `${name}.png`]));
@@ -63,7 +63,7 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 function curl({ task, spec, files, origin, withKey }) {
   const lines = [`curl -sS ${origin}/v1/${task} -H 'Prefer: wait=60'`];
-  if (withKey) lines.push('-H "Authorization: Bearer $APS_API_KEY"'); // which the client and the command line read by themselves
+  if (withKey) lines.push('-H "Authorization: Bearer $APS_API_KEY"'); // the client and the command line read the variable themselves
   const names = Object.entries(files);
   for (const [name, file] of names) lines.push(`-F ${name}=@${file}`);
   lines.push(names.length ? `-F ${quoted(`spec=${JSON.stringify(spec)}`)}` : `--json ${quoted(JSON.stringify(spec))}`);

@@ -1,4 +1,4 @@
-// What a running job shows: a picture with its tokens, or an answer with its boxes. Both have the same few methods.
+// The view of a running job: a picture with its tokens, or an answer with its boxes. Both have the same methods.
 
 import { inputName } from "./api.js";
 import * as api from "./api.js";

@@ -1,11 +1,11 @@
-// The service at a glance: how many workers, on what, how much waits; and whose key this is.
+// Status of the service: workers, devices, queue, and the owner of the key.
 
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
 import { forgetKey } from "./key.js";
 import { t } from "./strings.js";
 
-/** Makes ``opener`` say how the service is and open ``panel`` with the particulars, looked up anew each time. */
+/** Shows the status on ``opener``, which opens ``panel`` with the details; they are fetched each time. */
 export function statusPanel(opener, panel, described) {
   const show = ({ workers, queue, principal }) => {
     opener.replaceChildren(el("span", { textContent: t.workers(processes(workers).length) }));

@@ -48,7 +48,7 @@ async function start() {
 
 const rank = (type) => (ORDER.indexOf(type) + 1 || ORDER.length + 1);
 
-/** What the address says is what is shown. */
+/** Shows the view named in the URL's hash. */
 class Router {
   constructor(described, samples) {
     this.described = described;

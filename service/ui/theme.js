@@ -1,4 +1,4 @@
-// Light or dark: as the system says, unless somebody chose.
+// Light or dark theme: the system's, unless the user has chosen.
 
 import { icon } from "./dom.js";
 import { t } from "./strings.js";

@@ -1,4 +1,4 @@
-// The token grid over the picture: which tokens were decided, when, and how surely. One canvas pixel a token.
+// The token grid over the picture: which tokens were decided, when, and with what confidence. One canvas pixel a token.
 
 /** From dark to light (after viridis): first to last step, least to most confident. */
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];

@@ -18,7 +18,7 @@ export function truthOf(job) {
   return known ? { artifact: { name: "truth.png", url: known.url }, url: known.url, label: t.truth, alt: t.truth } : null;
 }
 
-/** How near the result came to the truth; empty where none is known. */
+/** Distance of the result from the truth; empty if the truth is unknown. */
 export async function truthFacts(job, artifact) {
   const known = truths.get(job.id);
   if (!known || !artifact) return [];

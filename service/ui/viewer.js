@@ -1,4 +1,4 @@
-// The picture that was sent and what came of it, one over the other, with a movable edge; both zoom and pan together.
+// The input and the result, one over the other with a movable edge; both zoom and pan together.
 
 import { button, el } from "./dom.js";
 import { COARSE_PIXELS } from "./slot.js";

@@ -1,6 +1,4 @@
-"""A network that fails: a TCP proxy in front of the real service that cuts or refuses connections
-when told to.
-"""
+"""A TCP proxy in front of the service that simulates network failures."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from typing import Self
 
 
 class Proxy:
-    """Forwards to ``port`` on this machine; :attr:`url` is its own address."""
+    """Forwards connections to ``port`` on this machine; :attr:`url` is the proxy's address."""
 
     def __init__(self, port: int) -> None:
         self.target = port
         self.refuse = 0
-        """How many of the next connections are closed at once."""
+        """Number of further connections to close immediately."""
         self.cut_answers = 0
-        """How many of the next connections are cut after the service's first bytes, which are lost.
+        """Number of further connections to cut at the first bytes of the response, which are lost.
         """
         self.connections = 0
         self._open: set[socket.socket] = set()
@@ -40,7 +38,7 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """Cuts every open connection."""
+        """Closes all open connections."""
         for one in list(self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""The client against the real service, over a network that sometimes fails."""
+"""The client with the running service, over a network with simulated failures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def proxy(stack: Stack):
 
 @pytest.fixture
 def through(proxy: Proxy):
-    """A client behind the proxy, with short pauses."""
+    """A client that connects through the proxy, with short retry delays."""
     with Client(
         Connection(server=proxy.url, timeout=20, retry=Retry(pause_seconds=0.05))
     ) as client:
@@ -61,7 +61,7 @@ def test_one_line_restores_a_file(stack: Stack, photo: Path, tmp_path: Path, mon
     assert size(path.read_bytes()) == (64, 64)
     assert result.sidecar["spec"]["operator"] == {"type": "gaussian_blur", "sigma": 3.0}
     assert result.job.state is JobState.SUCCEEDED
-    assert set(result.files) == {"result.png", "result.json"}  # and not what was sent
+    assert set(result.files) == {"result.png", "result.json"}  # but not the input
 
 
 @pytest.mark.parametrize("source", ["path", "bytes", "file"])
@@ -76,7 +76,7 @@ def test_a_picture_may_be_a_path_bytes_or_a_file(client: Client, photo: Path, so
     assert client.wait(job.id, timeout=60).state is JobState.SUCCEEDED
 
 
-def test_a_picture_that_is_kept_need_not_be_sent_again(client: Client, photo: Path):
+def test_an_uploaded_picture_can_be_used_by_hash(client: Client, photo: Path):
     named = f"sha256:{client.keep(photo).sha256}"
     alone = client.submit("restore", {"image": named}, operator={"type": "denoise"}, **QUICK)
     assert alone.image_size == (64, 64)
@@ -100,7 +100,7 @@ def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path:
     assert result.image in result.samples
 
 
-def test_every_other_task_has_its_method(client: Client, photo: Path):
+def test_other_tasks_have_methods(client: Client, photo: Path):
     mask = io.BytesIO()
     drawn = Image.new("L", (64, 64), 255)
     drawn.paste(0, (16, 16, 48, 48))
@@ -114,7 +114,7 @@ def test_every_other_task_has_its_method(client: Client, photo: Path):
     )
 
 
-def test_previews_come_step_by_step(client: Client, photo: Path):
+def test_there_is_one_preview_per_step(client: Client, photo: Path):
     job = client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
     previews = list(client.previews(job))
     assert [(one.step, one.total) for one in previews] == [(1, 3), (2, 3), (3, 3)]
@@ -122,7 +122,7 @@ def test_previews_come_step_by_step(client: Client, photo: Path):
     assert previews[-1].misfit is not None
 
 
-def test_the_asynchronous_client_does_the_same(stack: Stack, photo: Path):
+def test_the_asynchronous_client_behaves_the_same(stack: Stack, photo: Path):
     async def both() -> tuple[list[int], list[str]]:
         async with AsyncClient(stack.url) as client:
             job = await client.submit(
@@ -160,7 +160,7 @@ def test_every_job_is_listed_once_over_pages(client: Client, photo: Path):
     assert len(listed) == len(set(listed))
 
 
-def test_cancel_delete_and_the_errors_they_leave(client: Client, photo: Path):
+def test_errors_after_cancel_and_delete(client: Client, photo: Path):
     job = client.submit("restore", {"image": photo}, operator={"type": "denoise"}, **LONG)
     next(event for event in client.events(job) if event.type == "progress")
     with pytest.raises(aps_client.Conflict) as running:
@@ -191,7 +191,7 @@ def test_errors_carry_the_services_code_and_fields(client: Client, photo: Path):
     assert isinstance(text.value, APSError)
 
 
-def test_nobody_there_is_said_after_the_last_try():
+def test_unreachable_is_raised_after_the_last_attempt():
     with (
         Client(
             Connection(server="http://127.0.0.1:9", retry=Retry(attempts=2, pause_seconds=0.01))
@@ -201,23 +201,24 @@ def test_nobody_there_is_said_after_the_last_try():
         client.capabilities()
 
 
-def test_a_task_the_service_does_not_have(stack: Stack):
+def test_an_unknown_task_is_not_found(stack: Stack):
     with Client(stack.url) as client, pytest.raises(aps_client.NotFound, match="Not Found"):
         client.submit("nonesuch")
 
 
-def test_an_answer_that_got_lost_makes_no_second_job(
+def test_a_lost_response_does_not_create_a_second_job(
     through: Client, client: Client, proxy: Proxy, photo: Path
 ):
     before = {job.id for job in client.jobs()}
-    proxy.refuse, proxy.cut_answers = 1, 1
+    proxy.refuse = 1
+    proxy.cut_answers = 1
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **QUICK)
-    assert proxy.connections == 3  # refused, cut after the service had the job, answered
+    assert proxy.connections == 3  # refused, cut after the job was created, answered
     assert {one.id for one in client.jobs()} - before == {job.id}
     assert client.wait(job, timeout=60).state is JobState.SUCCEEDED
 
 
-def test_the_callers_own_key_holds_over_processes(client: Client, stack: Stack, photo: Path):
+def test_an_idempotency_key_works_across_clients(client: Client, stack: Stack, photo: Path):
     spec = {"operator": {"type": "denoise"}, "idempotency_key": 'order "7"', **QUICK}
     first = client.submit("restore", {"image": photo}, **spec)
     with Client(stack.url) as another:
@@ -227,7 +228,7 @@ def test_the_callers_own_key_holds_over_processes(client: Client, stack: Stack, 
     assert other.value.code == "idempotency_key_reused"
 
 
-def test_events_go_on_where_the_connection_broke(through: Client, proxy: Proxy, photo: Path):
+def test_events_resume_after_a_broken_connection(through: Client, proxy: Proxy, photo: Path):
     spec = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
     seen = []
@@ -244,14 +245,14 @@ def test_events_go_on_where_the_connection_broke(through: Client, proxy: Proxy, 
     assert seen[-1].job.state is JobState.SUCCEEDED
 
 
-def test_a_damaged_download_is_noticed(client: Client, photo: Path):
+def test_a_damaged_download_is_detected(client: Client, photo: Path):
     job = client.restore(photo, **QUICK).job
     lied = [one.model_copy(update={"sha256": "0" * 64}) for one in job.artifacts]
     with pytest.raises(aps_client.Corrupt):
         client.download(job.model_copy(update={"artifacts": lied}), "result.png")
 
 
-def test_the_key_goes_along_and_stays_out_of_sight(monkeypatch):
+def test_the_api_key_is_sent_but_not_in_the_repr(monkeypatch):
     monkeypatch.setenv("APS_API_KEY", "aps_secret")
     connection = Connection()
     assert connection.options()["headers"]["Authorization"] == "Bearer aps_secret"

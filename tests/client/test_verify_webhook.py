@@ -1,4 +1,4 @@
-"""Webhooks are believed only when they are the service's."""
+"""Verification of webhooks by the client."""
 
 import base64
 import json
@@ -51,7 +51,7 @@ BODY = json.dumps(
 def signed(
     body: bytes = BODY, secret: str = SECRET, age: float = 0, **changed: str
 ) -> dict[str, str]:
-    """Headers as the standard's own library makes them."""
+    """Signs a message with the reference library and returns the headers."""
     at = datetime.fromtimestamp(time.time() - age, UTC)
     return {
         "Webhook-Id": "msg_1",
@@ -61,10 +61,10 @@ def signed(
     }
 
 
-def test_a_signed_message_is_a_typed_event():
+def test_a_signed_message_is_parsed():
     event = verify_webhook(BODY, signed(), SECRET)
     assert (event.id, event.type, event.data.state.value) == ("msg_1", "job.completed", "succeeded")
-    # while secrets change
+    # during secret rotation
     assert verify_webhook(BODY, signed(), [OTHER, SECRET]).data.id == JOB["id"]
 
 
@@ -87,7 +87,7 @@ def test_everything_else_is_rejected(sent, received, words):
         verify_webhook(received, signed(**sent), SECRET)
 
 
-def test_what_cannot_be_a_message_of_ours():
+def test_malformed_messages_are_rejected():
     with pytest.raises(WebhookRejected, match="Missing required headers"):
         verify_webhook(BODY, {}, SECRET)
     with pytest.raises(WebhookRejected, match="malformed"):
@@ -96,7 +96,7 @@ def test_what_cannot_be_a_message_of_ours():
         verify_webhook(BODY, signed(), [])
 
 
-def test_the_services_own_messages_are_believed(stack: Stack):
+def test_webhooks_of_the_service_are_accepted(stack: Stack):
     heard: queue.Queue[WebhookEvent] = queue.Queue()
 
     class Receiver(BaseHTTPRequestHandler):
@@ -127,5 +127,5 @@ def test_the_services_own_messages_are_believed(stack: Stack):
             "succeeded",
             "high",
         )
-        picture = client.download(event.data, "result.png")  # the message's links are enough
+        picture = client.download(event.data, "result.png")  # the links in the message suffice
         assert picture.startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""Algorithm 1: its invariants, an independent implementation to compare with, and its switches."""
+"""Algorithm 1: invariants, comparison with an independent implementation, and options."""
 
 import time
 from dataclasses import replace
@@ -21,13 +21,12 @@ L, K = 12, 2**BITS
 
 
 class ToyTokenizer:
-    """Lookup-free codes and a smooth, mixing decoder: neighbouring tokens influence each other's
-    pixels.
-    """
+    """Lookup-free codes with a convolutional decoder, which mixes neighbouring tokens."""
 
     def __init__(self):
         self.quantizer = LookupFreeQuantizer(BITS)
-        self.codebook_KD, self.stride = self.quantizer.codebook_KD, 1
+        self.codebook_KD = self.quantizer.codebook_KD
+        self.stride = 1
         self.weight = torch.randn(3, BITS, 3, 3, generator=torch.Generator().manual_seed(1)) / 4
 
     def quantize(self, e):
@@ -39,15 +38,13 @@ class ToyTokenizer:
 
 
 class ToyPrior:
-    """Logits that depend on the decided tokens."""
+    """A prior whose logits depend on the decided tokens."""
 
     def __init__(self):
         self.tokenizer = ToyTokenizer()
         generator = torch.Generator().manual_seed(2)
-        self.base, self.pull = (
-            torch.randn(L, K, generator=generator),
-            torch.randn(K, K, generator=generator),
-        )
+        self.base = torch.randn(L, K, generator=generator)
+        self.pull = torch.randn(K, K, generator=generator)
 
     def logits(self, z_BL, *, grid, mask_fraction, condition, guidance_scale):
         decided = (
@@ -57,7 +54,7 @@ class ToyPrior:
 
 
 class ToyObjective:
-    """L1 distance to the picture of known tokens."""
+    """L1 distance to the picture decoded from known tokens."""
 
     noise_floor = 0.0
 
@@ -159,7 +156,7 @@ def test_inner_loop_lowers_the_loss_and_the_result_fits(prior, objective):
     assert guided.misfit_B.item() < 0.6 * unguided.misfit_B.item()
 
 
-def test_without_inner_steps_the_prior_alone_decides(prior):
+def test_without_inner_steps_the_result_is_that_of_the_prior(prior):
     first, second = (
         sample(prior, ToyObjective(prior, seed), APSConfig(steps=3, inner_steps=0))
         for seed in (3, 4)
@@ -194,7 +191,7 @@ def test_seeds(prior, objective):
     )
 
 
-def test_several_samples_differ_and_one_draws_nothing(prior, objective):
+def test_several_samples_differ_and_a_single_one_uses_no_randomness(prior, objective):
     several = sample(prior, objective, APSConfig(steps=5, inner_steps=3), batch=4)
     assert len({tuple(row.tolist()) for row in several.z_BL}) > 1
     config = APSConfig(steps=5, inner_steps=3)
@@ -212,9 +209,9 @@ def first_anchor(prior, phi, trusted, **switches):
     return (z_next[0] != MASK).nonzero().item()
 
 
-def test_remasking_trusts_whom_it_says(prior):
-    """The posterior is sure of token 2, the prior of token 7: APS-II keeps the one, APS-I the
-    other.
+def test_remasking_ranks_by_the_selected_distribution(prior):
+    """The posterior is confident in token 2, the prior in token 7. APS-II keeps the former, APS-I
+    the latter.
     """
     phi, trusted = torch.zeros(L, K), torch.zeros(L, K)
     phi[:, 5], trusted[:, 5] = 3.0, 3.0
@@ -223,7 +220,7 @@ def test_remasking_trusts_whom_it_says(prior):
     assert first_anchor(prior, phi, trusted, remasking="prior") == 7
 
 
-def test_confidence_orders_like_the_probability_without_saturating():
+def test_confidence_is_monotonic_in_probability_and_does_not_saturate():
     generator = torch.Generator().manual_seed(0)
     logits, x = (
         torch.randn(50, K, generator=generator) * 3,
@@ -238,7 +235,7 @@ def test_confidence_orders_like_the_probability_without_saturating():
     assert score[1] > score[0]
 
 
-def test_other_scores_are_their_definitions():
+def test_other_scores_match_their_definitions():
     logits = torch.randn(9, K, generator=torch.Generator().manual_seed(0))
     p = logits.softmax(-1)
     best = p.argmax(-1)
@@ -247,11 +244,11 @@ def test_other_scores_are_their_definitions():
     torch.testing.assert_close(token_score(logits, best, "margin"), (top[:, 0] / top[:, 1]).log())
 
 
-def test_anchor_noise_is_relative_to_the_scores_and_still_prefers_the_trusted():
+def test_anchor_noise_is_relative_to_the_scores_and_keeps_their_tendency():
     prior, runs = ToyPrior(), 600
     tokens = torch.full((runs, L), MASK)
     phi = torch.zeros(L, K)
-    phi[:, 5] = torch.linspace(1.0, 2.0, L)  # the last token is the most trusted one
+    phi[:, 5] = torch.linspace(1.0, 2.0, L)  # the last token has the highest score
 
     def first(scale, temperature):
         config = APSConfig(anchor_temperature=temperature)
@@ -318,7 +315,7 @@ def test_adaptive_stops_at_the_noise_floor_and_on_a_plateau(prior, objective):
     assert 10 <= lengths[0] < 400
 
 
-def test_prior_term_pulls_towards_the_prior(prior, objective):
+def test_prior_term_moves_the_result_towards_the_prior(prior, objective):
     def likelihood(weight):
         z = sample(
             prior,
@@ -349,7 +346,7 @@ def test_entropy_term_sharpens(prior, objective):
     assert scores[1.0] > scores[0.0]  # negative entropy is larger
 
 
-def test_the_inner_hook_sees_every_tenth_iteration_and_cancels_between_two(prior, objective):
+def test_the_inner_hook_runs_every_tenth_iteration_and_can_cancel(prior, objective):
     seen = []
     config = APSConfig(steps=2, inner_steps=35)
     sample(prior, objective, config, on_inner=seen.append)

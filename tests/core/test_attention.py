@@ -66,7 +66,8 @@ class Calls(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.names, self.largest = set(), 0
+        self.names = set()
+        self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))

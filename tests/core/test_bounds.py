@@ -1,4 +1,4 @@
-"""The paper's two theorems, checked in a world whose every distribution can be enumerated."""
+"""The paper's two theorems, checked on a problem whose distributions can be enumerated."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def theta(world):
 
 @pytest.fixture(scope="module")
 def phi(theta):
-    """A denoiser adapted to a measurement, if not well: the prior's prediction, warped."""
+    """A suboptimal denoiser adapted to a measurement: the prior's prediction, perturbed."""
 
     def predict(z_BL, share):
         pull_K = torch.tensor([0.9, -0.4, 0.1, -0.2])
@@ -45,8 +45,9 @@ def generator(seed=0):
 
 
 def enumerated_chain(world, predict, log_likelihood=None, steps=STEPS):
-    """The exact law (S,) of the tilted chain's result, by multiplying its transition matrices over
-    all partial pictures.
+    """Exact distribution (S,) of the tilted chain's result.
+
+    It is the product of the transition matrices over all partially masked pictures.
     """
     partial_PL = torch.cartesian_prod(*[torch.arange(MASK, CODES)] * LENGTH)
     one_hot_SLK = world.prior.one_hot_SLK
@@ -84,7 +85,7 @@ def enumerated_chain(world, predict, log_likelihood=None, steps=STEPS):
 
 
 def sequences(law_S, count=6):
-    """Indices of results from the likeliest to one of the least likely."""
+    """Indices of results, from the most likely to one of the least likely."""
     order = law_S.argsort(descending=True)
     return order[torch.linspace(0, len(order) - 1, count).long()].tolist()
 
@@ -98,7 +99,7 @@ def test_the_nelbo_bounds_ancestral_sampling(world, theta):
 
 
 def test_the_nelbo_of_an_exact_prior_is_tight_when_tokens_are_decided_one_at_a_time(world, theta):
-    """Whatever the order, the exact conditionals multiply to the joint probability."""
+    """The product of exact conditionals is the joint probability in any order."""
     x_L = world.truth_L
     exact = -world.prior.p_S[world.index(x_L[None])].log().item()
     gaps = [nelbo(theta, x_L, steps, 600, generator()).total - exact for steps in (1, 4, 256)]
@@ -126,7 +127,7 @@ def test_theorem_1_bounds_the_tilted_chain(world, which, request):
 
 
 def test_the_bound_is_tight_in_one_step(world, phi):
-    """With one reverse step nothing is left out but the error of the expected likelihoods."""
+    """With one reverse step, only the error of the expected likelihoods remains."""
     law_S = enumerated_chain(world, phi, world.log_likelihood, steps=1)
     for index in sequences(law_S, 4):
         bound = ddps_bound(
@@ -147,10 +148,8 @@ def test_theorem_2_is_theorem_1_rewritten_around_the_prior(world, theta, phi):
         assert second.adaptation != 0
 
 
-def test_theorem_2_bounds_the_posteriors_surprise_on_average(world, theta, phi):
-    """E[L_APS] over the exact posterior is at least the posterior's entropy: no chain of kernels
-    can do better.
-    """
+def test_theorem_2_bounds_the_posterior_entropy(world, theta, phi):
+    """E[L_APS] over the exact posterior is at least the entropy of the posterior."""
     entropy = -(world.posterior_S * world.posterior_S.log()).sum().item()
     x_BL = world.prior.states_SL[
         torch.multinomial(world.posterior_S, 60, replacement=True, generator=generator())
@@ -204,9 +203,9 @@ def exact_gradient(world, phi_LK, z_L):
     return torch.autograd.grad(expected, phi_LK)[0], expected.item()
 
 
-def test_the_surrogates_gradient_points_the_right_way():
-    """Against the exact gradient of the intractable measurement term, at many logits, states and
-    worlds: biased, but downhill.
+def test_the_surrogate_gradient_is_a_descent_direction():
+    """The surrogate gradient is biased, but has a positive inner product with the exact gradient of
+    the intractable measurement term at many logits, states and problems.
     """
     cosines, fell = [], []
     for seed in range(8):
@@ -237,7 +236,7 @@ def test_the_surrogates_gradient_points_the_right_way():
     assert sum(fell) / len(fell) > 0.8
 
 
-def test_the_surrogate_agrees_with_the_prior_where_nothing_is_measured(world):
+def test_without_a_measurement_the_surrogate_follows_the_prior(world):
     theta_BLK = torch.randn(1, LENGTH, CODES, generator=generator())
     phi_BLK = torch.zeros(1, LENGTH, CODES).requires_grad_()
     z_BL = torch.full((1, LENGTH), MASK)
@@ -245,11 +244,11 @@ def test_the_surrogate_agrees_with_the_prior_where_nothing_is_measured(world):
     gradient = torch.autograd.grad(loss_B.sum(), phi_BLK)[0]
     assert (
         gradient.argmin(-1) == theta_BLK.argmax(-1)
-    ).all()  # descent raises the prior's likeliest code most
+    ).all()  # descent raises the most likely code of the prior most
 
 
 class Silent:
-    """Nothing measured."""
+    """An objective without measurement."""
 
     noise_floor, temperature = 0.0, 1.0
 

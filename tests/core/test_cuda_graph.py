@@ -13,6 +13,9 @@ from aps_core.runtime.engine import Engine
 from aps_core.sampling import cuda_graph, inner_loop
 from aps_core.sampling.cuda_graph import WARM_UP, captured
 
+ONCE = 1e6
+"""Seconds that the clock skips where a job would capture its graph."""
+
 BROKEN = "CUDA error: operation failed due to a previous error during capture"
 
 
@@ -22,8 +25,12 @@ class Device:
     OutOfMemoryError = torch.OutOfMemoryError
 
     def __init__(self, breaks=False):
-        self.breaks, self.current, self.mode = breaks, "main", None
-        self.recording, self.pools, self.replays = False, set(), 0
+        self.breaks = breaks
+        self.current = "main"
+        self.mode = None
+        self.recording = False
+        self.pools = set()
+        self.replays = 0
         self.cuda = SimpleNamespace(
             Stream=lambda: SimpleNamespace(name="side", wait_stream=lambda _: None),
             CUDAGraph=lambda: self,
@@ -49,7 +56,8 @@ class Device:
 
     def capture_begin(self, pool, capture_error_mode):
         assert self.current == "side", "the default stream cannot be captured"
-        self.recording, self.mode = True, capture_error_mode
+        self.recording = True
+        self.mode = capture_error_mode
         self.pools.add(pool)
 
     def capture_end(self):
@@ -120,7 +128,7 @@ def test_the_canary_leaves_out_what_a_job_pays_once(prior, monkeypatch):
         def run(self, *arguments, **named):
             nonlocal skipped
             if not hasattr(self, "_seen"):
-                self._seen, skipped = True, skipped + 1000
+                self._seen, skipped = True, skipped + ONCE
             return original(self, *arguments, **named)
 
         monkeypatch.setattr(cls, name, run)
@@ -130,5 +138,5 @@ def test_the_canary_leaves_out_what_a_job_pays_once(prior, monkeypatch):
     slow_first(inner_loop.InnerLoop, "run")
     slow_first(RewardAscent, "run")
     rate = engine.seconds_per_token()
-    assert skipped == 1000, "one run, one capture"
-    assert 0 < rate < 1000 / (8 * 1024)
+    assert skipped == ONCE, "one run, one capture"
+    assert 0 < rate < ONCE / (8 * 1024)

@@ -1,4 +1,4 @@
-"""Draws of codes: their frequencies, and what may never come out."""
+"""Random draws of codes: frequencies, impossible codes, reproducibility."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def frequencies(codes_N):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
-def test_codes_come_as_often_as_their_probability(scale):
+def test_codes_are_drawn_with_their_probability(scale):
     drawn_N = categorical((P * scale).expand(MANY, -1), torch.Generator().manual_seed(0))
     error = (P * (1 - P) / MANY).sqrt()
     assert ((frequencies(drawn_N) - P).abs() <= 4 * error).all()
@@ -22,12 +22,12 @@ def test_codes_come_as_often_as_their_probability(scale):
 
 @pytest.mark.parametrize(("extreme", "code"), [(0.0, 1), (1 - 2**-24, 5)])
 @pytest.mark.parametrize("scale", [1.0, 1 / 3, 0.7, 1e-30])
-def test_no_uniform_number_draws_an_impossible_code(monkeypatch, extreme, code, scale):
+def test_impossible_codes_are_never_drawn(monkeypatch, extreme, code, scale):
     monkeypatch.setattr(torch, "rand", lambda shape, **options: torch.full(shape, extreme))
     assert categorical((P * scale)[None], torch.Generator()).tolist() == [code]
 
 
-def test_the_same_generator_gives_the_same_codes_and_rows_are_drawn_apart():
+def test_draws_are_reproducible_and_rows_independent():
     p_NK = torch.full((64, 4096), 1 / 4096)
     first, again, other = (
         categorical(p_NK, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
@@ -37,7 +37,7 @@ def test_the_same_generator_gives_the_same_codes_and_rows_are_drawn_apart():
     assert len(first.unique()) > 32
 
 
-def test_the_largest_perturbed_logit_is_a_draw():
+def test_gumbel_max_samples_the_distribution():
     logits_NK = P.log().expand(MANY, -1)
     drawn_N = gumbel_perturbed(logits_NK, 1.0, torch.Generator().manual_seed(0)).argmax(-1)
     assert ((frequencies(drawn_N) - P).abs() <= 4 * (P * (1 - P) / MANY).sqrt()).all()

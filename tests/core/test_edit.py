@@ -1,6 +1,4 @@
-"""Editing: what is known stays byte by byte, what is new follows prompt and surroundings, and bad
-input says why.
-"""
+"""Editing: known pixels stay unchanged, new ones follow the prompt, errors are explained."""
 
 import numpy as np
 import pytest
@@ -51,7 +49,7 @@ def pixels(result, sample=0):
     return np.asarray(to_pil(result.pictures_BCHW[sample]))
 
 
-def test_known_pixels_are_the_uploads_and_the_prompt_changes_the_others(engine):
+def test_known_pixels_are_unchanged_and_the_prompt_affects_the_others(engine):
     picture = photo()
     inputs = Inputs(picture, mask(picture, (13, 9, 38, 30)))
     flower, night = (
@@ -65,7 +63,7 @@ def test_known_pixels_are_the_uploads_and_the_prompt_changes_the_others(engine):
     assert not np.array_equal(pixels(flower, 0), pixels(flower, 1))
 
 
-def test_what_lay_under_the_mask_plays_no_part(engine):
+def test_masked_pixels_do_not_affect_the_result(engine):
     picture = photo()
     hole = mask(picture, (13, 9, 38, 30))
     other = picture.image.copy()
@@ -76,7 +74,7 @@ def test_what_lay_under_the_mask_plays_no_part(engine):
     )
 
 
-def test_known_tokens_are_the_encoders_and_stay(engine):
+def test_known_tokens_come_from_the_encoder_and_stay_fixed(engine):
     picture = photo(52, 40)
     hole = mask(picture, (14, 10, 36, 30))
     y_CHW, known_HW = to_tensor(picture), mask_to_tensor(hole)
@@ -97,7 +95,7 @@ def test_known_tokens_are_the_encoders_and_stay(engine):
     assert not any("known" in event for event in events[1:])
 
 
-def test_a_picture_grows_on_every_side_and_keeps_its_pixels(engine):
+def test_outpainting_extends_every_side_and_keeps_known_pixels(engine):
     picture = photo(33, 29)
     spec = EditSpec(prompt="a meadow", left=6, top=3, right=9, bottom=12, sampler=QUICK)
     assert spec.output_size((33, 29)) == (48, 44)
@@ -106,7 +104,7 @@ def test_a_picture_grows_on_every_side_and_keeps_its_pixels(engine):
     assert result.pictures_BCHW.shape[-2:] == (44, 48)
 
 
-def test_a_large_photo_is_drawn_small_and_kept_at_its_resolution(engine):
+def test_a_large_photo_is_edited_at_low_resolution_and_keeps_its_size(engine):
     picture = photo(200, 152)
     inputs = Inputs(picture, mask(picture, (80, 40, 150, 110)))
     spec = EditSpec(prompt="a red flower", working_size=64, sampler=QUICK)
@@ -120,7 +118,7 @@ def test_a_large_photo_is_drawn_small_and_kept_at_its_resolution(engine):
         check_size(EditSpec(prompt="x"), (200, 152), 64 * 64, 1e-4)
 
 
-def test_transparency_is_a_mask_and_grey_and_tiny_holes_work(engine):
+def test_transparency_masks_gray_pictures_and_tiny_holes(engine):
     picture = photo().image.convert("RGBA")
     picture.putpixel((20, 20), (1, 2, 3, 0))
     result = edited(engine, Inputs(Picture(picture)))
@@ -133,7 +131,7 @@ def test_transparency_is_a_mask_and_grey_and_tiny_holes_work(engine):
     )
 
 
-def test_a_stopped_edit_continues_with_the_same_pixels(engine):
+def test_a_resumed_edit_gives_the_same_pixels(engine):
     picture = photo()
     inputs, saved = Inputs(picture, mask(picture, (13, 9, 38, 30))), []
     spec = EditSpec(prompt="a red flower", sampler=QUICK)
@@ -143,7 +141,7 @@ def test_a_stopped_edit_continues_with_the_same_pixels(engine):
     )
 
 
-def test_the_seam_is_smooth_within_the_mask_only():
+def test_blending_changes_pixels_only_inside_the_mask():
     truth = torch.full((3, 40, 40), 0.5)
     known = torch.ones(40, 40)
     known[:, 20:] = 0
@@ -170,7 +168,7 @@ def test_the_seam_is_smooth_within_the_mask_only():
         (Inputs(photo()), {"left": 4, "prompt": "a flower " * 40}, "the prior reads at most 30"),
     ],
 )
-def test_bad_input_says_why(inputs, fields, words):
+def test_invalid_input_is_explained(inputs, fields, words):
     with pytest.raises(InvalidSpec, match=words):
         EditSpec(**{"prompt": "a flower", **fields}).check_inputs(inputs)
 
@@ -185,6 +183,6 @@ def test_bad_input_says_why(inputs, fields, words):
         {"prompt": "x", "left": -1},
     ],
 )
-def test_bad_fields_are_refused(fields):
+def test_invalid_fields_are_rejected(fields):
     with pytest.raises(ValidationError):
         EditSpec(**fields)

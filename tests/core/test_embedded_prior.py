@@ -1,6 +1,4 @@
-"""The shipped weights: what the model card promises, and that APS does what the paper claims with
-them.
-"""
+"""The shipped weights: figures of the model card, and claims of the paper on APS."""
 
 from pathlib import Path
 
@@ -92,7 +90,7 @@ def inputs():
     )
 
 
-def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, inputs):
+def test_checkpoints_resume_bit_for_bit_and_incompatible_ones_are_reported(engine, inputs):
     checkpoints = []
     several = spec(num_samples=2)
     whole = run(several, inputs, engine, lambda p: checkpoints.append(p.checkpoint()))
@@ -107,7 +105,7 @@ def test_checkpoint_resumes_bit_for_bit_and_foreign_ones_are_reported(engine, in
     assert damaged.resumed_from_step is None
 
 
-def test_result_tells_everything(engine, inputs):
+def test_the_sidecar_is_complete(engine, inputs):
     result = run(spec(sigma="auto"), inputs, engine)
     sidecar = result.sidecar()
     assert 0 < sidecar["spec"]["sigma"] < 0.2
@@ -121,7 +119,7 @@ def test_result_tells_everything(engine, inputs):
     assert RestoreSpec.model_validate(sidecar["spec"]) == result.spec
 
 
-def test_recommendations_fill_only_what_was_left_out():
+def test_recommendations_only_fill_unset_fields():
     assert spec().settings().inner_steps == 4
     assert (
         RestoreSpec(operator={"type": "hdr"}).settings().inner_steps
@@ -141,7 +139,7 @@ def test_estimate_grows_with_the_work():
     assert check_size(spec(working_size=512), (4000, 3000), 512 * 512, 1e-4).output == (512, 384)
 
 
-def test_masks_are_checked_before_any_work():
+def test_masks_are_checked_before_computation():
     masked = RestoreSpec(operator={"type": "inpainting"})
     with pytest.raises(InvalidSpec, match="needs a mask"):
         masked.check((8, 8), None, has_alpha=False)

@@ -1,6 +1,4 @@
-"""The benchmark: cases, variants, resuming, tables beside the paper's, and the paper's selections
-of photographs.
-"""
+"""The evaluation: cases, variants, resuming, comparison tables, the paper's sets of photographs."""
 
 import csv
 import json
@@ -43,7 +41,7 @@ CONFIG = Setup(APSConfig(steps=2, inner_steps=2), MeasurementLoss(perceptual_wei
 
 
 class BlockTokenizer:
-    """Every token paints a block of 8 x 8 pixels in one of eight colours."""
+    """Decodes each token to a block of 8x8 pixels in one of eight colours."""
 
     stride = 8
 
@@ -65,7 +63,7 @@ class BlockTokenizer:
 
 
 class FlatPrior:
-    """Every code is as likely as any other."""
+    """A uniform prior."""
 
     def __init__(self):
         self.tokenizer = BlockTokenizer()
@@ -99,7 +97,7 @@ def write(folder, name, side=40, value=0.0):
     images.to_pil(torch.full((3, side, side + 6), value)).save(path)
 
 
-def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, tmp_path):
+def test_an_interrupted_run_resumes_and_equal_variants_run_once(engine, photos, tmp_path):
     lines = []
     some = Plan(("sr4",), (Variant("aps"), Variant("svdd")))
     evaluate(engine, CONFIG, photos, tmp_path, some, report=lambda row: lines.append(row.key))
@@ -132,7 +130,7 @@ def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, 
         read_rows(tmp_path / "per_image.csv", Row)
 
 
-def test_a_run_depends_on_settings_and_seed_alone(engine, photos):
+def test_a_run_depends_only_on_settings_and_seed(engine, photos):
     case = make_case(engine, CONFIG, "native", "sr4", *photos[0], 0.05, 0)
     assert case.y_CHW.shape == (3, 16, 16)
     for method in SamplerSpec.family:
@@ -150,7 +148,7 @@ def test_settings_tuned_on_a_prior_apply_unless_overridden(engine, photos, monke
     assert run_method(engine, CONFIG, case, Variant("svdd", settings={"candidates": 1}), 0)[1] == 3
 
 
-def test_upsampling_measures_more_pixels_and_compares_at_the_photographs_size(engine, photos):
+def test_upsampled_protocols_are_compared_at_the_original_size(engine, photos):
     case = make_case(engine, CONFIG, "upsampled", "sr4", *photos[0], 0.05, 0)
     assert case.y_CHW.shape == (3, 32, 32)
     x = run_method(engine, CONFIG, case, Variant("aps"), 0)[0]
@@ -158,14 +156,14 @@ def test_upsampling_measures_more_pixels_and_compares_at_the_photographs_size(en
     assert case.at_truth_size(x).shape[-2:] == (64, 64)
 
 
-def test_strengths_follow_the_size():
+def test_degradation_strengths_scale_with_the_size():
     assert strengths("motion_blur", 128)["kernel_size"] == 15
     assert "kernel_size" not in strengths("motion_blur", 256)  # the paper's, the operator's default
     with pytest.raises(InvalidSpec, match="no task 'sr5'"):
         strengths("sr5", 128)
 
 
-def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp_path):
+def test_the_suite_writes_all_tables_with_the_published_values(engine, photos, tmp_path):
     told = []
     chosen = [
         experiment
@@ -205,7 +203,7 @@ def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp
     assert (told, again) == ([], text)
 
 
-def test_every_printed_row_belongs_to_a_sweep():
+def test_every_published_row_belongs_to_a_sweep():
     names = {experiment.name: experiment.plan for experiment in experiments(CONFIG.sampler)}
     weights = {f"{variant.loss['perceptual_weight']:g}" for variant in names["perceptual"].variants}
     assert weights == {weight for by_weight in printed.PERCEPTUAL.values() for weight in by_weight}
@@ -216,8 +214,8 @@ def test_every_printed_row_belongs_to_a_sweep():
 
 
 def test_ablations_are_paired_with_the_recommended_settings(engine, photos, tmp_path):
-    """Every variant of the list is a setting that exists and differs; a line of the table is a mean
-    over photographs and tasks.
+    """Every listed variant is an existing setting that differs from the reference. A table row is a
+    mean over photographs and tasks.
     """
     plan = {experiment.name: experiment.plan for experiment in experiments(APSConfig())}[
         "ablations"
@@ -260,7 +258,7 @@ def test_summaries_count_what_is_missing_and_compare_pairs(engine, photos, tmp_p
     assert f"{difference['aps'] - difference['prior_only']:+.2f} [-, -]" in one
 
 
-def test_undecided_tokens_are_faded():
+def test_undecided_tokens_are_drawn_faded():
     x_CHW = torch.ones(3, 16, 16)
     shown = decided_only(x_CHW, torch.tensor([0, MASK, 1, MASK]), (2, 2))
     assert (shown[:, :, :8] == 1).all()

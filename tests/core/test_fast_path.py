@@ -1,8 +1,7 @@
-"""The fast path: every optimisation equals the plain version, in output and gradient, and saves
-what it promises.
+"""The fast path: every optimisation matches the plain version in output and gradient.
 
-Counts of bytes, arithmetic and operator calls do not depend on the machine, so they gate
-regressions.
+Counts of saved bytes, arithmetic operations and operator calls guard against performance
+regressions, because they do not depend on the machine.
 """
 
 from dataclasses import replace
@@ -68,8 +67,8 @@ def test_frozen_convolution(layout, size, stride):
 @pytest.mark.parametrize("silu", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_frozen_normalisation(layout, silu, dtype):
-    """As close to float64 as the stock layers are; the gradient arrives in the other layout, as it
-    may from upsampling.
+    """As close to float64 as the stock layers, for gradients in either memory layout, as upsampling
+    may produce them.
     """
     torch.manual_seed(0)
     layer = GroupNorm(4, 16, 1e-6, silu=silu).requires_grad_(False)
@@ -102,7 +101,7 @@ def test_decoder_plans_agree(plan):
     assert max(map(relative_error, got, expected)) < 1e-5
 
 
-def test_bfloat16_gradient_points_the_same_way():
+def test_bfloat16_gradient_has_the_same_direction():
     case = Case("embedded", 64, 64, CPU)
     e, probe = torch.randn(1, case.tokens, case.bits), torch.randn(1, 3, 64, 64)
     exact, fast = (
@@ -127,7 +126,7 @@ def test_expected_code_and_its_gradient():
 
 
 def saved_bytes(plan, dtype):
-    """Bytes autograd keeps for the published decoder at 512 pixels, counted without computing."""
+    """Bytes that autograd saves for the published decoder at 512 pixels, without computation."""
     with torch.device("meta"):
         parts = MagvitTokenizer(Magvit2(MagvitConfig()).to(dtype), plan)
         e = torch.zeros(1, 1024, 13, requires_grad=True)
@@ -165,7 +164,7 @@ def test_saved_bytes():
     assert recompute < 0.6 * lean
 
 
-def test_no_arithmetic_goes_into_weight_gradients():
+def test_weight_gradients_are_not_computed():
     with torch.device("meta"):
         parts = MagvitTokenizer(Magvit2(MagvitConfig()), LEAN)
         e = torch.zeros(1, 1024, 13, requires_grad=True)
@@ -176,7 +175,7 @@ def test_no_arithmetic_goes_into_weight_gradients():
 
 
 class Counter(TorchDispatchMode):
-    """Operator calls by name."""
+    """Counts operator calls by name."""
 
     def __init__(self):
         super().__init__()
@@ -204,13 +203,13 @@ def test_operator_calls_of_one_iteration():
         step()
     assert counter.count() < 450
     assert counter.count("convolution") == 2 * 19
-    assert counter.count("_local_scalar_dense") == 0  # nothing waits for the device
+    assert counter.count("_local_scalar_dense") == 0  # no synchronisation with the device
 
 
 @pytest.mark.parametrize("settings", [{}, {"prior_weight": 0.5, "entropy_weight": 0.1}])
 def test_fixed_shapes_change_nothing(settings):
-    """What a CUDA graph replays, all rows with the decided ones without effect, moves the masked
-    logits alike.
+    """A CUDA graph computes all rows but ignores decided ones. It must update masked logits as the
+    step over masked rows only does.
     """
     compact, fixed = inner_step(PLAIN, **settings), inner_step(PLAIN, fixed=True, **settings)
     addresses = {name: t.data_ptr() for name, t in fixed.tensors.items()}
@@ -223,7 +222,7 @@ def test_fixed_shapes_change_nothing(settings):
         # Adam amplifies rounding
         torch.testing.assert_close(fixed.phi_NK, compact.phi_NK, atol=1e-3, rtol=1e-3)
         torch.testing.assert_close(fixed.loss, compact.loss)
-        # rows of decided tokens stay where they were
+        # rows of decided tokens are unchanged
         assert not fixed.tensors["phi"].detach()[z_BL[0] != MASK].any()
     assert {name: t.data_ptr() for name, t in fixed.tensors.items()} == addresses
 
@@ -246,7 +245,7 @@ def test_whole_run_with_fixed_shapes():
     assert torch.equal(runs[0].z_BL, runs[1].z_BL)
 
 
-def test_prior_takes_the_flash_kernel_without_a_mask():
+def test_prior_uses_flash_attention_without_a_mask():
     case = Case("embedded", 32, 32, CPU)
     model = prior("embedded", case.grid, True, tokenizer("embedded", CPU, torch.bfloat16), CPU)
     with Counter() as counter:
@@ -260,8 +259,8 @@ def test_prior_takes_the_flash_kernel_without_a_mask():
 
 
 def test_arithmetic_of_the_published_prior():
-    """At 512 pixels, with 128 text tokens for the conditional pass: no padding, no text rows of the
-    head. As published it is 48.8 TFLOP.
+    """At 512 pixels with 128 text tokens in the conditional pass, without padding and text rows of
+    the head. The published implementation needs 48.8 TFLOP.
     """
     meta = torch.device("meta")
     case = Case("published", 512, 512, meta)

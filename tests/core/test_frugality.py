@@ -75,7 +75,7 @@ def nth_call(n: int) -> Callable[[Decoder, torch.Tensor], bool]:
     return lambda *_: next(calls) == n
 
 
-def test_a_cache_that_is_freed_leaves_the_result_as_it_was(
+def test_freeing_the_cache_does_not_change_the_result(
     engine: Engine, tmp_path: Path, decoder: Callable[..., None]
 ) -> None:
     undisturbed, _ = restored(engine, tmp_path)
@@ -90,7 +90,7 @@ def test_a_cache_that_is_freed_leaves_the_result_as_it_was(
     assert result.resumed_from_step is None
 
 
-def test_samples_that_do_not_fit_together_are_computed_one_by_one(
+def test_samples_that_exceed_memory_are_computed_one_by_one(
     engine: Engine, tmp_path: Path, decoder: Callable[..., None]
 ) -> None:
     undisturbed, _ = restored(engine, tmp_path, num_samples=2)
@@ -107,7 +107,7 @@ def test_samples_that_do_not_fit_together_are_computed_one_by_one(
 @pytest.mark.parametrize(
     ("num_samples", "before"), [(1, ["free_cache"]), (2, ["free_cache", "split_batch"])]
 )
-def test_a_picture_that_does_not_fit_is_decoded_with_less_kept(
+def test_a_large_picture_is_decoded_with_recomputation(
     engine: Engine,
     tmp_path: Path,
     decoder: Callable[..., None],
@@ -152,7 +152,7 @@ def test_recomputing_gives_the_same_gradient_from_less_memory(engine: Engine) ->
     assert kept[1] < kept[0]
 
 
-def test_a_job_that_never_fits_fails_with_what_to_do(
+def test_a_job_that_never_fits_fails_with_advice(
     engine: Engine, tmp_path: Path, decoder: Callable[..., None]
 ) -> None:
     decoder(lambda *_: True)
@@ -167,7 +167,7 @@ def test_a_job_that_never_fits_fails_with_what_to_do(
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
     ],
 )
-def test_libraries_that_name_it_otherwise_are_understood(
+def test_out_of_memory_errors_of_cuda_libraries_are_recognised(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     forward, failing = Decoder.forward, nth_call(2)
@@ -181,7 +181,7 @@ def test_libraries_that_name_it_otherwise_are_understood(
     assert restored(engine, tmp_path)[0].memory_rungs == ["free_cache"]
 
 
-def test_other_errors_are_not_mistaken_for_it(
+def test_other_errors_are_not_treated_as_out_of_memory(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: Decoder, z_BDhw: torch.Tensor) -> torch.Tensor:

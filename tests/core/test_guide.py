@@ -20,7 +20,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def whole(engine):
-    """An uninterrupted run: its result and its progress."""
+    """Result and progress of an uninterrupted run."""
     seen = []
     return run(SPEC, Inputs(), engine, seen.append), seen
 
@@ -41,12 +41,12 @@ def test_settings_left_out_follow_the_prior():
         {"prompt": "x", "sampler": {"steps": 0}},
     ],
 )
-def test_specs_that_make_no_sense(wrong):
+def test_inconsistent_specs_are_rejected(wrong):
     with pytest.raises(ValidationError):
         GuideSpec.model_validate(wrong)
 
 
-def test_each_task_refuses_the_others_prior_and_inputs(engine):
+def test_each_task_rejects_unsuitable_priors_and_inputs(engine):
     with pytest.raises(InvalidSpec, match="embedded_text"):
         GuideSpec(prompt="x", prior="embedded").check(None, None, False)
     with pytest.raises(InvalidSpec, match="no picture"):
@@ -76,7 +76,7 @@ def test_cost_needs_no_picture(engine):
     assert engine.seconds_per_token() > 0
 
 
-def test_progress_tells_the_tokens_decided_so_far(whole):
+def test_progress_contains_the_tokens_decided_so_far(whole):
     _, seen = whole
     assert [progress.step for progress in seen] == list(range(1, 17))
     assert [progress.guided for progress in seen] == [True] * 8 + [False] * 8
@@ -88,7 +88,7 @@ def test_progress_tells_the_tokens_decided_so_far(whole):
     assert sorted(place for progress in seen[:8] for place in progress.decided) == list(range(16))
 
 
-def test_the_result_tells_both_answers(whole):
+def test_the_result_contains_both_answers(whole):
     result, seen = whole
     told = result.sidecar()
     assert told["answer"]["guided"]
@@ -122,7 +122,7 @@ def test_the_hook_can_stop_a_job(engine):
         run(SPEC, Inputs(), engine, lambda progress: False)
 
 
-def test_a_long_job_is_told_so(engine):
+def test_a_long_job_gets_a_note(engine):
     result = run(
         GuideSpec(prompt="word " * 100, sampler={"max_new_tokens": 40, "steps": 1}),
         Inputs(),

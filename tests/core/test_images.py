@@ -1,4 +1,4 @@
-"""Reading pictures of every kind, refusing what is none, and writing them."""
+"""Reading pictures of all kinds, rejecting other files, and writing pictures."""
 
 import contextlib
 import io
@@ -67,7 +67,7 @@ def test_sixteen_bit_grey_keeps_its_precision():
 
 def test_orientation_is_applied_and_metadata_dropped():
     exif = Image.Exif()
-    exif[0x0112], exif[0x8825] = 6, {1: "N"}  # rotated by a quarter; a place
+    exif[0x0112], exif[0x8825] = 6, {1: "N"}  # rotated by 90 degrees; a GPS position
     picture = images.open_image(encoded(gradient(), "JPEG", exif=exif))
     assert (picture.width, picture.height) == (8, 12)
     assert not picture.image.getexif()
@@ -83,7 +83,7 @@ def test_every_orientation_is_undone(orientation):
     assert np.array_equal(np.asarray(images.open_image(data).image), np.asarray(expected))
 
 
-def test_the_first_picture_of_a_phones_jpeg_is_read():
+def test_the_first_picture_of_an_mpo_file_is_read():
     behind = Image.new("RGB", (12, 8))
     x = images.to_tensor(
         images.open_image(encoded(gradient(), "MPO", save_all=True, append_images=[behind]))
@@ -106,9 +106,9 @@ def test_alpha_is_a_mask():
 
 
 @pytest.mark.parametrize(("mode", "plain"), [("RGBA", "RGB"), ("LA", "L")])
-def test_an_alpha_that_is_opaque_everywhere_says_nothing(mode, plain):
+def test_a_fully_opaque_alpha_channel_is_ignored(mode, plain):
     drawn = Image.fromarray((np.mgrid[:8, :12][1] < 6).astype(np.uint8) * 255)
-    picture = images.open_image(encoded(drawn.convert(mode)))  # as a canvas writes a mask
+    picture = images.open_image(encoded(drawn.convert(mode)))  # as a browser canvas writes a mask
     assert (picture.image.mode, picture.has_alpha) == (plain, False)
     assert images.mask_to_tensor(picture).sum().item() == 48, "by its brightness"
     almost = drawn.convert(mode)
@@ -118,7 +118,7 @@ def test_an_alpha_that_is_opaque_everywhere_says_nothing(mode, plain):
     assert images.open_image(encoded(almost)).has_alpha
 
 
-def test_mask_pictures_are_black_and_white():
+def test_mask_pictures_are_thresholded():
     mask = images.mask_to_tensor(images.open_image(encoded(gradient("L"))))
     assert set(mask.unique().tolist()) <= {0.0, 1.0}
 
@@ -184,15 +184,15 @@ def test_any_size(size):
         ),
     ],
 )
-def test_what_is_no_single_whole_picture_is_refused(data, code, words):
+def test_files_that_are_not_one_complete_picture_are_rejected(data, code, words):
     with pytest.raises(ImageRejected, match=words) as caught:
         images.open_image(data)
     assert caught.value.code == code
     assert ImageRejected.code == "image_rejected"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's remarks on damaged metadata
-def test_damaged_files_are_read_or_refused_and_nothing_else():
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's warnings about damaged metadata
+def test_damaged_files_are_read_or_rejected_without_other_errors():
     exif = Image.Exif()
     exif[0x0112], exif[0x8825] = 6, {1: "N"}
     wholes = [encoded(gradient(size=(24, 16)), kind, exif=exif) for kind in ("PNG", "JPEG", "WEBP")]
@@ -205,8 +205,8 @@ def test_damaged_files_are_read_or_refused_and_nothing_else():
             images.open_image(bytes(data))
 
 
-def test_metadata_that_cannot_be_written_again_does_no_harm():
-    """An orientation beside a tag whose value does not fit its type."""
+def test_unwritable_metadata_is_harmless():
+    """EXIF with an orientation and a tag whose value does not match its type."""
     tiff = (
         b"MM\0*\0\0\0\x08"
         + b"\0\x02"

@@ -1,6 +1,4 @@
-"""Networks that judge pictures: read from installed weights, compared at their own size, refused
-with what to do.
-"""
+"""Networks that score pictures: loading, input size, errors for missing weights."""
 
 import json
 
@@ -28,7 +26,7 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_missing_judges_say_what_to_fetch(root):
+def test_missing_judge_weights_name_the_fetch_command(root):
     with pytest.raises(WeightsMissing, match="aps weights fetch clip-vit-l-14"):
         ClipText(CPU)
     with pytest.raises(WeightsMissing, match="aps weights fetch dino-vitb8"):
@@ -96,7 +94,7 @@ def test_dino_of_a_picture_with_itself_is_one(root):
     assert judge(PICTURES, PICTURES[:1].flip(-1)).max() < 0.9999
 
 
-def test_pictures_are_cut_to_the_networks_square():
+def test_pictures_are_cropped_to_the_networks_input_size():
     x = prepared(torch.ones(1, 3, 40, 56), 32, IMAGENET_MEAN, IMAGENET_STD)
     assert x.shape == (1, 3, 32, 32)
     assert x[0, 0, 16, 16].item() == pytest.approx((1 - 0.485) / 0.229, rel=1e-4)

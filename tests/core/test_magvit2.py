@@ -1,5 +1,6 @@
-"""The tokenizer: quantizers, the `patch` field, damaged checkpoints. Parity with the original:
-tests/parity.
+"""The tokenizer: quantizers, the `patch` field, damaged checkpoints.
+
+tests/parity compares it with the original.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from aps_core.tokenizers.quantizers import LookupFreeQuantizer, VectorQuantizer
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "magvitv2"
 
 
-def test_zero_counts_as_minus_one():
+def test_zero_is_quantized_to_minus_one():
     codes, q = LookupFreeQuantizer(3)(torch.tensor([[0.0, 0.1, -0.1]]))
     assert codes.tolist() == [2]
     assert q.tolist() == [[-1, 1, -1]]
@@ -46,7 +47,7 @@ def test_patch_unshuffles_pixels():
     assert net.config.stride == 8
 
 
-def test_damaged_checkpoints_are_named(tmp_path):
+def test_damaged_checkpoints_are_reported_by_name(tmp_path):
     with pytest.raises(WeightsMissing, match=r"config\.json"):
         load_magvit(tmp_path, "cpu", torch.float32)
     (tmp_path / "config.json").write_text(

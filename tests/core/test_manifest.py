@@ -1,6 +1,4 @@
-"""The manifest against what the library loads, and what is said about checkpoints on this
-machine.
-"""
+"""The manifest compared with what the library loads, and the state of installed checkpoints."""
 
 import json
 import os
@@ -50,7 +48,7 @@ def test_priors_and_operators_name_checkpoints_that_know_them():
                 assert f"{kind} {name}" in manifest.named(checkpoint).needed_by
 
 
-def test_every_checkpoint_can_be_had():
+def test_every_checkpoint_can_be_obtained():
     for name, entry in manifest.CHECKPOINTS.items():
         assert name == entry.name
         assert entry.repo or entry.convert, f"{name} says neither where it is nor how to make it"
@@ -97,7 +95,7 @@ def test_published_hashes_are_compared_when_asked(root):
     assert "model.safetensors has another SHA-256 than published" in found.reasons[0]
 
 
-def test_without_the_variable_weights_live_in_the_users_cache(monkeypatch, tmp_path):
+def test_the_default_weights_folder_is_in_the_user_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("APS_WEIGHTS_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert checkpoint_cache.root() == tmp_path / "aps" / "weights"
@@ -115,7 +113,7 @@ def test_identity_follows_the_weights(root):
 
 
 def saved_numbers(tokenizer, grid):
-    """Numbers autograd keeps for the decoder's backward pass, per pixel."""
+    """Values per pixel that autograd saves for the decoder's backward pass."""
     e_BLD = torch.zeros(
         1,
         grid[0] * grid[1],
@@ -134,8 +132,8 @@ def saved_numbers(tokenizer, grid):
     )
 
 
-def test_decoders_save_what_is_estimated(tmp_path):
-    (tmp_path / "config.json").write_text("{}")  # as published: it tells nothing of the shape
+def test_saved_activations_match_the_estimate(tmp_path):
+    (tmp_path / "config.json").write_text("{}")  # as published: does not contain the shape
     with torch.device("meta"):
         published = MagvitTokenizer(Magvit2(MagvitConfig()), ExecutionPlan(channels_last=True))
     assert magvit_decoder(tmp_path).saved == pytest.approx(
@@ -147,8 +145,8 @@ def test_decoders_save_what_is_estimated(tmp_path):
     )
 
 
-def test_the_perceptual_term_takes_what_is_estimated(tmp_path):
-    """Peak of the term's tensors at 512x512, counted without computing, beside the picture's."""
+def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
+    """Peak memory of the term's tensors at 512x512, counted without computation."""
     (tmp_path / "config.json").write_text("{}")
     parts = benchmark_tokenizer(
         "published", META, torch.bfloat16, ExecutionPlan(channels_last=True)
@@ -168,8 +166,8 @@ def test_the_perceptual_term_takes_what_is_estimated(tmp_path):
         assert live.peak / 512**2 == pytest.approx(estimate, rel=0.03), term
 
 
-def test_the_published_prior_counts_the_term_it_will_use(root):
-    """Without VGG16 its recommended term goes through the tokenizer's encoder, which needs more."""
+def test_the_estimate_includes_the_perceptual_term_in_use(root):
+    """Without VGG16, the perceptual term uses the tokenizer's encoder, which needs more memory."""
     prior = PriorSpec.named("mmada_8b")()
     for name, config in (
         (
@@ -195,8 +193,8 @@ def described(name):
 
 
 def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
-    """With 14.3 GiB of weights and the default perceptual term: 512x512 within 18.5 GiB, so on a
-    24 GB card, and 1024x1024 within 23.
+    """With 14.3 GiB of weights and the default perceptual term, 512x512 needs at most 18.5 GiB and
+    1024x1024 at most 23 GiB.
     """
     (tmp_path / "config.json").write_text("{}")
     token = image_token_bytes(
@@ -211,7 +209,7 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
     assert 6 < token * 4096 / 2**30 < 23 - 14.3
 
 
-def test_priors_fit_together_or_are_refused_with_both_sizes():
+def test_priors_exceeding_memory_are_rejected_with_their_sizes():
     specs = [PriorSpec.named(name)() for name in ("embedded", "embedded_text")]
     together = fit(specs, "cpu", 4_000_000_000)
     alone = fit(specs[:1], "cpu", 4_000_000_000)
@@ -225,7 +223,7 @@ def test_priors_fit_together_or_are_refused_with_both_sizes():
         fit(specs, "cpu", 600_000_000)
 
 
-def test_a_job_beyond_the_memory_is_refused():
+def test_a_job_exceeding_memory_is_rejected():
     Capacity(job_bytes=1000, token_bytes=10).check(100)
     with pytest.raises(InsufficientMemory, match="at most 100 tokens"):
         Capacity(job_bytes=1000, token_bytes=10).check(101)

@@ -1,4 +1,4 @@
-"""Metrics against torchmetrics."""
+"""Comparison of metrics with torchmetrics."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_psnr(pair):
 
 def test_ssim(pair):
     x, truth = pair
-    # torchmetrics crops the border it padded; so do we here, on pictures padded alike
+    # torchmetrics crops the border it padded, so the test pads and crops in the same way
     theirs = structural_similarity_index_measure(
         x, truth, data_range=2.0, sigma=1.5, kernel_size=11, reduction="none"
     )

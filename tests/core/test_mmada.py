@@ -1,5 +1,6 @@
-"""The MMaDA prior on grids of any size, and damaged checkpoints. Parity with the release:
-tests/parity.
+"""The MMaDA prior on grids of any size, and damaged checkpoints.
+
+tests/parity compares it with the release.
 """
 
 import json
@@ -31,7 +32,7 @@ LAYOUT = {
 
 
 class Identity:
-    """A tokenizer whose 64 codes are their own embeddings; decoding is not looked at here."""
+    """A tokenizer whose 64 codes are their own embeddings; the tests do not use its decoder."""
 
     codebook_KD = torch.eye(64)
     stride = 1

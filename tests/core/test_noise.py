@@ -1,4 +1,4 @@
-"""Noise: its strength, and estimating it on real photographs."""
+"""Strength of added noise, and noise estimation on photographs."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def noisy(x, sigma):
     return add_noise(x, sigma, torch.Generator().manual_seed(0))
 
 
-def test_noise_has_the_strength_it_says_and_is_not_clipped():
+def test_noise_has_the_given_strength_and_is_not_clipped():
     y = noisy(torch.ones(3, 100, 100), 0.1)
     assert abs(y.std().item() - 0.1) < 0.003
     assert y.max() > 1.2
@@ -36,17 +36,17 @@ def test_estimates_on_photographs(photos, sigma, size):
         assert estimate_sigma(y) == pytest.approx(sigma, rel=0.2)
 
 
-def test_clean_photographs_have_little_noise(photos):
+def test_clean_photographs_get_small_estimates(photos):
     assert max(estimate_sigma(x) for x in photos) < 0.01
 
 
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1])
-def test_grey_photographs_are_estimated_from_their_one_channel(photos, sigma):
+def test_gray_photographs_are_estimated_from_a_single_channel(photos, sigma):
     found = [
         estimate_sigma(noisy(x.mean(0, keepdim=True), sigma).expand(3, -1, -1)) for x in photos
     ]
     near = sum(f == pytest.approx(sigma, rel=0.2) for f in found)
-    assert near >= 13  # without colours to compare, fur and grass look like noise
+    assert near >= 13  # without other channels to compare, fur and grass resemble noise
     assert min(found) > 0.8 * sigma
 
 
@@ -72,7 +72,7 @@ def test_saturated_and_unobserved_pixels_are_left_out():
     assert estimate_sigma(hidden, operator.weight) == pytest.approx(0.05, rel=0.1)
 
 
-def test_scattered_pixels_still_give_an_answer(photos):
+def test_scattered_pixels_suffice_for_an_estimate(photos):
     operator = (
         OperatorSpec.named("inpainting")
         .model_validate({"mask": "random", "fraction": 0.7})
@@ -88,13 +88,13 @@ def test_a_colour_clipped_throughout_is_left_out():
     assert estimate_sigma(y) == pytest.approx(0.05, rel=0.1)
 
 
-def test_tiny_pictures_do_not_fail():
+def test_tiny_pictures_are_supported():
     assert estimate_sigma(torch.zeros(3, 2, 2)) == 0.0
     assert estimate_sigma(torch.zeros(3, 5, 5)) == 0.0
 
 
 @pytest.mark.parametrize("peak", [20.0, 500.0])
-def test_photon_noise_grows_with_brightness(peak):
+def test_photon_noise_increases_with_brightness(peak):
     generator = torch.Generator().manual_seed(0)
     for level in (-0.8, 0.0, 1.0):
         y = add_poisson(torch.full((3, 120, 120), level), peak, generator)
@@ -108,7 +108,7 @@ def test_photon_noise_grows_with_brightness(peak):
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_the_truth_lies_at_the_noise_floor_and_dark_values_are_trusted_more(norm):
+def test_the_truth_has_the_noise_floor_misfit_and_dark_values_more_weight(norm):
     x = torch.linspace(-0.9, 0.9, 128).expand(3, 128, 128)
     y = add_poisson(x, 50.0, torch.Generator().manual_seed(0))
     objective = MeasurementObjective(Bound(lambda x_BCHW: x_BCHW), y, poisson_sigma(y, 50.0), norm)
@@ -119,7 +119,7 @@ def test_the_truth_lies_at_the_noise_floor_and_dark_values_are_trusted_more(norm
     assert float(objective(dark[None])[0]) > 1.5 * float(objective(bright[None])[0])
 
 
-def test_a_constant_spread_is_the_number(photos):
+def test_a_constant_noise_map_equals_the_scalar(photos):
     x, y = photos[0][None], noisy(photos[0], 0.1)
     operator = OperatorSpec.named("inpainting").model_validate({"mask": "random"}).bind(x.shape[1:])
     one, many = (

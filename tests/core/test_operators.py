@@ -1,4 +1,4 @@
-"""Every registered operator by its properties, and each against the original implementations."""
+"""Properties of all registered operators, and comparison with original implementations."""
 
 import io
 import json
@@ -32,9 +32,7 @@ SMALL = {
         ]
     },
 }
-"""Settings for small pictures where the defaults are for large ones; a new operator with workable
-defaults needs no entry.
-"""
+"""Settings for small test pictures. Operators whose defaults work on them need no entry."""
 ALL = sorted(OperatorSpec.family)
 
 
@@ -52,7 +50,7 @@ def picture(batch=1, shape=SHAPE, seed=0, dtype=torch.float32):
 
 @pytest.fixture(autouse=True)
 def reduced_weights(monkeypatch):
-    """Operators that need weights find the reduced networks of the fixtures."""
+    """Makes the reduced networks of the fixtures available to operators that need weights."""
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(FIXTURES))
 
 
@@ -61,25 +59,25 @@ def spec(request):
     return spec_of(request.param)
 
 
-def test_shapes_invert(spec):
+def test_image_shape_inverts_the_output_shape(spec):
     y = spec.bind(SHAPE)(picture())
     assert spec.image_shape(tuple(y.shape[1:])) == SHAPE
 
 
-def test_a_batch_is_a_loop(spec):
+def test_batches_equal_a_loop_over_samples(spec):
     operator, x = spec.bind(SHAPE), picture(3)
     torch.testing.assert_close(
         operator(x), torch.cat([operator(one[None]) for one in x]), atol=1e-5, rtol=0
     )
 
 
-def test_binding_twice_draws_the_same(spec):
+def test_binding_is_deterministic(spec):
     first, second = spec.bind(SHAPE), spec.bind(SHAPE)
     assert torch.equal(first(picture()), second(picture()))
     assert all(torch.equal(first.state()[k], second.state()[k]) for k in first.state())
 
 
-def test_seeds_draw_different_things():
+def test_different_seeds_draw_different_operators():
     for name in ("motion_blur", "inpainting"):
         one, two = (
             spec_of(name).model_copy(update={"seed": seed}).bind(SHAPE).state() for seed in (0, 1)
@@ -105,7 +103,7 @@ def test_gradients_reach_the_picture(spec):
     assert x.grad.abs().max() > 0
 
 
-def test_precision_is_the_pictures(spec):
+def test_output_dtype_is_that_of_the_input(spec):
     for dtype in (torch.float32, torch.float64):
         assert spec.bind(SHAPE)(picture(dtype=dtype)).dtype == dtype
 
@@ -152,7 +150,7 @@ def test_motion_kernels_have_the_published_statistics():
 
 
 def straightness(kernel):
-    """Share of the spread along the main axis: 1 for a line."""
+    """Share of the variance along the main axis; 1 for a line."""
     rows, columns = np.mgrid[: len(kernel), : len(kernel)]
     points = np.stack([rows.ravel(), columns.ravel()])
     spread = np.linalg.eigvalsh(np.cov(points, aweights=np.clip(kernel, 0, None).ravel()))
@@ -168,7 +166,7 @@ def test_intensity_bends_the_path():
 
 
 @pytest.mark.parametrize("quality", [10, 20, 50, 90])
-def test_jpeg_is_an_encoders(quality):
+def test_jpeg_matches_an_encoder(quality):
     x = picture(shape=(3, 37, 51))
     buffer = io.BytesIO()
     images.to_pil(x[0]).save(buffer, "JPEG", quality=quality, subsampling=0)
@@ -181,8 +179,8 @@ def test_jpeg_is_an_encoders(quality):
 
 
 def test_saturating_blur_varies_and_clips():
-    """Sharp at the focus, a Gaussian blur at the farthest corner; highlights spread, and nothing
-    else is nonlinear.
+    """The picture is sharp at the focus and has a Gaussian blur at the farthest corner. Only
+    highlights, which spread, are nonlinear.
     """
     shape = (3, 48, 48)
     operator = bound("saturating_blur", shape, sigma=2, focus_x=0, focus_y=0, highlights=1)
@@ -227,12 +225,12 @@ def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
         ),
     ],
 )
-def test_impossible_shapes_say_why(name, fields, shape, words):
+def test_impossible_shapes_are_explained(name, fields, shape, words):
     with pytest.raises(InvalidSpec, match=words):
         bound(name, shape, **fields)
 
 
-def test_masks():
+def test_invalid_masks_are_rejected():
     box = bound("inpainting", (3, 40, 20), mask="box", top=0.5, left=0, height=0.25, width=0.5)
     assert box.weight[0, 0].logical_not().nonzero().amin(0).tolist() == [20, 0]
     assert box.weight[0, 0].logical_not().nonzero().amax(0).tolist() == [29, 9]
@@ -250,9 +248,9 @@ CLIPPING = {"type": "hdr", "scale": 2.0}
     [CLIPPING, {"type": "compose", "stages": [{"type": "gaussian_blur", "sigma": 1.0}, CLIPPING]}],
     ids=["hdr", "compose"],
 )
-def test_an_estimate_that_clips_everywhere_can_leave(fields):
-    """Where y is inside the range the sensor did not clip, whatever the estimate does; where y is
-    at its end, nothing more is known.
+def test_a_fully_clipped_estimate_gets_a_gradient(fields):
+    """If y is inside the range, the sensor did not clip, so the gradient must not vanish even if
+    the estimate clips. If y is at the limit, only a one-sided bound is known.
     """
     y = torch.full((3, 16, 16), 0.2)
     y[:, :, 8:] = -1.0
@@ -295,7 +293,7 @@ def test_compose_is_linear_when_its_stages_are():
     assert not compose.model_validate({"stages": [blur, {"type": "jpeg"}]}).linear
 
 
-def test_compose_cannot_nest_without_end():
+def test_compose_cannot_be_nested():
     nested = {"type": "hdr"}
     for _ in range(5000):
         nested = {"type": "compose", "stages": [nested]}
@@ -305,7 +303,7 @@ def test_compose_cannot_nest_without_end():
 
 @pytest.mark.parametrize("size", [3, 15, 61])
 def test_blur_is_a_direct_convolution(size):
-    """Large and small kernels, on a picture barely larger than their reach."""
+    """Large and small kernels on a picture barely larger than the kernel."""
     kernel = torch.rand(size, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     kernel /= kernel.sum()
     height, width, reach = size // 2 + 1, size + 4, size // 2

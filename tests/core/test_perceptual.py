@@ -38,7 +38,7 @@ CONVOLUTIONS = {
 
 
 def published_vgg():
-    """The published feature stack by its layer indices, random weights."""
+    """The published feature stack with its layer indices and random weights."""
     torch.manual_seed(0)
     layers = []
     for index in range(31):
@@ -54,7 +54,7 @@ def published_vgg():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """(published feature stack, weights folder with its file and a classifier in it, torchmetrics'
+    """(published feature stack, weights folder with feature and classifier files, torchmetrics'
     metric with its released heads).
     """
     root = tmp_path_factory.mktemp("weights")
@@ -98,7 +98,7 @@ def test_lpips_is_torchmetrics(files):
     torch.testing.assert_close(ours(x, x), torch.zeros(2))
 
 
-def test_features_are_the_five_activations(files):
+def test_features_are_five_activations(files):
     stack, root, _ = files
     x = pictures(3)
     normalised = ((x + 1) / 2 - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor(
@@ -110,7 +110,7 @@ def test_features_are_the_five_activations(files):
         torch.testing.assert_close(features, stack[: last + 1](normalised))
 
 
-def test_gradients_reach_the_picture_alone(files):
+def test_only_the_picture_gets_gradients(files):
     vgg = load_vgg16(files[1] / "vgg16" / "model.safetensors")
     objective = MeasurementObjective(
         Bound(lambda x: x), pictures(4)[0], 0.0, perceptual=vgg, perceptual_weight=1e-3
@@ -122,8 +122,8 @@ def test_gradients_reach_the_picture_alone(files):
     assert not any(p.requires_grad for p in vgg.parameters())
 
 
-def test_extractor_is_the_one_asked_for(files, monkeypatch):
-    """VGG16 is loaded once when named, refused when absent, and never replaced."""
+def test_the_requested_extractor_is_used(files, monkeypatch):
+    """VGG16 is loaded once if selected; if it is missing, an error is raised."""
     engine = ImageEngine.load("embedded")
     y = pictures(6, (32, 32))[0]
     objectives = {}
@@ -150,10 +150,8 @@ def test_extractor_is_the_one_asked_for(files, monkeypatch):
     )
 
 
-def test_the_published_prior_takes_vgg16_where_it_is_and_says_so_where_not(
-    files, monkeypatch, tmp_path
-):
-    """'auto' is decided where the job is computed; the result names the extractor."""
+def test_the_published_prior_uses_vgg16_if_installed_and_notes_if_not(files, monkeypatch, tmp_path):
+    """'auto' is resolved by the worker; the result names the extractor."""
     engine = ImageEngine.load("embedded")
     assert MMaDA8B.recommended_loss == {"measurement": {"perceptual": "auto"}}
     photo = images.Picture(Image.new("RGB", (32, 32), (90, 120, 60)))
@@ -175,7 +173,7 @@ def test_the_published_prior_takes_vgg16_where_it_is_and_says_so_where_not(
     assert there.fingerprint != without.fingerprint
 
 
-def test_refusals(files, tmp_path):
+def test_invalid_files_are_rejected(files, tmp_path):
     vgg = load_vgg16(files[1] / "vgg16" / "model.safetensors")
     with pytest.raises(InvalidSpec, match="16 pixels"):
         vgg(torch.zeros(1, 3, 15, 40))

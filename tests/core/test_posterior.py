@@ -1,6 +1,4 @@
-"""Several samples on the embedded prior: they agree where the data pin the picture, and differ
-where nothing was seen.
-"""
+"""Several samples of the embedded prior: they agree where pixels are known and differ elsewhere."""
 
 from pathlib import Path
 
@@ -45,9 +43,7 @@ def test_samples_differ_inside_a_masked_block_and_agree_outside(engine, photo):
     assert len(result.misfit_curve) == QUICK["steps"]
 
 
-def test_a_job_names_the_weights_it_needs_and_stops_before_any_work_without_them(
-    engine, photo, monkeypatch, tmp_path
-):
+def test_missing_weights_are_named_before_any_computation(engine, photo, monkeypatch, tmp_path):
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     spec = RestoreSpec(
         operator={"type": "compose", "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}]},
@@ -67,7 +63,7 @@ def test_a_job_names_the_weights_it_needs_and_stops_before_any_work_without_them
 @pytest.mark.parametrize(
     ("level", "words"), [(0, "covers the whole picture"), (255, "covers nothing")]
 )
-def test_a_mask_must_leave_something_to_go_by_and_something_to_draw(photo, level, words):
+def test_a_mask_must_have_known_and_unknown_pixels(photo, level, words):
     spec = RestoreSpec(operator={"type": "inpainting", "mask": "upload"})
     mask = images.Picture(photo.image.convert("L").point(lambda _: level))
     with pytest.raises(InvalidSpec, match=words):

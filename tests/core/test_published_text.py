@@ -1,4 +1,4 @@
-"""The published text priors' specs, on tiny networks in the published layout."""
+"""The specs of published text priors, with tiny networks in the published layout."""
 
 import json
 
@@ -30,7 +30,7 @@ SHAPE = {
 
 
 def byte_level(special: list[str]) -> Tokenizer:
-    """Every byte a token, and "Yes" and "No"."""
+    """A tokenizer with one token per byte, and "Yes" and "No"."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = [*alphabet, "Ye", "Yes", "No"]
     made = Tokenizer(
@@ -112,7 +112,7 @@ def test_dream_guided_by_qwen3(weights):
     assert all(not weight.requires_grad for weight in engine.reward.model.parameters())
 
 
-def test_an_absent_reward_model_is_named_before_the_prior_is_read(weights):
+def test_a_missing_reward_model_is_reported_before_loading_the_prior(weights):
     (weights / "qwen3-0.6b").rename(weights / "elsewhere")
     with pytest.raises(WeightsMissing, match=r"qwen3-0\.6b"):
         TextEngine.load("dream_7b")

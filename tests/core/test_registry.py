@@ -1,4 +1,4 @@
-"""The registry: names, late arrivals, error places, schemas."""
+"""The registry: names, late registrations, paths in errors, schemas."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from aps_core.registry import Spec, any_of
 
 
 class FruitSpec(Spec, family=True):
-    """A family of its own for these tests."""
+    """A family for these tests."""
 
 
 class Apple(FruitSpec):
@@ -37,7 +37,7 @@ def test_names():
             type: Literal["apple"] = "apple"
 
 
-def test_a_field_accepts_what_registers_later():
+def test_a_field_accepts_later_registrations():
     class Cherry(FruitSpec):
         """Comes in pairs."""
 
@@ -61,7 +61,7 @@ def test_a_field_accepts_what_registers_later():
         ({"type": "apple", "weight": float("nan")}, ("fruit", "weight"), "finite"),
     ],
 )
-def test_errors_name_the_place(fruit, place, words):
+def test_errors_name_the_field(fruit, place, words):
     with pytest.raises(ValidationError) as caught:
         Basket(fruit=fruit)
     (error,) = caught.value.errors()
@@ -74,7 +74,7 @@ def test_specs_are_frozen():
         Apple().weight = 1.0
 
 
-def test_capabilities_hold_every_operator_and_need_no_torch():
+def test_capabilities_list_all_operators_without_torch():
     names = [operator["type"] for operator in describe()["operators"]]
     assert {
         "super_resolution",

@@ -1,4 +1,4 @@
-"""Padding and resizing equal torch's own, forward and backward."""
+"""Padding and resizing equal torch's implementations, forward and backward."""
 
 import pytest
 import torch

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.images import open_image
 from aps_core.imaging.provenance import COMPOSITE, encode
 from aps_core.tasks import PictureResult, RestoreSpec
 
@@ -28,7 +29,7 @@ def result(**changes) -> PictureResult:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
-def test_a_picture_says_that_a_model_made_it(suffix):
+def test_pictures_carry_a_note_that_they_are_generated(suffix):
     x = torch.rand(3, 8, 12, generator=torch.Generator().manual_seed(0)) * 2 - 1
     image = Image.open(io.BytesIO(encode(x, result().sidecar(), suffix)))
     assert np.array_equal(
@@ -42,7 +43,7 @@ def test_a_picture_says_that_a_model_made_it(suffix):
     assert RestoreSpec.model_validate_json(texts["spec"]) == SPEC
 
 
-def test_other_formats_are_refused():
+def test_other_formats_are_rejected():
     with pytest.raises(InvalidSpec, match=r"\.png or \.webp, not as '\.jpg'"):
         result().files(".jpg")
 
@@ -70,13 +71,19 @@ def test_files_of_several_samples():
     assert made.mean_CHW()[0, -1, 0] == pytest.approx(0.2 / 3)
 
 
-def test_one_sample_has_no_spread():
+def test_a_single_sample_has_no_spread_map():
     made = result(pictures_BCHW=torch.zeros(1, 3, 8, 12), misfit_B=[0.1])
     assert [file.name for file in made.files()] == ["result.png"]
     assert made.sidecar()["spread"] is None
 
 
-def test_the_sidecar_is_json_and_tells_samples_apart():
+def test_the_sidecar_is_json_and_identifies_samples():
     told = json.loads(json.dumps(result().sidecar()))
     assert len(set(told["samples_sha256"])) == 3
     assert told["best"] == 1
+
+
+def test_a_notebook_shows_the_samples():
+    made = result()
+    assert open_image(made._repr_png_()).height == made.pictures_BCHW.shape[2]
+    assert made._repr_html_().startswith("<figure><img")

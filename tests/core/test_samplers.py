@@ -1,6 +1,4 @@
-"""The samplers APS is compared with, each by the step that defines it, on a world that can be
-enumerated.
-"""
+"""The samplers APS is compared with: the defining step of each, on an enumerable problem."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -83,7 +81,7 @@ def test_resuming_after_any_step_gives_the_same_tokens(world, name):
         assert torch.equal(draw(world, name, batch=50, seed=99, resume=frozen).z_BL, whole.z_BL)
 
 
-def test_the_seed_decides_everything(world, name):
+def test_runs_depend_only_on_the_seed(world, name):
     torch.manual_seed(1)
     first = draw(world, name, batch=50)
     torch.manual_seed(2)
@@ -92,7 +90,7 @@ def test_the_seed_decides_everything(world, name):
     torch.testing.assert_close(first.misfit_B, world.objective(first.x_BCHW)[1])
 
 
-def test_every_decode_leaves_a_loss(world, name):
+def test_every_decode_records_a_loss(world, name):
     decode, calls, reported = world.prior.tokenizer.decode, [], []
     world.prior.tokenizer.decode = lambda *arguments: calls.append(1) or decode(*arguments)
     draw(world, name)
@@ -108,7 +106,7 @@ def test_the_hook_can_cancel(world, name):
 
 
 @pytest.mark.parametrize("method", SamplerSpec.family)
-def test_methods_compared_do_the_same_work(world, method):
+def test_compared_methods_use_the_same_number_of_decodes(world, method):
     config, lengths = APSConfig(steps=6, inner_steps=4), []
     settings = SamplerSpec.named(method).like(config)
     driver.sample(
@@ -122,7 +120,7 @@ def test_methods_compared_do_the_same_work(world, method):
     assert lengths == {"prior_only": [0] * 6, "single_optimisation": [24]}.get(method, [4] * 6)
 
 
-def test_settings_of_one_method_can_be_changed_alone():
+def test_settings_of_a_single_method_can_be_changed():
     settings = SamplerSpec.named("g2d2").like(APSConfig(steps=7), {"learning_rate": 3.0})
     assert settings == G2D2Config(steps=7, inner_steps=100, learning_rate=3.0, guidance_scale=3.5)
     with pytest.raises(ValidationError, match="momentum"):
@@ -147,7 +145,7 @@ def test_other_steps_share_the_same_budget():
 # -- the prior alone ------------------------------------------------------------------------------
 
 
-def test_unguided_generation_keeps_what_is_decided(world):
+def test_unguided_generation_keeps_decided_tokens(world):
     z_BL = torch.tensor([[2, MASK, MASK, 1]])
     sample = driver.sample(
         world.prior, None, PriorConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL
@@ -159,7 +157,7 @@ def test_unguided_generation_keeps_what_is_decided(world):
 # -- SVDD -----------------------------------------------------------------------------------------
 
 
-def test_one_candidate_is_the_prior_sampler(world):
+def test_svdd_with_one_candidate_equals_the_prior_sampler(world):
     config = SVDDConfig(steps=4, candidates=1)
     alone = driver.sample(
         world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200
@@ -175,7 +173,7 @@ def test_one_candidate_is_the_prior_sampler(world):
     assert torch.equal(alone.z_BL, unguided.z_BL)
 
 
-def test_more_candidates_fit_better_and_the_best_is_kept(world):
+def test_svdd_keeps_the_best_candidate_and_more_candidates_fit_better(world):
     misfit = {}
     for candidates in (1, 4, 32):
         config = SVDDConfig(steps=4, candidates=candidates)
@@ -195,9 +193,9 @@ def test_more_candidates_fit_better_and_the_best_is_kept(world):
     assert world.objective(chosen.x_BCHW)[0].item() == pytest.approx(best[0])
 
 
-def test_drawing_by_likelihood_approaches_the_posterior_where_one_step_decides_all(world):
-    """With T = 1 SVDD is importance resampling from the product of the prior's marginals, exact as
-    M grows.
+def test_svdd_resampling_approaches_the_posterior_for_one_step(world):
+    """With T = 1, SVDD is importance resampling from the product of the prior's marginals. It is
+    exact in the limit of large M.
     """
     config = SVDDConfig(steps=1, candidates=200, temperature=1.0)
     z_BL = driver.sample(
@@ -239,7 +237,7 @@ def test_metropolis_hastings_has_the_exact_stationary_distribution():
     assert world.total_variation(chain.z_BL) > 0.12  # the coupling matters
 
 
-def test_of_an_objective_without_temperature_only_improvements_are_accepted(world):
+def test_without_a_temperature_only_improvements_are_accepted(world):
     world.objective.temperature = 0.0
     x_BL = world.prior.states_SL[::5]
     chain = metropolis_hastings(
@@ -271,7 +269,7 @@ def test_the_coupling_tightens_with_the_noise_level():
 
 
 class Indifferent:
-    """An objective without a preference, differentiable all the same."""
+    """A differentiable objective that is constant."""
 
     noise_floor = temperature = 0.0
 
@@ -280,7 +278,7 @@ class Indifferent:
         return loss_B, loss_B.detach()
 
 
-def test_without_a_likelihood_the_distribution_stays_at_the_prior(world):
+def test_without_a_likelihood_g2d2_stays_at_the_prior(world):
     z_BL = torch.tensor([[MASK] * LENGTH, [1, MASK, 0, MASK]])
     logits = world.prior.logits(
         z_BL, grid=GRID, mask_fraction=0.5, condition="", guidance_scale=0.0
@@ -299,7 +297,7 @@ def test_without_a_likelihood_the_distribution_stays_at_the_prior(world):
     torch.testing.assert_close(drawn_back.log_q_BLK[0].exp(), log_p[0].exp(), atol=0.02, rtol=0)
 
 
-def test_the_divergences_gradient():
+def test_the_gradient_of_the_divergence():
     phi, log_p = (torch.randn(2, 3, 5, generator=generator(seed)) for seed in (0, 1))
     log_p = log_p.log_softmax(-1)
     phi.requires_grad_()
@@ -309,7 +307,7 @@ def test_the_divergences_gradient():
     torch.testing.assert_close(gradient, torch.autograd.grad(exact, phi)[0])
 
 
-def test_decided_tokens_are_a_mixture(world):
+def test_decided_tokens_get_a_mixture_distribution(world):
     z_BL = torch.tensor([[2, MASK, MASK, MASK]])
     log_p = reconsidered(torch.zeros(1, LENGTH, CODES), z_BL, 0.4)
     torch.testing.assert_close(log_p[0, 0].exp(), torch.tensor([0.1, 0.1, 0.7, 0.1]))
@@ -317,9 +315,7 @@ def test_decided_tokens_are_a_mixture(world):
 
 
 def test_star_shaped_noising_can_undo_decisions(world):
-    """A token decided wrongly in an early step is another one later; the mask counts follow the
-    schedule.
-    """
+    """A wrong token of an early step is replaced later; mask counts follow the schedule."""
     states = []
     config = G2D2Config(steps=6, inner_steps=20, learning_rate=1.0)
     driver.sample(
@@ -349,7 +345,7 @@ def test_guidance_lowers_the_misfit(world):
     assert guided.misfit_B.mean() < 0.5 * world.objective(unguided.x_BCHW)[1].mean()
 
 
-def test_foreign_states_and_divergence_are_refused(world):
+def test_incompatible_states_and_divergence_are_rejected(world):
     states = []
     draw(world, "svdd", on_step=lambda info: states.append(info.state))
     with pytest.raises(InvalidSpec, match="another sampler"):

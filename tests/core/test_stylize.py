@@ -1,6 +1,4 @@
-"""Stylization: the style distance falls, a content picture gives the layout, and bad input says
-why.
-"""
+"""Stylization: the style distance decreases, content controls the layout, errors are explained."""
 
 from pathlib import Path
 
@@ -46,7 +44,7 @@ def stylized(engine, inputs, **fields):
 
 
 @pytest.mark.parametrize("style", ["honeybee", "coffee"])
-def test_the_style_distance_falls_against_the_unguided_run(engine, style):
+def test_the_style_distance_is_below_the_unguided_one(engine, style):
     inputs = Inputs(style=photo(style))
     seen = []
     result = run(
@@ -70,7 +68,7 @@ def test_the_style_distance_falls_against_the_unguided_run(engine, style):
     assert result.pictures_BCHW.shape[-2:] == (60, 64)
 
 
-def test_a_content_picture_gives_the_layout_by_its_strength(engine):
+def test_the_content_strength_controls_the_layout(engine):
     content = photo("castle")
     measure = Content(engine.prior.tokenizer, images.to_tensor(content))
     weak, strong = (
@@ -90,7 +88,7 @@ def test_a_content_picture_gives_the_layout_by_its_strength(engine):
     assert strong < 0.7 * weak
 
 
-def test_style_forgets_positions_and_content_forgets_colours(engine):
+def test_style_ignores_positions_and_content_ignores_colours(engine):
     tokenizer = engine.prior.tokenizer
     x_CHW, y_CHW = (images.to_tensor(photo(name)) for name in ("castle", "coffee"))
     style = GramStyle(tokenizer, x_CHW)
@@ -106,7 +104,7 @@ def test_style_forgets_positions_and_content_forgets_colours(engine):
     )
 
 
-def test_weights_combine_losses_and_the_misfit_is_the_styles(engine):
+def test_weights_combine_losses_and_the_misfit_is_the_style_distance(engine):
     tokenizer, x = engine.prior.tokenizer, images.to_tensor(photo("rocket"))[None]
     one, two = (
         GramStyle(tokenizer, images.to_tensor(photo(name))) for name in ("castle", "coffee")
@@ -116,7 +114,7 @@ def test_weights_combine_losses_and_the_misfit_is_the_styles(engine):
     assert misfit.item() == pytest.approx((one(x)[1].item() + 3 * two(x)[1].item()) / 4, rel=1e-5)
 
 
-def test_csd_has_the_papers_settings_and_names_its_missing_checkpoint(
+def test_csd_uses_the_papers_settings_and_names_its_missing_checkpoint(
     engine, monkeypatch, tmp_path
 ):
     spec = StylizeSpec(prompt="a castle", csd_weight=1.0)
@@ -147,7 +145,7 @@ def test_csd_has_the_papers_settings_and_names_its_missing_checkpoint(
         (Inputs(style=photo("coffee")), {"prompt": "a castle " * 40}, "the prior reads at most 30"),
     ],
 )
-def test_bad_input_says_why(inputs, fields, words):
+def test_invalid_input_is_explained(inputs, fields, words):
     with pytest.raises(InvalidSpec, match=words):
         StylizeSpec(**{"prompt": "a castle", **fields}).check_inputs(inputs)
 
@@ -161,6 +159,6 @@ def test_bad_input_says_why(inputs, fields, words):
         {"prompt": "x", "content_strength": 1.5},
     ],
 )
-def test_bad_fields_are_refused(fields):
+def test_invalid_fields_are_rejected(fields):
     with pytest.raises(ValidationError):
         StylizeSpec(**fields)

@@ -1,4 +1,4 @@
-"""Anchored posterior sampling of text, on tiny random networks in the published formats."""
+"""Anchored posterior sampling of text with tiny random networks in the published formats."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ CPU = torch.device("cpu")
 WORDS = [f"w{i}" for i in range(40)]
 PRIOR_VOCABULARY = [*WORDS, "<mask>", "<end>", "Yes", "No"]
 REWARD_VOCABULARY = ["No", "Yes", *reversed(WORDS), "<stop>", "<thought>"]
-"""The same words under other ids, an end by another name, no mask, and a token the prior does not
-know.
+"""A vocabulary with the same words under other ids, another end token, no mask token, and a token
+that the prior does not have.
 """
 CONFIG = TextConfig(max_new_tokens=12, steps=6, top_k=None)
 KINDS = [YesNoReward(rubric="{prompt} {answer} w3"), LogLikelihoodReward(layout="{prompt} w5")]
@@ -121,7 +121,7 @@ def draw(prior, config=CONFIG, rows=1, seed=0, **arguments):
     )
 
 
-def test_without_a_reward_or_steps_it_is_dreams_own_sampling(prior, reward_model):
+def test_without_guidance_sampling_equals_dreams(prior, reward_model):
     plain = diffusion_generate(
         prior, prompt_of(prior), CONFIG, generator=torch.Generator().manual_seed(0)
     )
@@ -156,7 +156,7 @@ def test_guidance_raises_the_reward(prior, reward_model, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
-def test_gradients_reach_the_logits_and_nothing_else(prior, reward_model, kind):
+def test_only_the_logits_get_gradients(prior, reward_model, kind):
     reward = TextReward(reward_model, kind, "w7 w8")
     ids_BL = torch.tensor([[3, 40, 40, 5]])
     phi_BLV = torch.randn(1, 4, 48, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -175,9 +175,7 @@ def test_gradients_reach_the_logits_and_nothing_else(prior, reward_model, kind):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
 def test_the_reward_is_that_of_the_discrete_answer(prior, reward_model, kind):
-    """Straight-through: the value is the likeliest tokens' own, whatever the probabilities behind
-    them.
-    """
+    """Straight-through estimator: the value depends only on the most likely tokens."""
     reward = TextReward(reward_model, kind, "w7 w8")
     ids_BL = torch.tensor([[3, 40, 40, 5]])
     phi_BLV = torch.zeros(1, 4, 48)
@@ -190,8 +188,8 @@ def test_the_reward_is_that_of_the_discrete_answer(prior, reward_model, kind):
     )
 
 
-def test_log_likelihood_is_the_models_own(prior, reward_model):
-    """Against a plain forward over ids: mean over the answer up to and with its end."""
+def test_log_likelihood_matches_the_model(prior, reward_model):
+    """Equals a plain forward pass over ids: mean over the answer including its end token."""
     reward = TextReward(reward_model, KINDS[1], "w7 w8")
     answer = torch.tensor([[3, 9, 41, 5]])  # the prior's end, then something that does not count
     ids = torch.tensor(
@@ -202,7 +200,7 @@ def test_log_likelihood_is_the_models_own(prior, reward_model):
     torch.testing.assert_close(reward.of(answer)[0], expected, atol=1e-5, rtol=0)
 
 
-def test_yes_no_reads_nothing_behind_the_answers_end(prior, reward_model):
+def test_yes_no_ignores_tokens_after_the_answers_end(prior, reward_model):
     reward = TextReward(reward_model, KINDS[0], "w7 w8")
     short, longer = torch.tensor([[3, 9, 41, 5, 6]]), torch.tensor([[3, 9, 41, 11, 41]])
     torch.testing.assert_close(reward.of(short), reward.of(longer))
@@ -212,10 +210,8 @@ def test_yes_no_reads_nothing_behind_the_answers_end(prior, reward_model):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
-def test_an_inner_step_can_be_a_graph(prior, reward_model, kind):
-    """It waits for nothing, allocates no new place for what it reads, and starts afresh in every
-    reverse step.
-    """
+def test_an_inner_step_can_be_captured(prior, reward_model, kind):
+    """It does not synchronise, reads from fixed addresses, and is reset in every reverse step."""
     inner = RewardAscent(TextReward(reward_model, kind, "w7 w8"), CONFIG)
     first, second = (torch.tensor([[3, 40, other, 5]]) for other in (40, 6))
     prior_BLV = torch.randn(1, 4, 48, generator=torch.Generator().manual_seed(0))
@@ -245,7 +241,7 @@ def test_an_inner_step_can_be_a_graph(prior, reward_model, kind):
 
 
 class Calls(TorchDispatchMode):
-    """Names of the operators called."""
+    """Records the names of called operators."""
 
     def __init__(self):
         super().__init__()
@@ -273,12 +269,12 @@ def test_a_run_can_be_stopped(prior):
         draw(prior, on_step=lambda info: info.state.step < 2)
 
 
-def test_a_foreign_vocabulary_is_refused(prior):
+def test_an_incompatible_vocabulary_is_rejected(prior):
     with pytest.raises(WeightsInvalid, match="same family"):
         Alignment(prior.tokenizer, tokenizer(["a", "b", "w1"]), 48, CPU, (41, 0))
 
 
-def test_a_rubric_needs_a_place_for_the_answer():
+def test_a_rubric_needs_an_answer_placeholder():
     with pytest.raises(ValidationError, match="answer"):
         YesNoReward(rubric="Is this good? {prompt}")
 

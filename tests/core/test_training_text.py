@@ -27,7 +27,7 @@ def archive(tmp_path):
     return path
 
 
-def test_the_judge_learns_from_other_lines(archive):
+def test_the_judge_is_trained_on_other_lines(archive):
     guide, judge, held_out = (turns.read(archive, split) for split in ("guide", "judge", "eval"))
     assert set(guide) == {"wordnet_qa"}
     assert not set(guide["wordnet_qa"]) & set(judge["wordnet_qa"])
@@ -36,7 +36,7 @@ def test_the_judge_learns_from_other_lines(archive):
     assert len(held_out["wordnet_qa"]) == 3
 
 
-def test_lines_become_turns():
+def test_lines_become_prompts_and_answers():
     rng = random.Random(0)
     assert turns.turn("wordnet_qa", "What is oak? Oak: a tree.", rng) == (
         "What is oak?",
@@ -48,7 +48,7 @@ def test_lines_become_turns():
     assert ("Write a short paragraph about lantern.", line) in made
 
 
-def test_a_turn_fits_and_ends(archive):
+def test_encoded_pairs_fit_the_length_and_end(archive):
     lines = turns.read(archive, "guide")
     tokenizer = turns.train_tokenizer(lines["wordnet_qa"])
     sampler = turns.TurnSampler(lines, tokenizer, 24, seed=0)

@@ -1,4 +1,4 @@
-"""Reading published checkpoints: strict, streamed, never unpickled."""
+"""Reading published checkpoints: strict, streamed, without pickle."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def tensors():
 
 
 def sharded(folder: Path, parts: dict[str, dict], index: dict[str, str] | None = None) -> Path:
-    """A checkpoint as transformers publishes large ones."""
+    """A sharded checkpoint in transformers' layout."""
     for name, part in parts.items():
         save_file(part, folder / name)
     where = {key: name for name, part in parts.items() for key in part}
@@ -61,17 +61,19 @@ def test_every_published_layout_reads_the_same(tmp_path, layout):
     assert all(torch.equal(read[key], value.bfloat16()) for key, value in tensors().items())
 
 
-def test_rows_of_a_head_are_read_alone(tmp_path):
+def test_single_rows_of_a_head_can_be_read(tmp_path):
     save_file(tensors(), tmp_path / "model.safetensors")
     read = read_tensors(tmp_path, SHAPES, rows={"head.weight": slice(2, 5)})
     assert torch.equal(read["head.weight"], tensors()["head.weight"][2:5])
     assert torch.equal(read["a.weight"], tensors()["a.weight"])
 
 
-def test_what_was_read_outlives_its_file(tmp_path):
+def test_loaded_tensors_do_not_depend_on_the_file(tmp_path):
     save_file(tensors(), tmp_path / "model.safetensors")
     read = read_tensors(tmp_path, SHAPES)
-    os.truncate(tmp_path / "model.safetensors", 0)  # a view of the file would now kill the process
+    os.truncate(
+        tmp_path / "model.safetensors", 0
+    )  # a memory-mapped view would now crash the process
     assert torch.equal(read["a.weight"], tensors()["a.weight"])
 
 
@@ -161,14 +163,14 @@ def broken_quantised(folder):
         (broken_quantised, r"model\.safetensors: 'b\.weight' is stored as I8"),
     ],
 )
-def test_damage_is_named(tmp_path, damage, words):
+def test_damaged_files_are_reported(tmp_path, damage, words):
     damage(tmp_path)
     with pytest.raises(WeightsInvalid, match=words):
         read_tensors(tmp_path, SHAPES)
 
 
 class Trap:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -181,7 +183,7 @@ class Trap:
     "name", ["pytorch_model.bin", "model.pth", "model.safetensors", "model.ckpt"]
 )
 @pytest.mark.parametrize("archive", [True, False])
-def test_pickles_are_refused_unopened(tmp_path, name, archive):
+def test_pickles_are_rejected_without_opening(tmp_path, name, archive):
     trap = Trap(tmp_path / "sprung")
     if archive:
         torch.save({"a.weight": trap}, tmp_path / name)
@@ -201,9 +203,7 @@ def test_an_empty_folder_is_missing_weights(tmp_path):
 
 @pytest.fixture(scope="module")
 def loads():
-    """The published shapes, MAGVIT-v2 whole and the transformers narrow, each loaded in a process
-    of its own.
-    """
+    """Memory use of loading MAGVIT-v2 and narrow transformers, each in a separate process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "benchmarks/load.py", "--width", "256", "--layers", "2", "--json"]
     return json.loads(
@@ -214,7 +214,7 @@ def loads():
 
 
 @pytest.mark.slow
-def test_the_host_never_holds_a_model_twice(loads):
+def test_loading_never_holds_two_copies_in_host_memory(loads):
     for row in loads["loads"]:
         # what was asked for, one tensor on its way, and what the allocator rounds up and libraries
         # touch for the first time

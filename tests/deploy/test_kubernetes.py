@@ -1,6 +1,4 @@
-"""k8s/ describes this system: valid, complete, hardened, and closed but where it must be open.
-Rendered by kustomize itself.
-"""
+"""The manifests in k8s/, rendered by kustomize, are valid, complete, hardened and restricted."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ Manifest = dict[str, Any]
 
 @cache
 def rendered(folder: str) -> list[Manifest]:
-    """What kustomize makes of a folder of k8s/."""
+    """Manifests that kustomize renders from a folder of k8s/."""
     done = subprocess.run(
         [KUBECTL, "kustomize", str(K8S / folder)],
         capture_output=True,
@@ -47,17 +45,17 @@ def rendered(folder: str) -> list[Manifest]:
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
-    """Manifests of a kind by name."""
+    """Manifests of one kind by name."""
     return {doc["metadata"]["name"]: doc for doc in manifests if doc["kind"] == kind}
 
 
 def named(kind: str) -> dict[str, Manifest]:
-    """Those of the base."""
+    """Manifests of the base."""
     return of_kind(rendered("base"), kind)
 
 
 def pods_of(manifests: list[Manifest]) -> dict[str, Manifest]:
-    """Pod templates by the name of what makes the pods."""
+    """Pod templates by the name of their controller."""
     return {
         name: doc["spec"]["template"]
         for kind in ("Deployment", "StatefulSet", "Job")
@@ -74,7 +72,7 @@ EVERYTHING = [
 
 
 def labels_match(selector: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether a label selector picks pods with ``labels``."""
+    """Whether a label selector matches pods with ``labels``."""
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
     return wanted and all(
         labels.get(rule["key"]) in rule["values"] for rule in selector.get("matchExpressions", [])
@@ -105,7 +103,7 @@ def test_the_system_is_complete() -> None:
     assert set(named("PodDisruptionBudget")) == {"api", "worker"}
 
 
-def test_everything_lives_in_the_one_restricted_namespace() -> None:
+def test_all_resources_are_in_the_restricted_namespace() -> None:
     (namespace,) = named("Namespace").values()
     assert namespace["metadata"]["name"] == KUSTOMIZATION["namespace"]
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -123,7 +121,7 @@ def test_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_mounts_lead_to_volumes_and_what_is_written_to_is_mounted(name: str) -> None:
+def test_mounts_have_volumes_and_writable_folders_are_mounted(name: str) -> None:
     spec = PODS[name]["spec"]
     claims = named("StatefulSet").get(name, {}).get("spec", {}).get("volumeClaimTemplates", [])
     volumes = {volume["name"] for volume in spec.get("volumes", [])} | {
@@ -136,7 +134,7 @@ def test_mounts_lead_to_volumes_and_what_is_written_to_is_mounted(name: str) -> 
     }
 
 
-def test_probes_ask_what_is_served() -> None:
+def test_probes_use_existing_endpoints() -> None:
     paths = {"api": {route.path for route in router.routes}, "worker": {"/livez", "/readyz"}}  # type: ignore[attr-defined]
     for name in ("api", "worker"):
         (container,) = PODS[name]["spec"]["containers"]
@@ -148,8 +146,8 @@ def test_probes_ask_what_is_served() -> None:
         assert {probe["path"] for probe in asked} <= paths[name]
 
 
-def test_pods_listen_where_others_look() -> None:
-    """One number for the program, its container and the policy that lets others in."""
+def test_ports_agree_between_program_container_and_policy() -> None:
+    """Program, container and network policy use the same port number."""
     (worker,) = PODS["worker"]["spec"]["containers"]
     (metrics_port,) = (
         int(entry["value"]) for entry in worker["env"] if entry["name"] == "APS_METRICS_PORT"
@@ -163,7 +161,7 @@ def test_pods_listen_where_others_look() -> None:
         ]
 
 
-def test_a_worker_has_time_for_its_step() -> None:
+def test_worker_pods_have_time_to_drain() -> None:
     assert PODS["worker"]["spec"]["terminationGracePeriodSeconds"] > STOP_SECONDS
 
 
@@ -228,7 +226,7 @@ def test_api_and_worker_share_user_settings_store_and_artifacts() -> None:
     )
 
 
-def test_the_password_is_only_referred_to() -> None:
+def test_the_password_is_only_referenced() -> None:
     assert not named("Secret")
     for name, template in PODS.items():
         (entry,) = (
@@ -241,7 +239,7 @@ def test_the_password_is_only_referred_to() -> None:
         )
 
 
-def test_a_gpu_worker_has_one_gpu_its_weights_and_no_rollout_needs_a_second() -> None:
+def test_gpu_workers_have_one_gpu_and_weights_and_roll_out_without_surge() -> None:
     gpu = rendered("overlays/gpu")
     worker = of_kind(gpu, "Deployment")["worker"]["spec"]
     (container,) = worker["template"]["spec"]["containers"]
@@ -265,7 +263,7 @@ def test_a_gpu_worker_has_one_gpu_its_weights_and_no_rollout_needs_a_second() ->
     assert mounts[0]["readOnly"] is True
 
 
-def test_workers_scale_to_zero_and_back_on_work_not_on_messages() -> None:
+def test_workers_scale_with_predicted_work_including_to_zero() -> None:
     gpu = rendered("overlays/gpu")
     (scaled,) = of_kind(gpu, "ScaledObject").values()
     assert scaled["spec"]["scaleTargetRef"] == {"name": "worker"}
@@ -303,7 +301,7 @@ def test_the_cluster_has_the_alerts_and_scrapes_every_pod_with_metrics() -> None
         assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
 
 
-def test_the_small_overlay_needs_one_node_and_no_preparation() -> None:
+def test_the_cpu_overlay_needs_one_node_and_no_secrets() -> None:
     small = rendered("overlays/cpu-kind")
     assert of_kind(small, "PersistentVolumeClaim")["aps-artifacts"]["spec"]["accessModes"] == [
         "ReadWriteOnce"
@@ -325,7 +323,7 @@ def test_overlays_keep_pods_hardened(overlay: str) -> None:
             }
 
 
-def test_selectors_pick_the_pods_they_mean() -> None:
+def test_selectors_match_the_intended_pods() -> None:
     for name, doc in {**named("Service"), **named("PodDisruptionBudget")}.items():
         selector = doc["spec"]["selector"]
         if "matchLabels" not in selector:
@@ -337,14 +335,14 @@ def test_selectors_pick_the_pods_they_mean() -> None:
         ] == [name]
 
 
-def test_services_lead_to_ports_that_containers_name() -> None:
+def test_services_target_named_container_ports() -> None:
     for name, doc in named("Service").items():
         ports = {port["name"] for port in PODS[name]["spec"]["containers"][0]["ports"]}
         assert {port["targetPort"] for port in doc["spec"]["ports"]} <= ports
 
 
 def allowed(pod: str, direction: str) -> list[dict[str, Any]]:
-    """Rules of all policies for a pod in one direction, 'ingress' or 'egress'."""
+    """Rules of all network policies for a pod in one direction, 'ingress' or 'egress'."""
     labels = PODS[pod]["metadata"]["labels"]
     policies = [
         doc["spec"]
@@ -355,7 +353,7 @@ def allowed(pod: str, direction: str) -> list[dict[str, Any]]:
     return [rule for policy in policies for rule in policy.get(direction, [])]
 
 
-def test_only_api_and_workers_reach_the_store_and_nobody_the_internet() -> None:
+def test_only_api_and_workers_reach_the_store_and_none_the_internet() -> None:
     (entry,) = allowed("redis", "ingress")
     (peer,) = entry["from"]
     assert {
@@ -374,7 +372,7 @@ def test_only_api_and_workers_reach_the_store_and_nobody_the_internet() -> None:
         )
 
 
-def test_a_pod_that_nobody_thought_of_may_not_talk_at_all() -> None:
+def test_other_pods_have_no_network_access() -> None:
     (policy,) = (
         doc["spec"] for doc in named("NetworkPolicy").values() if doc["spec"]["podSelector"] == {}
     )

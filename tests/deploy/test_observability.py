@@ -1,6 +1,4 @@
-"""Dashboard and alerts ask for metrics that exist, with labels they have, and every metric is asked
-for.
-"""
+"""Dashboard and alerts use existing metrics and labels, and every metric is used."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ ALERTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text(
 ]
 DASHBOARD = json.loads((FOLDER / "grafana" / "dashboards" / "aps.json").read_text())
 OTHERS = re.compile(r"up|DCGM_FI_[A-Z_]+")
-"""Metrics that are not ours: Prometheus's own, and the DCGM exporter's."""
+"""Metrics of Prometheus and of the DCGM exporter."""
 TARGET_LABELS = {"job", "instance"}
 PARTS = {"counter": [""], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Every PromQL expression, with where it stands."""
+    """All PromQL expressions with their locations."""
     for rule in ALERTS:
         yield rule["alert"], rule["expr"]
     for panel in DASHBOARD["panels"]:
@@ -45,7 +43,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def declared() -> dict[str, set[str]]:
-    """Series names of the code with the labels they may have."""
+    """Series names declared in the code, with their labels."""
     found: dict[str, set[str]] = {}
     for module in (service.telemetry.build, service.telemetry.metrics, worker.telemetry):
         for metric in vars(module).values():
@@ -58,7 +56,7 @@ def declared() -> dict[str, set[str]]:
 
 @pytest.fixture
 def exported(redis_url: str, tmp_path: Path) -> Iterator[dict[str, set[str]]]:
-    """The same, with what is read from the store."""
+    """All series names with their labels, including those read from the store."""
     services = Services.open(Settings(redis_url=redis_url, artifacts_dir=tmp_path))
     queue = {
         sample.name: set(sample.labels)
@@ -70,7 +68,7 @@ def exported(redis_url: str, tmp_path: Path) -> Iterator[dict[str, set[str]]]:
 
 
 def selectors(expression: Any) -> Iterator[Any]:
-    """The vector selectors within a parsed expression."""
+    """Vector selectors in a parsed expression."""
     if isinstance(expression, promql.VectorSelector):
         yield expression
         return
@@ -82,7 +80,7 @@ def selectors(expression: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
-def test_every_query_parses_and_asks_for_what_is_exported(
+def test_every_query_parses_and_uses_exported_metrics(
     where: str, query: str, exported: dict[str, set[str]]
 ) -> None:
     found = list(selectors(promql.parse(query)))
@@ -153,7 +151,7 @@ def test_names_have_the_prefix_and_units_and_labels_are_bounded(
     assert [name for name in exported if name.endswith(("_ms", "_mb", "_percent"))] == []
 
 
-def test_a_scrape_has_no_series_that_the_tests_do_not_know(exported: dict[str, set[str]]) -> None:
+def test_every_scraped_series_is_declared(exported: dict[str, set[str]]) -> None:
     ours = {
         sample.name
         for family in REGISTRY.collect()

@@ -1,4 +1,4 @@
-"""The job store's command lines, in compose and in the cluster, given to a real server."""
+"""The job store's command lines of compose and Kubernetes, run with a real server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "letters"
 
 
 def arguments(where: str) -> list[str]:
-    """What the server is started with, its own name left out."""
+    """Arguments of the server command, without the program name."""
     if where == "compose":
         program, *words = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][
             "redis"
@@ -38,7 +38,7 @@ def arguments(where: str) -> list[str]:
 
 @contextmanager
 def server(words: list[str], folder: Path, password: str | None) -> Iterator[Redis]:
-    """The server on a socket in ``folder``; yields a client."""
+    """Starts the server on a socket in ``folder`` and yields a client."""
     place = ["--port", "0", "--unixsocket", "s.sock", "--dir", str(folder), "--logfile", "log"]
     running = subprocess.Popen([str(server_binary(Settings())), *words, *place], cwd=folder)
     try:
@@ -55,7 +55,7 @@ def server(words: list[str], folder: Path, password: str | None) -> Iterator[Red
 
 
 @pytest.mark.parametrize(("where", "password"), [("compose", None), ("k8s", PASSWORD)])
-def test_the_store_writes_everything_down_and_evicts_nothing(
+def test_the_store_is_durable_and_does_not_evict(
     where: str, password: str | None, tmp_path: Path
 ) -> None:
     with server(arguments(where), tmp_path, password) as client:
@@ -71,6 +71,6 @@ def test_the_store_writes_everything_down_and_evicts_nothing(
     }
 
 
-def test_the_cluster_s_store_wants_the_password(tmp_path: Path) -> None:
+def test_the_store_of_the_cluster_requires_the_password(tmp_path: Path) -> None:
     with server(arguments("k8s"), tmp_path, None) as client, pytest.raises(AuthenticationError):
         client.ping()

@@ -1,4 +1,4 @@
-"""A job's whole way through real processes: HTTP, Redis, Celery, the sampler, and back."""
+"""Jobs through all real processes: HTTP, Redis, Celery and sampler."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stack import Stack, png
 
 QUICK = {"steps": 4, "inner_steps": 4}
 LONG = {"steps": 24, "inner_steps": 8}
-"""Long enough to be interrupted, even on a fast machine."""
+"""Settings of a job long enough to be interrupted, even on a fast machine."""
 
 
-def test_a_picture_goes_in_and_comes_back_restored(stack: Stack) -> None:
+def test_a_picture_is_restored(stack: Stack) -> None:
     answer = stack.http.post(
         "/v1/restore",
         files={"image": png(31, 45)},
@@ -83,7 +83,7 @@ def test_json_with_a_data_uri_and_the_same_seed_give_the_same_bytes(stack: Stack
     )
 
 
-def test_events_resume_where_a_client_left_off(stack: Stack) -> None:
+def test_events_resume_after_the_last_received_id(stack: Stack) -> None:
     job = stack.submit(sampler=QUICK)
     whole = list(stack.events(job["id"]))
     assert list(stack.events(job["id"], after=whole[2][0])) == whole[3:]
@@ -97,7 +97,7 @@ def wait_for_step(stack: Stack, job_id: str, step: int) -> None:
             return
 
 
-def test_killing_the_worker_costs_one_step_and_changes_nothing(stack: Stack) -> None:
+def test_killing_the_worker_costs_one_step_and_does_not_change_the_result(stack: Stack) -> None:
     spec = {"seed": 11, "sampler": LONG}
     undisturbed = stack.submit(**spec)
     assert stack.wait(undisturbed["id"])["state"] == "succeeded"
@@ -118,7 +118,7 @@ def test_killing_the_worker_costs_one_step_and_changes_nothing(stack: Stack) -> 
     assert steps == list(range(1, LONG["steps"] + 1)), "no step is computed twice or left out"
 
 
-def test_a_killed_child_is_replaced_and_takes_its_job_over(stack: Stack) -> None:
+def test_a_killed_child_is_replaced_and_the_job_resumed(stack: Stack) -> None:
     job = stack.submit(seed=12, sampler=LONG)
     wait_for_step(stack, job["id"], 3)
     parent = stack.workers[-1].pid
@@ -129,7 +129,7 @@ def test_a_killed_child_is_replaced_and_takes_its_job_over(stack: Stack) -> None
     assert done["resumed_from_step"] >= 3
 
 
-def test_a_drained_worker_hands_its_job_over_within_a_step(stack: Stack) -> None:
+def test_a_drained_worker_requeues_its_job_within_a_step(stack: Stack) -> None:
     job = stack.submit(seed=13, sampler=LONG)
     wait_for_step(stack, job["id"], 3)
     worker = stack.workers.pop()
@@ -146,7 +146,7 @@ def test_a_drained_worker_hands_its_job_over_within_a_step(stack: Stack) -> None
     assert drained < 5 + 3 * waiting["progress"]["seconds"]
 
 
-def test_canceling_stops_at_the_next_step_and_keeps_what_is_there(stack: Stack) -> None:
+def test_canceling_stops_the_job_and_keeps_its_previews(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 128, "inner_steps": 8})
     wait_for_step(stack, job["id"], 2)
     answer = stack.http.post(f"/v1/jobs/{job['id']}/cancel")
@@ -160,7 +160,7 @@ def test_canceling_stops_at_the_next_step_and_keeps_what_is_there(stack: Stack) 
     assert stack.wait(after["id"])["state"] == "succeeded", "the worker goes on"
 
 
-def test_a_waiting_job_has_a_position_and_can_be_canceled_at_once(stack: Stack) -> None:
+def test_a_queued_job_has_a_position_and_is_canceled_at_once(stack: Stack) -> None:
     running = stack.submit(sampler={"steps": 128, "inner_steps": 8})
     wait_for_step(stack, running["id"], 1)
     waiting = [stack.submit(sampler=QUICK) for _ in range(2)]
@@ -193,7 +193,7 @@ def test_a_job_is_polled_listed_and_deleted(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA"])
-def test_other_kinds_of_pictures_are_converted(stack: Stack, mode: str) -> None:
+def test_other_picture_formats_are_converted(stack: Stack, mode: str) -> None:
     job = stack.submit(
         png(40, 24, mode, "JPEG" if mode == "CMYK" else "PNG"),
         sampler={"steps": 2, "inner_steps": 1},

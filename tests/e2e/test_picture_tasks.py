@@ -1,6 +1,4 @@
-"""Editing and stylizing over REST: any upload, the known part untouched, a sidecar that makes the
-same bytes again.
-"""
+"""Editing and stylizing over REST: any upload, unchanged known pixels, reproducible results."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ QUICK = {"steps": 2, "inner_steps": 2}
 
 
 def photograph(kind: str, width: int = 53, height: int = 37) -> bytes:
-    """A photograph as people have them."""
+    """A photograph as produced by phones and cameras."""
     image, out = Image.open(io.BytesIO(png(width, height))), io.BytesIO()
     match kind:
         case "phone":
             exif = Image.Exif()
-            exif[0x0112] = 6  # held upright: turned by the viewer
+            exif[0x0112] = 6  # portrait format: rotated by the viewer
             image.save(out, "JPEG", quality=90, exif=exif)
         case "grey":
             image.convert("L").save(out, "PNG")
@@ -43,7 +41,7 @@ def photograph(kind: str, width: int = 53, height: int = 37) -> bytes:
 
 
 def upright(data: bytes) -> np.ndarray:
-    """Its colours as a viewer shows them, 8 bits."""
+    """8-bit colours as a viewer displays them."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     if image.mode == "I;16":
         image = Image.fromarray((np.asarray(image) / 257).round().astype(np.uint8))
@@ -119,7 +117,7 @@ def test_any_photograph_gives_style_and_content(stack: Stack, kind: str) -> None
         ("generate", {"prompt": "a red flower", "width": 24, "height": 40}, {}),
     ],
 )
-def test_the_sidecar_makes_the_same_bytes_again(
+def test_the_sidecar_reproduces_the_same_bytes(
     stack: Stack, tmp_path: Path, task: str, spec: dict[str, Any], files: dict[str, bytes]
 ) -> None:
     if files:
@@ -167,7 +165,7 @@ def test_the_sidecar_makes_the_same_bytes_again(
         ("guide", {}, {"prompt": "why? " * 300}, "reads at most 128"),
     ],
 )
-def test_bad_input_is_refused_at_submission(
+def test_invalid_input_is_rejected_at_submission(
     stack: Stack, task: str, files: dict[str, bytes], spec: dict[str, Any], words: str
 ) -> None:
     if files:
@@ -188,7 +186,7 @@ def test_bad_input_is_refused_at_submission(
         ("restore", {"operator": {"type": "inpainting", "mask": "upload"}}),
     ],
 )
-def test_a_mask_of_one_value_is_refused_at_submission(
+def test_a_uniform_mask_is_rejected_at_submission(
     stack: Stack, task: str, spec: dict[str, Any], level: int, words: str
 ) -> None:
     mask = io.BytesIO()

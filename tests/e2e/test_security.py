@@ -1,4 +1,4 @@
-"""What the running service does not do, whatever it is sent."""
+"""The running service does not execute what it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK = {"steps": 1, "inner_steps": 1}
 
 
 class Evil:
-    """Makes a folder wherever it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,7 +26,9 @@ class Evil:
         return os.mkdir, (str(self.folder),)
 
 
-def test_a_pickled_message_is_refused_and_the_worker_lives_on(stack: Stack, tmp_path: Path) -> None:
+def test_a_pickled_message_is_rejected_and_the_worker_keeps_running(
+    stack: Stack, tmp_path: Path
+) -> None:
     trap, name = tmp_path / "opened", queue_name("embedded")
     headers = {
         "lang": "py",

@@ -1,4 +1,4 @@
-"""The smoke command tells a working service from a broken one."""
+"""The smoke command distinguishes a working service from a broken one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_smoke_command_restores_a_picture(stack: Stack) -> None:
     assert "succeeded; its result has" in done.stdout
 
 
-def test_the_smoke_command_fails_where_nothing_answers() -> None:
+def test_the_smoke_command_fails_without_a_service() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = subprocess.run(
         [ROOT / "scripts" / "smoke", url],

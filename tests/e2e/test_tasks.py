@@ -1,4 +1,4 @@
-"""Tasks that take no picture, or make none, go the same way as restoration."""
+"""Tasks without input picture or with text output, through all real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def submitted(stack: Stack, task: str, **spec: Any) -> dict[str, Any]:
     return job
 
 
-def test_a_prompt_is_answered_token_by_token(stack: Stack) -> None:
+def test_a_prompt_is_answered_with_progress_per_step(stack: Stack) -> None:
     job = submitted(
         stack, "guide", prompt="What is a lantern?", compare_unguided=True, sampler=ANSWER
     )
@@ -53,7 +53,7 @@ def test_a_prompt_is_answered_token_by_token(stack: Stack) -> None:
     assert "not evidence" in sidecar["notice"]
 
 
-def test_a_prompt_is_drawn(stack: Stack) -> None:
+def test_a_picture_is_generated_from_a_prompt(stack: Stack) -> None:
     job = submitted(
         stack,
         "generate",
@@ -84,7 +84,7 @@ def test_a_prompt_is_drawn(stack: Stack) -> None:
         ("generate", {"num_samples": 17}, 422, "num_samples"),
     ],
 )
-def test_what_a_task_does_not_take_is_refused(
+def test_unsupported_fields_are_rejected(
     stack: Stack, task: str, spec: dict[str, Any], status: int, word: str
 ) -> None:
     answer = stack.http.post(f"/v1/{task}", json=spec)
@@ -92,7 +92,7 @@ def test_what_a_task_does_not_take_is_refused(
     assert word in answer.text
 
 
-def test_a_picture_where_none_is_taken_is_refused(stack: Stack) -> None:
+def test_a_picture_is_rejected_by_a_task_without_pictures(stack: Stack) -> None:
     answer = stack.http.post(
         "/v1/guide", files={"image": png()}, data={"spec": json.dumps({"prompt": "x"})}
     )

@@ -1,6 +1,4 @@
-"""A webhook's whole way: asked for over HTTP, sent by the service, verified by the example's
-receiver.
-"""
+"""Webhooks through all real processes, verified by the example receiver."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def submit(stack: Stack, webhook: object, **options: str):
     )
 
 
-def test_a_receiver_hears_of_start_and_end_and_can_hear_again(stack: Stack, receiver) -> None:
+def test_a_receiver_gets_start_and_end_and_redeliveries(stack: Stack, receiver) -> None:
     url, process = receiver
     answer = submit(
         stack, {"url": url, "events": ["job.started", "job.completed"]}, priority="high"
@@ -93,6 +91,6 @@ def test_a_receiver_hears_of_start_and_end_and_can_hear_again(stack: Stack, rece
         ({}, "invalid_spec"),
     ],
 )
-def test_senseless_webhooks_are_refused(stack: Stack, webhook, code: str) -> None:
+def test_invalid_webhooks_are_rejected(stack: Stack, webhook, code: str) -> None:
     answer = submit(stack, webhook)
     assert (answer.status_code, answer.json()["code"]) == (422, code)

@@ -1,6 +1,4 @@
-"""A service to break: a server that can be killed, workers that can be killed, and the API's duties
-done by the test.
-"""
+"""A service for fault tests: server and workers can be killed; the test itself acts as the API."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ ROOT = Path(__file__).parents[2]
 STEPS = 10
 LEASE = 3.0
 PATIENCE = 240
-"""Seconds; loading a prior takes three on an idle machine, and a minute on one that runs ten other
-things.
+"""Seconds to wait for a worker. Loading a prior takes 3 s on an idle machine, up to a minute on a
+busy one.
 """
 
 Victim = Literal["child", "parent", "group"]
@@ -50,12 +48,13 @@ class Server:
     """A Redis-compatible server with an append-only file."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.socket = folder, folder / "redis.sock"
+        self.folder = folder
+        self.socket = folder / "redis.sock"
         self.url = f"unix://{self.socket}"
         self.start()
 
     def start(self) -> None:
-        """Starts it on whatever its files say."""
+        """Starts the server with the data in its files."""
         self.process = subprocess.Popen(
             server_command(server_binary(Settings()), self.folder, self.socket)
         )
@@ -70,14 +69,14 @@ class Server:
                     time.sleep(0.02)
 
     def kill(self) -> None:
-        """As a power cut would."""
+        """Kills the server with SIGKILL, as in a power failure."""
         self.process.kill()
         self.process.wait()
 
 
 @dataclass
 class Cluster:
-    """Server and workers as processes; submission and sweeping here."""
+    """Server and workers as processes; jobs are submitted and swept in this process."""
 
     settings: Settings
     server: Server
@@ -85,7 +84,7 @@ class Cluster:
     exits: ExitStack
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     load_seconds: float = 0.0
-    """How long the last worker took to start."""
+    """Seconds the last worker took to start."""
 
     def __post_init__(self) -> None:
         self.store: JobStore
@@ -102,11 +101,11 @@ class Cluster:
 
     @property
     def sabotage(self) -> Path:
-        """What is written into it befalls the next job; see ``sabotage/sitecustomize.py``."""
+        """File that injects a fault into the next job; see ``sabotage/sitecustomize.py``."""
         return self.settings.data_dir / "sabotage"
 
     def start_worker(self) -> subprocess.Popen[bytes]:
-        """Starts one and waits until it is registered."""
+        """Starts a worker and waits until it is registered."""
         started, before = time.monotonic(), {worker.name for worker in self.registry.live()}
         command, path = (
             worker_command(self.settings),
@@ -131,7 +130,7 @@ class Cluster:
         return worker
 
     def ensure_worker(self) -> None:
-        """One living worker, and no more."""
+        """Makes sure that exactly one worker runs."""
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         while len(self.workers) > 1:
             self.stop(self.workers.pop())
@@ -139,14 +138,12 @@ class Cluster:
             self.start_worker()
 
     def stop(self, worker: subprocess.Popen[bytes]) -> None:
-        """At once."""
+        """Stops all workers immediately."""
         worker.kill()
         worker.wait()
 
     def kill(self, victim: Victim) -> None:
-        """SIGKILL for the child that computes, for its parent, or for both at once; a new worker
-        replaces a dead parent.
-        """
+        """Sends SIGKILL to the computing child, its parent or both; replaces a dead parent."""
         worker = self.workers[-1]
         if victim == "child":
             os.kill(self.child(), signal.SIGKILL)
@@ -157,7 +154,7 @@ class Cluster:
         self.start_worker()
 
     def child(self) -> int:
-        """Process id of the newest worker's child, as soon as it has one."""
+        """Waits for the newest worker's child and returns its process id."""
         parent, deadline = self.workers[-1].pid, time.monotonic() + 30
         while not (pids := Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
             assert time.monotonic() < deadline
@@ -176,7 +173,7 @@ class Cluster:
         ring: bool = True,
         **changes: object,
     ) -> Job:
-        """A small restoration, as the API would write it."""
+        """Submits a small restoration as the API does."""
         job_id = new_job_id()
         sampler = {"steps": steps, "inner_steps": inner}
         spec = validate_spec(
@@ -205,13 +202,13 @@ class Cluster:
         return job
 
     def job(self, job: Job) -> Job:
-        """The record now."""
+        """Reads the current record."""
         found = self.store.get(job.id)
         assert found is not None
         return found
 
     def wait(self, job: Job, seconds: float = PATIENCE) -> Job:
-        """The record when the job is over."""
+        """Waits until the job has ended and returns its record."""
         deadline = time.monotonic() + seconds
         while not (now := self.job(job)).state.terminal:
             assert time.monotonic() < deadline, (now, self.log.read_text()[-3000:])
@@ -219,7 +216,7 @@ class Cluster:
         return now
 
     def wait_for_step(self, job: Job, step: int, seconds: float = PATIENCE) -> float:
-        """Returns the moment this step, or a later one, is known to be finished."""
+        """Returns as soon as this step or a later one has finished."""
         deadline = time.monotonic() + seconds
         while (now := self.job(job)).progress is None or now.progress.step < step:
             assert time.monotonic() < deadline, (now, self.log.read_text()[-3000:])
@@ -228,7 +225,7 @@ class Cluster:
         return time.monotonic()
 
     def result(self, job: Job) -> str:
-        """Hash of the picture."""
+        """Hash of the result picture."""
         done = self.wait(job)
         artifact = done.artifact("result.png")
         assert artifact is not None, (done, self.log.read_text()[-3000:])
@@ -236,7 +233,7 @@ class Cluster:
         return artifact.file
 
     def damage_newest_checkpoint(self, job: Job) -> int:
-        """Flips a bit of it; returns its step."""
+        """Flips a bit of the newest checkpoint; returns its step."""
         key = f"{self.settings.key_prefix}job:{job.id}:checkpoint"
         slots = self.store.redis.hgetall(key)
         newest = max(slots, key=lambda slot: slots[slot][:4][::-1])
@@ -246,7 +243,7 @@ class Cluster:
         return int.from_bytes(slots[newest][:4], "little")
 
     def history(self, job: Job) -> list[Event]:
-        """Every event, after checking what must hold of any job's history."""
+        """Returns all events after checking the invariants of a job's history."""
         events = self.store.events(job.id, count=2000)
         versions = [event.data["version"] for event in events]
         assert versions == sorted(set(versions)), "versions only grow"

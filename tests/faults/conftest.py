@@ -1,4 +1,4 @@
-"""One breakable service for all fault tests; leases are short so that tests are."""
+"""One service for all fault tests, with short leases so that the tests are fast."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Cluster:
-    """With one worker, and nothing to do."""
+    """The service with one idle worker."""
     running_cluster.ensure_worker()
     return running_cluster
 
 
 @pytest.fixture(scope="package")
 def undisturbed(running_cluster: Cluster) -> str:
-    """The result of seed 0 when nothing happens."""
+    """The result of seed 0 without faults."""
     running_cluster.ensure_worker()
     return running_cluster.result(running_cluster.submit())

@@ -1,4 +1,4 @@
-"""Whatever dies, every accepted job ends once, with the bytes of an undisturbed run."""
+"""With any process killed, each accepted job ends once and bit-identical to an undisturbed run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLS = st.lists(
     max_size=2,
     unique_by=lambda k: k[1],
 )
-"""Whom to kill, and after which step."""
+"""Which process to kill, and after which step."""
 
 
 def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]) -> None:
@@ -34,11 +34,11 @@ def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim,
         saved = cluster.job(job).progress
         assert saved is not None
         if saved.step > STEPS - 2:
-            break  # it was too quick for us
+            break  # the job ended before the kill
         killed = time.monotonic()
         cluster.kill(victim)
         back = cluster.wait_for_step(job, saved.step + 2) - killed
-        # a lease that must run out first, or the next child's start; and the machine may be busy
+        # time for the lease to expire or the next child to start, even on a busy machine
         assert back <= 2 * cluster.load_seconds + 5 + (0 if victim == "child" else LEASE), (
             f"{back:.1f} s after killing the {victim}"
         )
@@ -56,7 +56,7 @@ def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim,
     suppress_health_check=list(HealthCheck),
 )
 @given(KILLS)
-def test_kills_at_random_steps_change_nothing(
+def test_kills_at_random_steps_do_not_change_the_result(
     running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]
 ) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
@@ -71,13 +71,13 @@ def test_kills_at_random_steps_change_nothing(
     suppress_health_check=list(HealthCheck),
 )
 @given(KILLS)
-def test_many_kills_at_random_steps_change_nothing(
+def test_many_kills_at_random_steps_do_not_change_the_result(
     running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]
 ) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
 
 
-def test_a_server_killed_and_restarted_forgets_nothing(cluster: Cluster, undisturbed: str) -> None:
+def test_a_killed_and_restarted_server_keeps_its_data(cluster: Cluster, undisturbed: str) -> None:
     running, waiting = cluster.submit(), cluster.submit()
     cluster.wait_for_step(running, 3)
     cluster.server.kill()
@@ -88,9 +88,7 @@ def test_a_server_killed_and_restarted_forgets_nothing(cluster: Cluster, undistu
         cluster.history(job)
 
 
-def test_a_server_that_hangs_beyond_the_lease_loses_nothing(
-    cluster: Cluster, undisturbed: str
-) -> None:
+def test_a_server_frozen_beyond_the_lease_loses_no_job(cluster: Cluster, undisturbed: str) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 3)
     cluster.server.process.send_signal(signal.SIGSTOP)
@@ -100,9 +98,7 @@ def test_a_server_that_hangs_beyond_the_lease_loses_nothing(
     cluster.history(job)
 
 
-def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(
-    cluster: Cluster, undisturbed: str
-) -> None:
+def test_a_worker_frozen_beyond_its_lease_is_fenced(cluster: Cluster, undisturbed: str) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 2)
     hung = cluster.child()
@@ -113,7 +109,7 @@ def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(
         version = cluster.job(job).version
     finally:
         os.kill(hung, signal.SIGCONT)
-    time.sleep(1)  # it writes, and is told that the job is no longer its own
+    time.sleep(1)  # its write fails because it has lost the lease
     assert cluster.job(job).version == version
     assert cluster.job(job).attempt == 2
     cluster.history(job)
@@ -121,13 +117,13 @@ def test_a_worker_that_hangs_beyond_its_lease_is_fenced_out(
     assert cluster.wait(after).state is JobState.SUCCEEDED
 
 
-def test_a_record_whose_api_died_before_it_could_ring_is_found(
+def test_a_job_without_a_message_is_found_by_the_sweeper(
     cluster: Cluster, undisturbed: str
 ) -> None:
     assert cluster.result(cluster.submit(ring=False)) == undisturbed
 
 
-def test_messages_that_come_often_run_a_job_once(cluster: Cluster, undisturbed: str) -> None:
+def test_duplicate_messages_run_a_job_once(cluster: Cluster, undisturbed: str) -> None:
     job = cluster.submit()
     for _ in range(5):
         cluster.bell.ring(job)
@@ -136,7 +132,7 @@ def test_messages_that_come_often_run_a_job_once(cluster: Cluster, undisturbed: 
     cluster.history(job)
 
 
-def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(
+def test_a_full_server_rejects_new_jobs_and_finishes_running_ones(
     cluster: Cluster, undisturbed: str
 ) -> None:
     job = cluster.submit()
@@ -151,14 +147,13 @@ def test_a_full_server_refuses_new_jobs_and_finishes_those_it_has(
         redis.config_set("maxmemory", "0")
     after, deadline = cluster.submit(), time.monotonic() + PATIENCE
     while not cluster.job(after).state.terminal and time.monotonic() < deadline:
-        # a message that cannot be received ends a worker, sooner or later; its supervisor starts it
-        # again
+        # a worker that cannot receive messages eventually exits; its supervisor restarts it
         cluster.ensure_worker()
         time.sleep(0.1)
     assert cluster.result(after) == undisturbed
 
 
-def test_a_terminated_worker_hands_its_job_back_within_a_step_and_a_second(
+def test_a_terminated_worker_requeues_its_job_within_a_step_and_a_second(
     cluster: Cluster, undisturbed: str
 ) -> None:
     job = cluster.submit()
@@ -191,7 +186,7 @@ def test_a_damaged_checkpoint_costs_one_more_step(cluster: Cluster, undisturbed:
     assert cluster.job(job).resumed_from_step == damaged - 1
 
 
-def test_a_full_disk_is_waited_for_and_then_fails_the_job_alone(
+def test_a_full_disk_is_retried_and_then_fails_only_the_job(
     cluster: Cluster, undisturbed: str
 ) -> None:
     child = cluster.child()
@@ -237,7 +232,7 @@ def test_a_deadline_stops_a_running_job_at_its_next_step(cluster: Cluster) -> No
     assert cluster.wait(cluster.submit(steps=2)).state is JobState.SUCCEEDED, "the worker goes on"
 
 
-def test_running_out_of_memory_once_changes_nothing_and_is_said(
+def test_one_out_of_memory_error_does_not_change_the_result_and_is_noted(
     cluster: Cluster, undisturbed: str
 ) -> None:
     cluster.sabotage.write_text("memory")
@@ -249,7 +244,7 @@ def test_running_out_of_memory_once_changes_nothing_and_is_said(
     cluster.history(job)
 
 
-def test_a_lost_cuda_context_costs_the_child_its_life_and_the_job_a_step(
+def test_a_lost_cuda_context_replaces_the_child_and_costs_one_step(
     cluster: Cluster, undisturbed: str
 ) -> None:
     before, parent = cluster.child(), cluster.workers[-1].pid

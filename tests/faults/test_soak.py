@@ -1,4 +1,4 @@
-"""The short form of the soak: random kills, and nothing is lost or done twice."""
+"""A short soak test: with random kills, no job is lost or finished twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
+def test_a_short_soak_loses_no_job(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
     options = [
         "--jobs",

@@ -1,4 +1,4 @@
-"""The fast path on a CUDA device: graphs, compiled kernels, memory, determinism. Random weights."""
+"""The fast path on CUDA with random weights: graphs, compiled kernels, memory, determinism."""
 
 import gc
 from dataclasses import replace
@@ -62,7 +62,7 @@ def test_graph_replay_equals_eager(compile):
     eager = outcome(step)
     replay = captured(
         step
-    )  # the graph writes the results of its capture, so no eager step may follow
+    )  # replay writes to the tensors of the capture, so no eager step may follow
     assert replay is not step
     for ours, theirs in zip(outcome(replay), eager, strict=True):
         assert torch.equal(ours, theirs)
@@ -125,7 +125,9 @@ def test_a_seed_repeats_a_job():
     ]
     assert torch.equal(runs[0].z_BL, runs[1].z_BL)
     assert torch.equal(runs[0].x_BCHW, runs[1].x_BCHW)
-    assert (runs[0].z_BL == runs[2].z_BL).float().mean() > 0.9  # other kernels, same mathematics
+    assert (
+        runs[0].z_BL == runs[2].z_BL
+    ).float().mean() > 0.9  # different kernels for the same computation
 
 
 SPECS = [

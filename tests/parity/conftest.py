@@ -1,4 +1,4 @@
-"""Where the parity fixtures lie: ``tests/fixtures``, or the folder named by ``APS_PARITY_DIR``."""
+"""Parity fixtures, from ``tests/fixtures`` or the folder ``APS_PARITY_DIR``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(os.environ.get("APS_PARITY_DIR", Path(__file__).parents[1] / "fixt
 
 
 class Fixture:
-    """One folder: outputs of an original implementation, its configuration and its weights."""
+    """A folder with outputs of an original implementation, its configuration and weights."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,9 +31,7 @@ class Fixture:
 
 @pytest.fixture(scope="session")
 def parity() -> Callable[[str], Fixture]:
-    """``parity(name)``: the fixture folder of that name; skips the test when it is absent from
-    ``APS_PARITY_DIR``.
-    """
+    """Opens a fixture folder by name; skips the test if ``APS_PARITY_DIR`` does not contain it."""
 
     def open_fixture(name: str) -> Fixture:
         folder = FOLDER / name

@@ -1,4 +1,4 @@
-"""The style descriptor against the original CSD code, and the style objective built on it."""
+"""Comparison of the style descriptor with the original CSD code, and the style objective."""
 
 import pytest
 import torch
@@ -64,9 +64,9 @@ def test_objective(csd):
 
 
 @pytest.mark.parametrize("size", [(64, 64), (300, 230), (96, 200)])
-def test_any_size_is_resized_on_the_tensor(csd, size):
-    """A smooth picture has the same centre square at every size; gradients reach pixels of that
-    square only.
+def test_pictures_of_any_size_are_resized_as_tensors(csd, size):
+    """The centre square of a smooth picture is the same at every size; only its pixels get
+    gradients.
     """
     descriptor, _, _ = csd
     x = torch.zeros(1, 3, *size).requires_grad_()
@@ -91,7 +91,7 @@ def test_keys_of_a_parallel_run(csd, tmp_path):
     )
 
 
-def test_unusable_files(csd, tmp_path):
+def test_invalid_weights_are_rejected(csd, tmp_path):
     _, fixture, config = csd
     state = load_file(fixture.folder / "model.safetensors")
     with pytest.raises(WeightsMissing, match="does not exist"):
@@ -112,7 +112,7 @@ def test_unusable_files(csd, tmp_path):
 
 
 def test_published_shapes():
-    """Parameters of the released ViT-L, by its own count."""
+    """Number of parameters of the released ViT-L."""
     shapes = CSDConfig().published_shapes()
     total = sum(torch.Size(shape).numel() for shape in shapes.values())
     assert len(shapes) == 24 * 12 + 9

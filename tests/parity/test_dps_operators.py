@@ -1,4 +1,4 @@
-"""Measurement operators against the DPS release's."""
+"""Comparison of measurement operators with the DPS release."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,4 @@
-"""Dream's iterative unmasking against the original implementation; runs and their settings are read
-from the fixture.
-"""
+"""Comparison of Dream's iterative unmasking with the original; the fixture defines the runs."""
 
 import json
 import re
@@ -27,7 +25,7 @@ def prior(fixture, tmp_path_factory) -> MaskedLM:
 
 
 def hook_of(fixture, run: str):
-    """The run whose name says so was recorded with a hook that the fixture describes in words."""
+    """The hook that a run was recorded with, as described in the fixture; None for other runs."""
     if "hook" not in run:
         return None
     added, token, *steps = re.findall(r"[\d.]*\d", fixture.config()["fixture"]["hook_run"])
@@ -42,9 +40,7 @@ def hook_of(fixture, run: str):
 
 
 def replay(fixture, prior, run: str):
-    """Runs one recording again: (final ids, ids after every step, logits of step 0 after the
-    hook).
-    """
+    """Repeats a recorded run: (final ids, ids after each step, logits of step 0 after the hook)."""
     recorded = fixture.config()["fixture"]
     assert set(recorded["runs"][run]) <= RECORDED
     config = TextConfig(**recorded["runs"][run], eps=recorded["eps"])
@@ -73,8 +69,8 @@ def replay(fixture, prior, run: str):
 
 
 def test_every_recorded_run_gives_the_same_tokens(fixture, prior):
-    """Runs at temperature 0 are exact by construction; seeded ones because the draws follow the
-    release's order.
+    """Runs at temperature 0 are deterministic; seeded ones agree because random numbers are drawn
+    in the release's order.
     """
     runs = fixture.config()["fixture"]["runs"]
     assert sum(settings["temperature"] == 0 for settings in runs.values()) >= 1
@@ -122,7 +118,7 @@ def test_temperature_comes_before_the_nucleus(fixture):
 
 
 class Fixed:
-    """A prior that is sure of token 0 everywhere."""
+    """A prior that predicts token 0 everywhere with certainty."""
 
     mask_id, eos_id = 1, 2
 

@@ -1,4 +1,4 @@
-"""Dream's network against the original implementation."""
+"""Comparison of Dream's network with the original implementation."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def add_tokenizer(folder: Path, size: int) -> None:
-    """The fixtures have ids only; a loadable folder also has a tokenizer."""
+    """Adds a tokenizer to the fixture, which has only ids."""
     Tokenizer(models.WordLevel({str(i): i for i in range(size)}, unk_token="0")).save(
         str(folder / "tokenizer.json")
     )
@@ -43,7 +43,7 @@ def test_logits_are_the_originals_shifted_by_one(parity, tmp_path):
     )
 
 
-def test_padding_changes_nothing_for_the_tokens_that_are_there(parity, tmp_path):
+def test_padding_does_not_change_the_logits_of_real_tokens(parity, tmp_path):
     fixture = parity("dream_lm")
     prior, expected = load(fixture, tmp_path), fixture.arrays()
     attention = expected["attention_mask"]
@@ -51,13 +51,13 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there(parity, tmp_path)
     shifted = torch.cat([padded[:, :1], padded[:, :-1]], dim=1)
     seen = (
         attention.bool() & attention.roll(1, dims=1).bool()
-    )  # an output at a pad predicts the first token: it means nothing
+    )  # the output at a padding position is meaningless
     seen[:, 0] = attention[:, 0].bool()
     actual = prior.logits(expected["input_ids"], attention)
     torch.testing.assert_close(actual[seen], shifted[seen], atol=2e-5, rtol=0)
 
 
-def test_another_shape_is_refused_by_file_and_key(parity, tmp_path):
+def test_a_wrong_shape_is_reported_with_file_and_key(parity, tmp_path):
     fixture = parity("dream_lm")
     load(fixture, tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**fixture.config(), "num_hidden_layers": 3}))

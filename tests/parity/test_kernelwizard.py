@@ -1,6 +1,4 @@
-"""The nonlinear blur against the original KernelWizard, at sizes it was not made for, and without
-its weights.
-"""
+"""The nonlinear blur: comparison with the original KernelWizard, other sizes, missing weights."""
 
 import shutil
 
@@ -34,7 +32,7 @@ def blur(shape, **fields):
 
 
 def with_code(operator, code):
-    """The bound operator's function with the fixture's code in place of the one it drew."""
+    """The bound operator with the fixture's code instead of the randomly drawn one."""
     assert operator.state()["code"].shape == code.shape
     operator.state()["code"].copy_(code)
     return operator
@@ -53,7 +51,7 @@ def test_network(fixture):
 
 
 def test_operator(fixture):
-    """[-1, 1] in, the network on [0, 1], clamped [-1, 1] out."""
+    """Input and clamped output are in [-1, 1]; the network uses [0, 1]."""
     expected = fixture.arrays()
     x = 2 * expected["image01"] - 1
     operator = with_code(blur(tuple(x.shape[1:])), expected["code"])
@@ -63,7 +61,7 @@ def test_operator(fixture):
 
 
 def test_standard_code(fixture):
-    """The published code is the first one drawn: legacy numpy, seed 0, at 256 pixels."""
+    """The published code is the first draw of numpy's legacy generator, seed 0, at 256 pixels."""
     standard = fixture.config("standard_code_seed0.json")
     code = blur((3, 256, 256), seed=standard["seed"]).state()["code"]
     assert code.flatten()[: len(standard["first5"])].tolist() == pytest.approx(
@@ -110,13 +108,13 @@ def test_published_shapes(fixture):
     assert {key: list(value.shape) for key, value in net.state_dict().items()} == applied
 
 
-def test_the_estimating_half_is_left_in_the_file(fixture, tmp_path):
+def test_the_kernel_estimation_network_is_not_loaded(fixture, tmp_path):
     path = tmp_path / "kernelwizard" / "model.safetensors"
     save_file({**load_file(path), "kernel_extractor.model.1.weight": torch.zeros(2)}, path)
     assert blur((3, 128, 128))(torch.zeros(1, 3, 128, 128)).shape == (1, 3, 128, 128)
 
 
-def test_without_usable_weights(fixture, tmp_path, monkeypatch):
+def test_missing_or_invalid_weights_are_reported(fixture, tmp_path, monkeypatch):
     path = tmp_path / "kernelwizard" / "model.safetensors"
     state = load_file(path)
     path.unlink()

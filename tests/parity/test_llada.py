@@ -1,6 +1,4 @@
-"""LLaDA as a text prior: the published key names, without Dream's shift; and Dream's tokenizer
-files.
-"""
+"""LLaDA as a text prior (published keys, no shift by one), and Dream's tokenizer files."""
 
 import json
 
@@ -38,7 +36,7 @@ def test_logits_are_the_originals(folder, parity):
     )
 
 
-def test_it_answers(folder):
+def test_it_generates_an_answer(folder):
     prior = load_llada(folder, CPU, torch.float32)
     ids = diffusion_generate(
         prior,

@@ -1,4 +1,4 @@
-"""The MAGVIT-v2 tokenizer against the original implementation."""
+"""Comparison of the MAGVIT-v2 tokenizer with the original implementation."""
 
 import zlib
 

@@ -1,6 +1,4 @@
-"""The MMaDA prior, its prompt layout and its unguided sampler against the original
-implementation.
-"""
+"""Comparison of the MMaDA prior, its prompt layout and unguided sampler with the original."""
 
 import json
 import math
@@ -17,7 +15,7 @@ from aps_core.types import MASK
 
 
 class IdentityTokenizer:
-    """An image tokenizer whose codes are their own embeddings; decoding is not looked at here."""
+    """An image tokenizer whose codes are their own embeddings; the tests do not use its decoder."""
 
     stride = 1
 
@@ -29,7 +27,7 @@ class IdentityTokenizer:
 
 
 def layout_of(settings: dict) -> dict:
-    """Our layout of a fixture's token ids."""
+    """Converts the fixture's token ids to this library's layout."""
     names = {
         "mask_token_id": "mask",
         "t2i_id": "t2i",
@@ -49,9 +47,7 @@ def layout_of(settings: dict) -> dict:
 
 
 def load(fixture, folder):
-    """The fixture as a checkpoint folder of ours; its captions are lists of ids written as
-    words.
-    """
+    """Writes the fixture as a checkpoint folder; captions are lists of ids written as words."""
     config = fixture.config()
     (folder / "config.json").write_text(
         json.dumps({**config, "layout": layout_of(config["fixture"])})
@@ -92,7 +88,7 @@ class TestBackbone:
         return load(fixture, tmp_path_factory.mktemp("lm"))
 
     def logits(self, backbone, ids):
-        """All positions over the image codes, which is the part of the head the prior keeps."""
+        """Logits of all positions over the image codes, the part of the head the prior keeps."""
         with torch.no_grad():
             return (
                 backbone.model.model(input_ids=ids, use_cache=False).last_hidden_state
@@ -103,7 +99,7 @@ class TestBackbone:
         offset = backbone.layout.image_offset
         return logits[..., offset : offset + backbone.layout.codebook_size]
 
-    def test_it_is_bidirectional_and_equal(self, fixture, backbone):
+    def test_it_is_bidirectional_and_matches_the_original(self, fixture, backbone):
         expected = fixture.arrays()
         torch.testing.assert_close(
             self.logits(backbone, expected["input_ids"]),
@@ -118,7 +114,7 @@ class TestBackbone:
             self.logits(backbone, expected["input_ids"][:1])[0], causal, atol=1e-2
         )
 
-    def test_leaving_the_padding_out_changes_nothing(self, fixture, backbone):
+    def test_omitting_the_padding_does_not_change_the_logits(self, fixture, backbone):
         expected = fixture.arrays()
         for ids, mask, logits in zip(
             expected["input_ids"],
@@ -136,7 +132,7 @@ class TestBackbone:
 
 
 def image_slots(prior, ids):
-    """Our token state of a published sequence: the slots between soi and eoi."""
+    """Token state of a published sequence: the positions between soi and eoi."""
     height, width = prior.layout.native_grid
     image = ids[..., -(height * width + 1) : -1]
     return torch.where(image == prior.layout.mask, MASK, image - prior.layout.image_offset)
@@ -167,7 +163,7 @@ def test_greedy_text_to_image_step_by_step(t2i, prior):
         trace = expected[f"{name}/step_cond_input_ids"]
         for row, ids in enumerate(
             expected[f"{name}/input_ids"]
-        ):  # captions differ in length: each is a batch of its own
+        ):  # captions differ in length, so each is run as a separate batch
             states = [image_slots(prior, ids)]
             sample = driver.sample(
                 prior,

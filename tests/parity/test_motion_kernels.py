@@ -1,4 +1,4 @@
-"""Our motion-blur trajectories against the public generator's: equal in statistics, not in bits."""
+"""Comparison of motion-blur kernel statistics with those of the public generator."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_support_centre_and_extent_agree(published):
         assert all(kernel.shape == theirs[0].shape for kernel in ours)
         assert all(kernel.sum() == pytest.approx(1, abs=1e-5) for kernel in ours)
         assert 0.5 < support(ours) / support(theirs) < 2
-        # three kernels at one intensity are few: their median must lie within the middle of ours
+        # with only three kernels per intensity, their median must lie in the central range of ours
         for measure in (offset, spread):
             low, high = np.quantile([measure(kernel) for kernel in ours], [0.02, 0.98])
             assert low <= np.median([measure(kernel) for kernel in theirs]) <= high, (

@@ -1,6 +1,4 @@
-"""VQ-Diffusion from a folder in diffusers' layout: networks, schedule, guidance, and anchored
-sampling on it.
-"""
+"""VQ-Diffusion loaded from diffusers' layout: networks, schedule, guidance, anchored sampling."""
 
 import json
 import shutil
@@ -31,9 +29,7 @@ def write(folder, config, tensors, name="diffusion_pytorch_model.safetensors"):
 
 
 def make_checkpoint(root, fixture):
-    """The fixture's networks in the release's folders, with a tiny random text encoder of the width
-    they expect.
-    """
+    """Writes the fixture's networks in the release's layout with a tiny random text encoder."""
     config = fixture.config()
     length, width = fixture.arrays()["cond"].shape[1:]
     for part in ("transformer", "vqvae"):
@@ -63,7 +59,7 @@ def make_checkpoint(root, fixture):
         f"text_model.{k.removeprefix('text_model.')}": v
         for k, v in CLIPTextModel(text).state_dict().items()
     }
-    # stored by the releases of that time
+    # as stored by old releases
     published["text_model.embeddings.position_ids"] = torch.arange(length)[None]
     write(root / "text_encoder", text.to_dict(), published, "model.safetensors")
     (root / "tokenizer").mkdir()
@@ -101,7 +97,7 @@ def expected(fixture):
 
 
 def masked(z, prior):
-    """The fixture's tokens with our mask for the network's own."""
+    """The fixture's tokens with the network's mask id replaced by the library's."""
     return torch.where(z == prior.mask_class, MASK, z)
 
 
@@ -149,8 +145,8 @@ def test_tokenizer(prior, expected, fixture):
 
 
 def test_schedule(fixture):
-    """The tables of the published class count, and the claim that makes anchored states fit: no
-    uniform noise to speak of.
+    """Tables for the published number of classes; uniform noise is negligible, as anchored sampling
+    assumes.
     """
     from diffusers import VQDiffusionScheduler
 
@@ -165,7 +161,7 @@ def test_schedule(fixture):
 
 
 def test_real_shapes(fixture):
-    """The classes under the published configuration have the published keys and shapes."""
+    """With the published configuration, the networks have the published keys and shapes."""
     from diffusers import Transformer2DModel, VQModel
 
     real = fixture.config("real_state_dict_shapes.json")
@@ -223,7 +219,7 @@ def logits(prior, z, fraction=0.5, condition="", scale=0.0, grid=None):
     )
 
 
-def test_guidance_is_the_releases_at_scale_plus_one(prior, expected):
+def test_guidance_equals_the_releases_at_scale_plus_one(prior, expected):
     z = expected["z"]
     unconditional, text = logits(prior, z), logits(prior, z, condition="a cat")
     assert (unconditional - text).abs().max() > 1e-3
@@ -269,9 +265,7 @@ def test_text_vectors(prior):
 
 
 def test_anchored_sampling_runs_on_it(prior, expected):
-    """APS pulls the picture towards the measurement through the nearest-code straight-through
-    estimator, on any grid.
-    """
+    """APS reduces the misfit with the nearest-code straight-through estimator, on any grid."""
     for grid in (prior.native_grid, (prior.native_grid[0] + 2, prior.native_grid[1] + 1)):
         truth = torch.randint(
             prior.mask_class, (1, grid[0] * grid[1]), generator=torch.Generator().manual_seed(1)
@@ -394,7 +388,7 @@ def test_damaged_checkpoints(folder, tmp_path, file, damage, error, words):
         load_vq_diffusion(broken, CPU, torch.float32)
 
 
-def test_parts_must_belong_together(folder, tmp_path, fixture):
+def test_incompatible_parts_are_rejected(folder, tmp_path, fixture):
     mixed = tmp_path / "mixed"
     shutil.copytree(folder, mixed)
     config = fixture.config()["vqvae"]
@@ -408,7 +402,7 @@ def test_parts_must_belong_together(folder, tmp_path, fixture):
         load_vq_diffusion(mixed, CPU, torch.float32)
 
 
-def test_a_prompt_is_counted_as_the_text_encoder_counts_it(folder, prior, tmp_path, monkeypatch):
+def test_prompt_tokens_are_counted_by_the_text_encoder(folder, prior, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "vq-diffusion-ithq")
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     spec = PriorSpec.named("vq_diffusion")()

@@ -1,4 +1,4 @@
-"""Fixtures of the service's tests."""
+"""Fixtures for tests of the service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def internet() -> Iterator[Server]:
 
 @pytest.fixture
 def inside(internet: Server) -> Iterator[Server]:
-    """On the same port, so that only the address tells them apart."""
+    """A private server on the same port as the public one, so that only the address differs."""
     server = served(INSIDE, internet.server_address[1])
     secret = next(server)
     yield secret
@@ -32,20 +32,20 @@ def inside(internet: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the API that wants keys."""
+    """Log file of the API that requires keys."""
     return tmp_path_factory.mktemp("guarded") / "log"
 
 
 @pytest.fixture(scope="module")
 def guarded(running_stack: Stack, tokens: dict[str, str], log: Path) -> Iterator[httpx.Client]:
-    """An API that wants keys, with the stack's worker behind it; its client keeps no cookies."""
+    """An API that requires keys, served by the stack's worker; its client keeps no cookies."""
     with running_api(running_stack.settings, log, auth="keys") as http:
         yield http
 
 
 @pytest.fixture(scope="module")
 def tokens(running_stack: Stack) -> Iterator[dict[str, str]]:
-    """A key each of two clients, and one that may only read."""
+    """One key for each of two clients, and one with read access only."""
     every: frozenset[Scope] = frozenset({"read", "write"})
     with Redis.from_url(running_stack.settings.redis_url) as redis:
         store, made = KeyStore(redis), {}

@@ -1,4 +1,4 @@
-"""More than a hundred files that nobody should open: made here, the same every time."""
+"""Deterministically generates more than a hundred malicious or damaged files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAGIC = b"\x89PNG\r\n\x1a\n"
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    """A chunk of a PNG."""
+    """A PNG chunk."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
@@ -31,13 +31,13 @@ def png_of(
     interlace: int = 0,
     extra: bytes = b"",
 ) -> bytes:
-    """A PNG that claims what it is told to."""
+    """A PNG with arbitrary header values."""
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlace))
     return MAGIC + header + extra + chunk(b"IDAT", zlib.compress(pixels, 9)) + chunk(b"IEND", b"")
 
 
 def zeros(width: int, height: int, colour: int = 0) -> bytes:
-    """A PNG whose pixels are all there, and all zero."""
+    """A complete PNG with all pixels zero."""
     packer, row = zlib.compressobj(9), b"\0" * (width * (3 if colour == 2 else 1) + 1)
     packed = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
@@ -45,14 +45,14 @@ def zeros(width: int, height: int, colour: int = 0) -> bytes:
 
 
 def jpeg_of(width: int, height: int) -> bytes:
-    """A JPEG whose header claims another size."""
+    """A JPEG with a wrong size in its header."""
     data = png(image_format="JPEG")
     at = data.index(b"\xff\xc0") + 5
     return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
 def webp_of(width: int, height: int) -> bytes:
-    """An extended WebP with a canvas of that size and nothing on it."""
+    """An extended WebP with an empty canvas of the given size."""
     size = struct.pack("<I", width - 1)[:3] + struct.pack("<I", height - 1)[:3]
     body = (
         b"WEBPVP8X"
@@ -67,14 +67,14 @@ def webp_of(width: int, height: int) -> bytes:
 
 
 def saved(image_format: str, **options: object) -> bytes:
-    """A harmless picture in another format."""
+    """A harmless picture in the given format."""
     out = io.BytesIO()
     Image.open(io.BytesIO(png(32, 32))).convert("RGB").save(out, image_format, **options)
     return out.getvalue()
 
 
 def archive() -> bytes:
-    """A zip with a page in it."""
+    """A zip archive with an HTML page."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("index.html", "<script>alert(1)</script>" * 100)
@@ -82,14 +82,14 @@ def archive() -> bytes:
 
 
 def text_bomb(kind: bytes) -> bytes:
-    """A compressed text, or colour profile, of 60 MB."""
+    """A compressed text or colour profile that expands to 60 MB."""
     packed = zlib.compress(b"a" * 60_000_000, 9)
     head = b"Comment\0\1\0\0\0" if kind == b"iTXt" else b"Comment\0\0"
     return png_of(8, 8, b"\0" * 8 * 25, extra=chunk(kind, head + packed))
 
 
 def truncated() -> Iterator[tuple[str, bytes]]:
-    """Files cut off at many places."""
+    """Files truncated at various positions."""
     for image_format in ("PNG", "JPEG", "WEBP"):
         whole = png(96, 96, image_format=image_format)
         for percent in (1, 3, 10, 20, 30, 45, 60, 75, 85, 90):
@@ -98,9 +98,7 @@ def truncated() -> Iterator[tuple[str, bytes]]:
 
 
 def large() -> bytes:
-    """The first half of a photograph of 15 million pixels, in many passes, which a reader keeps all
-    of.
-    """
+    """First half of a progressive JPEG of 15 million pixels, all scans of which decoders buffer."""
     noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
     out = io.BytesIO()
     Image.fromarray(np.tile(noise, (19, 20, 1))).save(out, "JPEG", quality=20, progressive=True)
@@ -108,7 +106,7 @@ def large() -> bytes:
 
 
 def wrong_kinds() -> Iterator[tuple[str, bytes]]:
-    """Other formats, under any name, and pictures under others' first bytes."""
+    """Other file formats, and files with the magic bytes of another format."""
     for image_format in (
         "GIF",
         "BMP",
@@ -173,7 +171,7 @@ def wrong_kinds() -> Iterator[tuple[str, bytes]]:
 
 
 def bombs() -> Iterator[tuple[str, bytes]]:
-    """Files that are much larger than they look."""
+    """Decompression bombs."""
     for width, height in (
         (50_000, 50_000),
         (2**31 - 1, 1),
@@ -197,7 +195,7 @@ def bombs() -> Iterator[tuple[str, bytes]]:
 
 
 def damaged() -> Iterator[tuple[str, bytes]]:
-    """Pictures broken in the places where readers trust them."""
+    """Pictures with damage in critical places."""
     pixels = b"\0" * 8 * 25
     for depth, colour, interlace in (
         (3, 2, 0),
@@ -249,14 +247,14 @@ def damaged() -> Iterator[tuple[str, bytes]]:
 
 
 def refused() -> dict[str, bytes]:
-    """Every file that must be refused, by what is wrong with it."""
+    """All files that must be rejected, by description."""
     return {
         name: data for family in (truncated, wrong_kinds, bombs, damaged) for name, data in family()
     }
 
 
 def disarmed() -> dict[str, bytes]:
-    """Proper pictures that carry something along, which must not come through."""
+    """Valid pictures with metadata or appended data, which must be removed."""
     told = PngImagePlugin.PngInfo()
     told.add_text("Comment", "PAYLOAD " * 100, zip=True)
     exif = Image.Exif()

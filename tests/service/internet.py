@@ -1,4 +1,4 @@
-"""What plays the internet in tests, what must not be reached from it, and the ways to try."""
+"""A simulated internet for tests of outgoing requests, and attempts to reach private addresses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from stack import png
 
 INSIDE = "127.0.0.2"
-"""Where the service nobody may reach listens."""
+"""Address of a private service that must not be reachable."""
 
 OUTSIDE = "127.0.0.3"
-"""What plays the internet: the one address of ours that is allowed."""
+"""Address of the simulated internet, the only loopback address that is allowed."""
 
 
 class Internet(BaseHTTPRequestHandler):
-    """A host that answers well, badly, slowly and with redirects."""
+    """A host with normal, invalid, slow and redirecting responses."""
 
     def do_GET(self) -> None:
         command, _, rest = self.path[1:].partition("/")
@@ -62,7 +62,7 @@ class Internet(BaseHTTPRequestHandler):
             self.server.seen.append("hung up")  # type: ignore[attr-defined]
 
     def do_drip(self, where: str) -> None:
-        """One byte of the headers, or of the body, every now and then."""
+        """Sends headers or body slowly, one byte at a time."""
         self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"\r\n" if where == "body" else b"X-A: "))
         try:
             for _ in range(200):
@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
         self.seen: list[str] = []
 
     def handle_error(self, *_: Any) -> None:
-        pass  # clients that hang up are what this is about
+        pass  # the tests disconnect on purpose
 
 
 def served(host: str, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
@@ -160,7 +160,7 @@ ESCAPES = [
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> Callable[[], int]:
-    """A name server under an attacker's control; returns how often it was asked."""
+    """Simulates a name server controlled by an attacker; returns its queries."""
     real, asked = socket.getaddrinfo, []
 
     def look_up(host: str, port: int, *rest: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the service says about itself."""
+"""Capabilities, health, metrics, headers and settings of the service."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_health_and_metrics(stack: Stack) -> None:
     assert job["id"] not in text, "ids are no labels"
 
 
-def test_settings_left_out_follow_the_priors_recommendation(stack: Stack) -> None:
+def test_unset_settings_follow_the_priors_recommendation(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 1})
     recommended = stack.http.get("/v1/capabilities").json()["priors"][0]["recommended"]["sampler"][
         "aps"
@@ -104,6 +104,6 @@ def test_settings_reach_child_processes(monkeypatch) -> None:
     assert Settings() == settings
 
 
-def test_the_broker_is_the_same_server_in_celerys_spelling() -> None:
+def test_the_broker_url_points_to_the_same_server() -> None:
     assert Settings(redis_url="unix:///run/a.sock").broker_url == "redis+socket:///run/a.sock"
     assert Settings(redis_url="rediss://h:1/2").broker_url == "rediss://h:1/2"

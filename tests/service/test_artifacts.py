@@ -1,4 +1,4 @@
-"""Files of jobs, in a folder and in a real S3-compatible server."""
+"""Files of jobs in a folder and in an S3-compatible server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def artifacts(
 def s3(
     url: str, bucket: str, monkeypatch: pytest.MonkeyPatch, *, create: bool = True
 ) -> ArtifactStore:
-    """A store configured as an operator would: by variables."""
+    """An S3 store configured by environment variables."""
     for name, value in {
         "ACCESS_KEY_ID": "key",
         "SECRET_ACCESS_KEY": "secret",
@@ -51,7 +51,7 @@ def s3(
     return ArtifactStore(settings.artifacts)
 
 
-def test_a_file_is_named_by_its_content_and_comes_back(artifacts: ArtifactStore) -> None:
+def test_files_are_content_addressed_and_can_be_read(artifacts: ArtifactStore) -> None:
     job_id, data = new_job_id(), b"\x89PNG anything"
     stored = artifacts.put(job_id, "result.png", data, "image/png")
     assert stored.file == f"{hashlib.sha256(data).hexdigest()}.png"
@@ -60,7 +60,7 @@ def test_a_file_is_named_by_its_content_and_comes_back(artifacts: ArtifactStore)
     assert artifacts.put(job_id, "again.png", data, "image/png").file == stored.file
 
 
-def test_a_job_s_files_go_together_and_only_they(artifacts: ArtifactStore) -> None:
+def test_deleting_a_job_removes_only_its_files(artifacts: ArtifactStore) -> None:
     going, staying = new_job_id(), new_job_id()
     files = {
         job_id: [
@@ -70,7 +70,7 @@ def test_a_job_s_files_go_together_and_only_they(artifacts: ArtifactStore) -> No
         for job_id in (going, staying)
     }
     artifacts.delete(going)
-    artifacts.delete(going)  # twice is as good as once
+    artifacts.delete(going)  # deletion is idempotent
     for file in files[going]:
         with pytest.raises(FileNotFoundError):
             artifacts.get(going, file)
@@ -91,7 +91,7 @@ def test_old_jobs_are_found_by_their_ids(artifacts: ArtifactStore) -> None:
 @pytest.mark.parametrize(
     "job_id", ["..", "../../etc", "a/b", "", "01a1fdcf-8d85-7ab5-9912-db6d498c9b73/.."]
 )
-def test_names_that_are_not_ours_lead_nowhere(artifacts: ArtifactStore, job_id: str) -> None:
+def test_invalid_names_are_rejected(artifacts: ArtifactStore, job_id: str) -> None:
     with pytest.raises(ValueError, match="is not the name"):
         artifacts.put(job_id, "x", b"", "image/png")
     with pytest.raises(ValueError, match="is not the name"):
@@ -101,12 +101,12 @@ def test_names_that_are_not_ours_lead_nowhere(artifacts: ArtifactStore, job_id: 
 @pytest.mark.parametrize(
     "file", ["../x.png", "x.png", f"{'0' * 64}.png/..", f"{'0' * 64}.png\0", f"/{'0' * 64}.png"]
 )
-def test_files_that_are_not_ours_cannot_be_read(artifacts: ArtifactStore, file: str) -> None:
+def test_files_outside_the_store_cannot_be_read(artifacts: ArtifactStore, file: str) -> None:
     with pytest.raises(ValueError, match="is not the name"):
         artifacts.get(new_job_id(), file)
 
 
-def test_a_folder_is_its_user_s_alone_and_nothing_half_written_has_a_name(tmp_path: Path) -> None:
+def test_folders_are_private_and_writes_are_atomic(tmp_path: Path) -> None:
     artifacts, job_id = ArtifactStore(tmp_path / "artifacts"), new_job_id()
     stored = artifacts.put(job_id, "x.json", b"{}", "application/json")
     folder = tmp_path / "artifacts" / job_id
@@ -114,14 +114,14 @@ def test_a_folder_is_its_user_s_alone_and_nothing_half_written_has_a_name(tmp_pa
     assert [path.name for path in folder.iterdir()] == [stored.file]
 
 
-def test_a_folder_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "artifacts").write_text("a file where the folder should be")
     with pytest.raises(StorageUnavailable, match="could not be stored") as failure:
         ArtifactStore(tmp_path / "artifacts").put(new_job_id(), "x.json", b"{}", "application/json")
     assert failure.value.retryable
 
 
-def test_a_server_that_is_gone_or_lacks_the_bucket_says_so(
+def test_an_unreachable_server_or_missing_bucket_is_reported(
     object_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = s3(object_server, "absent", monkeypatch, create=False)

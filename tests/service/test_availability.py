@@ -1,4 +1,4 @@
-"""A prior or other weights that cannot be used are refused at submission, with what to do."""
+"""Submissions that need unavailable priors or weights are rejected with advice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_most_capable_worker_sets_the_limits() -> None:
     assert worker_for("embedded", ["embedded"], live).name == "b"
 
 
-def test_each_reason_is_its_own_error(monkeypatch, tmp_path) -> None:
+def test_each_reason_has_its_own_error(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     with pytest.raises(InvalidSpec, match=r"There is no prior 'absent'; known: .*embedded,"):
         worker_for("absent", ["embedded"], [])
@@ -62,7 +62,7 @@ def test_each_reason_is_its_own_error(monkeypatch, tmp_path) -> None:
     )
 
 
-def test_what_a_prior_does_without_is_what_its_workers_lack(monkeypatch, tmp_path) -> None:
+def test_missing_optional_weights_are_those_of_the_workers(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))  # this machine has nothing
 
     def lacking(*live: WorkerInfo) -> str | None:
@@ -74,7 +74,7 @@ def test_what_a_prior_does_without_is_what_its_workers_lack(monkeypatch, tmp_pat
     assert lacking(info("far", prior="mmada_8b", checkpoints=("vgg16",))) is None
 
 
-def test_where_workers_are_started_on_demand_the_last_one_known_speaks_for_them(
+def test_with_scale_to_zero_the_last_known_worker_sets_the_limits(
     redis: Redis, settings: Settings
 ) -> None:
     services = Services.open(settings.model_copy(update={"scale_to_zero": True}))
@@ -95,7 +95,7 @@ def submit(stack: Stack, **spec: object) -> tuple[int, dict]:
     return answer.status_code, answer.json()
 
 
-def test_over_http(stack: Stack) -> None:
+def test_errors_over_http(stack: Stack) -> None:
     status, problem = submit(stack, prior="mmada_8b")
     assert (status, problem["code"]) == (409, "prior_not_loaded")
     assert "aps weights fetch mmada-8b-base" in problem["detail"]
@@ -103,7 +103,7 @@ def test_over_http(stack: Stack) -> None:
     assert (status, problem["code"]) == (422, "invalid_spec")
 
 
-def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
+def test_additional_weights_must_be_on_all_workers_of_the_prior() -> None:
     has, lacks = info("a", checkpoints=("vgg16", "kernelwizard")), info("b")
     check_weights(("vgg16",), "embedded", [has, info("c", prior="other")])
     check_weights((), "embedded", [lacks])

@@ -1,4 +1,4 @@
-"""Bad input: a typed problem that says what is wrong, never a 500, nothing stored."""
+"""Invalid input gets a typed problem document, never status 500, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def huge_png() -> bytes:
-    """A well-formed header of 50,000 x 50,000 pixels and next to no data."""
+    """A PNG with a valid header of 50,000 x 50,000 pixels and almost no data."""
     header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -161,7 +161,7 @@ def test_an_unknown_prior(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "body", ["{", "[]", "7", '"text"', "", "[" * 100_000, '{"a": 1' + "0" * 5000 + "}"]
 )
-def test_json_that_is_none(stack: Stack, body: str) -> None:
+def test_invalid_json_is_rejected(stack: Stack, body: str) -> None:
     check(
         stack.http.post("/v1/restore", content=body, headers={"Content-Type": "application/json"}),
         400,
@@ -185,11 +185,11 @@ def test_json_that_is_none(stack: Stack, body: str) -> None:
         "data:image/png;base64,AAA",
     ],
 )
-def test_a_data_uri_that_is_none(stack: Stack, uri: object) -> None:
+def test_invalid_data_uris_are_rejected(stack: Stack, uri: object) -> None:
     check(stack.http.post("/v1/restore", json={"image": uri, **GOOD}), 400, "malformed_body")
 
 
-def test_missing_and_surplus_parts(stack: Stack) -> None:
+def test_missing_and_unexpected_parts_are_rejected(stack: Stack) -> None:
     check(
         stack.http.post("/v1/restore", data={"spec": "{}"}, files={"spec2": b""}),
         400,
@@ -206,7 +206,7 @@ def test_missing_and_surplus_parts(stack: Stack) -> None:
     check(post(stack, spec={**GOOD, "type": "stylize"}), 400, "malformed_body")
 
 
-def test_bodies_of_another_kind(stack: Stack) -> None:
+def test_other_content_types_are_rejected(stack: Stack) -> None:
     check(
         stack.http.post("/v1/restore", content=png(), headers={"Content-Type": "image/png"}),
         415,
@@ -231,7 +231,7 @@ def test_bodies_of_another_kind(stack: Stack) -> None:
     )
 
 
-def test_a_body_too_large_is_refused_announced_or_not(stack: Stack) -> None:
+def test_oversized_bodies_are_rejected_with_and_without_content_length(stack: Stack) -> None:
     limit = stack.settings.max_body_bytes
     check(post(stack, b"x" * (limit + 1)), 413, "body_too_large")
     sent = 0
@@ -251,7 +251,7 @@ def test_a_body_too_large_is_refused_announced_or_not(stack: Stack) -> None:
         )
         check(answer, 413, "body_too_large")
     except (httpx.WriteError, httpx.RemoteProtocolError):
-        pass  # the server hung up while we were still sending
+        pass  # the server closed the connection during the upload
     assert sent < 20 * limit
     check(post(stack, b"x" * (stack.settings.max_upload_bytes + 1)), 413, "body_too_large")
 
@@ -274,6 +274,6 @@ def test_other_addresses_and_methods(stack: Stack) -> None:
     check(stack.http.get("/v1/jobs", params={"cursor": "x"}), 422, "invalid_spec")
 
 
-def test_a_request_id_that_is_none_is_replaced(stack: Stack) -> None:
+def test_an_invalid_request_id_is_replaced(stack: Stack) -> None:
     answer = stack.http.get("/livez", headers={"X-Request-ID": "a b <script>"})
     assert len(answer.headers["X-Request-ID"]) == 32

@@ -1,4 +1,4 @@
-"""The embedded server: private, durable, one to a folder."""
+"""The embedded server: private, durable, one per folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.launch.embedded_server import ServerUnavailable, running_server
 from service.settings import Settings
 
 
-def test_it_is_private_durable_and_never_evicts(tmp_path: Path) -> None:
+def test_it_is_private_durable_and_does_not_evict(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     with running_server(settings) as url:
         client = Redis.from_url(url)
@@ -43,7 +43,7 @@ def test_a_long_path_gets_a_short_socket(tmp_path: Path) -> None:
         assert client.ping()
 
 
-def test_a_server_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_names_its_log(tmp_path: Path) -> None:
     with (
         pytest.raises(ServerUnavailable, match=r"server\.log"),
         running_server(Settings(data_dir=tmp_path, redis_binary=Path("/bin/false"))),

@@ -1,6 +1,4 @@
-"""A job's events go on wherever a client left off: at another API process, and after one has
-died.
-"""
+"""Event streams resume after the last received event, also at another API process."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ LONG = {"steps": 12, "inner_steps": 4}
 def events(
     http: httpx.Client, job_id: str, after: str | None = None
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Id, type and data of each event; ends when the stream does, or breaks off."""
+    """Yields (id, type, data) of each event until the stream ends or breaks."""
     headers = {"Last-Event-ID": after} if after else {}
     with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
         assert answer.headers["Cache-Control"] == "no-store"
@@ -38,9 +36,7 @@ def events(
                 fields[name] = value
 
 
-def test_every_event_comes_once_though_the_server_dies_on_the_way(
-    stack: Stack, tmp_path: Path
-) -> None:
+def test_every_event_arrives_once_despite_a_server_restart(stack: Stack, tmp_path: Path) -> None:
     job, seen, log = stack.submit(sampler=LONG), [], tmp_path / "log"
     with running_api(stack.settings, log) as first:
         process = int(re.findall(r"Started server process \[(\d+)\]", log.read_text())[-1])
@@ -66,7 +62,7 @@ def test_every_event_comes_once_though_the_server_dies_on_the_way(
 @pytest.mark.parametrize(
     "after", ["", "x", "5", "-1-0", "99999999999999999999-0", "0-18446744073709551615", "٣-٣"]
 )
-def test_what_is_no_event_id_begins_at_the_beginning(stack: Stack, after: str) -> None:
+def test_an_invalid_event_id_starts_at_the_first_event(stack: Stack, after: str) -> None:
     assert not is_event_id(after)
     job = stack.submit(sampler={"steps": 1, "inner_steps": 1})
     stack.wait(job["id"])

@@ -1,4 +1,4 @@
-"""Pictures by address: fetched from where they may be, and no way into our own network."""
+"""Pictures by URL: fetched from public addresses only, within limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.uploads.fetch_url import fetch
 
 @pytest.fixture
 def open_settings() -> Settings:
-    """The one address is allowed, nothing else of ours."""
+    """Allows the address of the simulated internet and no other private address."""
     return Settings(
         image_urls=True, egress_allow=[f"{OUTSIDE}/32"], fetch_seconds=5, max_upload_bytes=500_000
     )
@@ -40,7 +40,7 @@ def test_a_picture_is_fetched(internet: Server, open_settings: Settings) -> None
     )
 
 
-def test_off_unless_allowed(internet: Server) -> None:
+def test_fetching_is_off_by_default(internet: Server) -> None:
     with pytest.raises(UrlRefused, match="data URI"):
         fetch(url(internet), "image", Settings())
     assert internet.seen == []
@@ -48,7 +48,7 @@ def test_off_unless_allowed(internet: Server) -> None:
 
 @pytest.mark.parametrize("host", ESCAPES)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_way_in_by_name_or_number(
+def test_private_addresses_are_rejected_by_name_and_number(
     inside: Server, open_settings: Settings, host: str, scheme: str
 ) -> None:
     with pytest.raises(UrlRefused):
@@ -63,7 +63,7 @@ def test_no_way_in_by_name_or_number(
         if host and " " not in host and "\t" not in host and "\\" not in host and host.isascii()
     ],
 )
-def test_no_way_in_by_redirect(
+def test_redirects_to_private_addresses_are_rejected(
     internet: Server, inside: Server, open_settings: Settings, host: str
 ) -> None:
     target = (
@@ -89,7 +89,7 @@ def test_no_way_in_by_redirect(
         "data:,x",
     ],
 )
-def test_other_schemes_lead_nowhere(
+def test_other_schemes_are_rejected(
     internet: Server, inside: Server, open_settings: Settings, there: str
 ) -> None:
     with pytest.raises(UrlRefused):
@@ -99,7 +99,7 @@ def test_other_schemes_lead_nowhere(
         fetch(url(internet, f"to/{quoted}"), "image", open_settings)
 
 
-def test_a_name_that_changes_its_mind_is_asked_once(
+def test_dns_rebinding_has_no_effect(
     internet: Server, inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answers(monkeypatch, [OUTSIDE], [INSIDE])
@@ -127,7 +127,7 @@ def test_a_redirect_to_the_same_name_is_looked_up_and_checked_again(
         [],
     ],
 )
-def test_every_address_of_a_name_must_be_good(
+def test_every_address_of_a_name_must_be_public(
     inside: Server, open_settings: Settings, monkeypatch: pytest.MonkeyPatch, found: list[str]
 ) -> None:
     answers(monkeypatch, found)
@@ -136,7 +136,7 @@ def test_every_address_of_a_name_must_be_good(
             fetch(there, "image", open_settings)
 
 
-def test_the_public_internet_is_spoken_to_in_https_on_its_port_only(
+def test_public_addresses_need_https_on_port_443(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers(monkeypatch, ["93.184.215.14"])
@@ -188,7 +188,7 @@ def test_size_is_bounded_while_reading(internet: Server, open_settings: Settings
 
 
 @pytest.mark.parametrize("where", ["headers", "body"])
-def test_time_is_bounded_however_slowly_it_drips(
+def test_total_time_is_bounded_for_slow_responses(
     internet: Server, open_settings: Settings, where: str
 ) -> None:
     started = time.monotonic()
@@ -201,21 +201,21 @@ def test_time_is_bounded_however_slowly_it_drips(
     assert time.monotonic() - started < 3
 
 
-def test_redirects_are_counted(internet: Server, open_settings: Settings) -> None:
+def test_the_number_of_redirects_is_limited(internet: Server, open_settings: Settings) -> None:
     with pytest.raises(EgressFailed, match="more than 3 redirects"):
         fetch(url(internet, f"to/{'%2Fto%2F'}"), "image", open_settings)
     assert len(internet.seen) == 4
 
 
 @pytest.mark.parametrize("path", ["status/404", "status/500", "status/206", "gzip"])
-def test_other_answers_are_no_pictures(
+def test_error_responses_are_not_pictures(
     internet: Server, open_settings: Settings, path: str
 ) -> None:
     with pytest.raises(EgressFailed, match=re.escape(OUTSIDE)):
         fetch(url(internet, path), "image", open_settings)
 
 
-def test_nobody_listening(open_settings: Settings) -> None:
+def test_a_refused_connection_is_reported(open_settings: Settings) -> None:
     with pytest.raises(EgressFailed, match="ConnectError"):
         fetch(f"http://{OUTSIDE}:1/", "image", open_settings)
 
@@ -240,7 +240,7 @@ def test_certificates_are_checked_for_the_name_though_the_address_is_pinned(
                 fetch(wrong, "image", open_settings, trust)
 
 
-def test_a_job_by_address(
+def test_a_job_with_a_picture_url(
     running_stack: Stack, internet: Server, inside: Server, tmp_path: Path
 ) -> None:
     running_stack.ensure_worker()

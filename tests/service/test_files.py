@@ -1,6 +1,4 @@
-"""Files of a job: whole, in part, only when changed, with their hash, and gone when their time is
-over.
-"""
+"""Files of a job over HTTP: ranges, conditional requests, hashes, expiry."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def url(job: dict[str, Any], name: str = "result.png") -> str:
     return next(artifact["url"] for artifact in job["artifacts"] if artifact["name"] == name)
 
 
-def test_a_file_comes_with_its_hash(stack: Stack, job: dict[str, Any]) -> None:
+def test_files_are_served_with_their_hash(stack: Stack, job: dict[str, Any]) -> None:
     for artifact in job["artifacts"]:
         answer = stack.http.get(artifact["url"])
         digest = hashlib.sha256(answer.content)
@@ -59,7 +57,7 @@ def test_parts_of_a_file(stack: Stack, job: dict[str, Any]) -> None:
     assert beyond.headers["Content-Range"] == f"bytes */{len(whole.content)}"
 
 
-def test_a_range_meant_for_another_version_gives_the_whole(
+def test_if_range_with_another_version_returns_the_whole_file(
     stack: Stack, job: dict[str, Any]
 ) -> None:
     etag = stack.http.get(url(job)).headers["ETag"]
@@ -98,7 +96,7 @@ def test_a_jobs_etag_changes_with_it(stack: Stack) -> None:
     assert stack.http.get(job["urls"]["self"], headers={"If-None-Match": before}).status_code == 200
 
 
-def test_what_has_expired_is_gone_and_then_unknown(stack: Stack) -> None:
+def test_expired_jobs_are_gone_and_later_unknown(stack: Stack) -> None:
     job = stack.wait(stack.submit(sampler={"steps": 1, "inner_steps": 1})["id"])
     addresses = [url(job), job["urls"]["previews"].format(step=1)]
     with Redis.from_url(stack.settings.redis_url) as redis:
@@ -114,7 +112,7 @@ def test_what_has_expired_is_gone_and_then_unknown(stack: Stack) -> None:
         assert stack.http.get(address).status_code == 404
 
 
-def test_lists_are_walked_by_their_links(stack: Stack) -> None:
+def test_lists_are_paged_by_links(stack: Stack) -> None:
     jobs = [stack.submit(sampler={"steps": 1, "inner_steps": 1})["id"] for _ in range(5)]
     for job in jobs:
         stack.wait(job)

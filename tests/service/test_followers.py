@@ -1,4 +1,4 @@
-"""Many clients follow a job at the same time, and every one hears its end."""
+"""Many clients follow one job at the same time, and all receive its last event."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import httpx
 from stack import Stack
 
 CLIENTS = 150
-"""More than a client of the store opens by itself."""
+"""More clients than the default connections of a store client."""
 
 
-def test_every_follower_hears_the_end(stack: Stack) -> None:
+def test_every_follower_receives_the_last_event(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 24, "inner_steps": 4})
 
     async def follow(http: httpx.AsyncClient) -> str:

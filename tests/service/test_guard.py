@@ -1,4 +1,4 @@
-"""Without keys, requests from other web sites are not taken."""
+"""Without API keys, requests from other web sites are rejected."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_a_foreign_host_is_refused(stack: Stack, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "[::1]:8000"])
-def test_our_own_names_are_taken(stack: Stack, host: str) -> None:
+def test_own_host_names_are_accepted(stack: Stack, host: str) -> None:
     assert stack.http.get("/v1/jobs", headers={"Host": host}).status_code == 200
 
 
-def test_pages_of_others_are_refused_and_ours_are_not(stack: Stack) -> None:
+def test_cross_origin_requests_are_rejected(stack: Stack) -> None:
     for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "file://"):
         for method, path in (
             ("POST", "/v1/restore"),
@@ -57,12 +57,12 @@ def test_pages_of_others_are_refused_and_ours_are_not(stack: Stack) -> None:
     assert "Access-Control-Allow-Origin" not in stack.http.get("/v1/jobs", headers=own).headers
 
 
-def test_probes_come_under_any_name(stack: Stack) -> None:
+def test_probes_accept_any_host_name(stack: Stack) -> None:
     for path in ("/livez", "/readyz", "/metrics"):
         assert stack.http.get(path, headers={"Host": "10.1.2.3:8000"}).status_code == 200
 
 
-def test_names_can_be_set(stack: Stack, tmp_path: Any) -> None:
+def test_allowed_host_names_can_be_configured(stack: Stack, tmp_path: Any) -> None:
     with running_api(
         stack.settings,
         tmp_path / "log",
@@ -84,10 +84,10 @@ def test_names_can_be_set(stack: Stack, tmp_path: Any) -> None:
         (("/run/aps.sock", None), 200),
     ],
 )
-def test_bound_elsewhere_than_it_was_told_nobody_gets_in_from_outside(
+def test_binding_to_another_address_does_not_open_access(
     server: tuple[str, int | None], status: int
 ) -> None:
-    """``uvicorn --host 0.0.0.0`` by hand, with APS_HOST left at loopback."""
+    """``uvicorn --host 0.0.0.0`` started manually while APS_HOST is loopback."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -1,6 +1,4 @@
-"""Headers: what is well-formed is understood, what is not is refused or ignored as its standard
-says.
-"""
+"""Parsing of request headers; malformed values are rejected or ignored as their standards say."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def test_an_idempotency_key_is_quoted_or_bare(header: str | None, key: str) -> N
 @pytest.mark.parametrize(
     "header", ["", " ", '""', "x" * 256, '"open', "a b", "clé", 'a"b', "a\x00b"]
 )
-def test_what_is_no_idempotency_key_is_refused(header: str) -> None:
+def test_invalid_idempotency_keys_are_rejected(header: str) -> None:
     with pytest.raises(InvalidHeader, match="1 to 255"):
         idempotency_key(header)
 
@@ -59,7 +57,7 @@ def test_what_is_no_idempotency_key_is_refused(header: str) -> None:
         ("wait=٣", Preference()),
     ],
 )
-def test_preferences_not_understood_are_ignored(header: str | None, asked: Preference) -> None:
+def test_unknown_preferences_are_ignored(header: str | None, asked: Preference) -> None:
     assert preference(header) == asked
 
 
@@ -102,7 +100,7 @@ def test_entity_tags_are_compared_weakly() -> None:
 
 
 @given(size=st.integers(0, 40), first=st.integers(0, 50), last=st.integers(0, 50))
-def test_a_range_means_what_slicing_means(size: int, first: int, last: int) -> None:
+def test_ranges_equal_slices(size: int, first: int, last: int) -> None:
     content = bytes(range(size))
     parts = {f"bytes={first}-": content[first:], f"bytes=-{last}": content[-last:] if last else b""}
     if last >= first:
@@ -120,5 +118,5 @@ def test_a_range_means_what_slicing_means(size: int, first: int, last: int) -> N
 @pytest.mark.parametrize(
     "header", [None, "", "bytes=-", "bytes=0-1,3-4", "items=0-1", "bytes=a-b", "bytes=5-2"]
 )
-def test_other_ranges_give_the_whole(header: str | None) -> None:
+def test_other_ranges_return_the_whole_file(header: str | None) -> None:
     assert byte_range(header, 10) is None

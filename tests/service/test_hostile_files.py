@@ -1,6 +1,4 @@
-"""Hostile files are refused with a typed problem and little memory; what is proper comes through
-bare.
-"""
+"""Malicious files are rejected with a typed problem and little memory; metadata is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ import resource, subprocess, sys
 subprocess.run([sys.executable, "-m", "service.uploads.decode_process", *sys.argv[1:]], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 """
-"""A small process in between: what its parent ever took up would count for the child."""
+"""Starts the decoder from a small process: the peak memory of a parent counts for its child."""
 
 CODES = {
     "image_empty",
@@ -51,7 +49,7 @@ def decoder(tmp_path: Path) -> Iterator[Decoder]:
     decoder.close()
 
 
-def test_all_are_refused_in_little_memory(files: dict[str, bytes]) -> None:
+def test_hostile_files_are_rejected_with_little_memory(files: dict[str, bytes]) -> None:
     limits = [str(limit) for limit in (Settings().max_upload_pixels, Settings().decode_bytes, 5)]
     asked = b"".join(question(data, 0) for data in files.values())
     done = subprocess.run(
@@ -87,7 +85,7 @@ def test_the_service_answers_each_with_a_problem(stack: Stack, files: dict[str, 
 
 
 @pytest.mark.parametrize("name", disarmed())
-def test_what_a_picture_carries_along_stays_outside(decoder: Decoder, name: str) -> None:
+def test_appended_data_and_metadata_are_dropped(decoder: Decoder, name: str) -> None:
     upload = decoder.sanitise(disarmed()[name], "image")
     assert b"PAYLOAD" not in upload.png
     assert Image.open(io.BytesIO(upload.png)).info == {}

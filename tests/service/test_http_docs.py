@@ -1,4 +1,4 @@
-"""What docs/http-interface.md says is so."""
+"""docs/http-interface.md agrees with the service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Random histories of one job with several workers: the protocol's promises hold in every one of
-them.
-"""
+"""Stateful test: the invariants of the job protocol hold in random histories with many workers."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ MAX_ATTEMPTS = 3
 
 
 class Protocol(RuleBasedStateMachine):
-    """Workers claim, step, end, vanish and come back; the user cancels; sweeps happen whenever they
-    like.
+    """Workers claim, step, finish, disappear and return; the user cancels; the sweeper runs at any
+    time.
     """
 
     redis: Redis
@@ -45,19 +43,19 @@ class Protocol(RuleBasedStateMachine):
         self.job = Job.model_validate({"id": job_id, **fields})
         self.store.submit(self.job)
         self.claims: list[Claim] = []
-        """Every claim ever granted, newest last; only the newest may still count."""
+        """All claims granted so far, newest last; only the newest may be valid."""
         self.live = False
-        """Whether the newest claim should still be able to write."""
+        """Whether the newest claim should be valid."""
         self.owner = ""
         self.leased = False
-        """Whether the newest claim's lease has not run out."""
+        """Whether the lease of the newest claim has not expired."""
         self.step = 0
         self.saved: int | None = None
         self.version = 0
         self.ended: JobState | None = None
         self.stale = 0
 
-    # -- what may happen --------------------------------------------------------------------------
+    # -- rules ------------------------------------------------------------------------------------
 
     @rule(owner=OWNERS)
     def claim(self, owner: str) -> None:
@@ -70,7 +68,10 @@ class Protocol(RuleBasedStateMachine):
             assert not self.leased or owner == self.owner, "nobody takes a leased job from another"
             assert all(answer.fence > old.fence for old in self.claims)
             self.claims.append(answer)
-            self.live, self.stale, self.owner, self.leased = True, self.stale + 1, owner, True
+            self.live = True
+            self.stale += 1
+            self.owner = owner
+            self.leased = True
         else:
             assert answer != "missing"
             assert (answer == "leased") == (self.leased and owner != self.owner)
@@ -90,7 +91,10 @@ class Protocol(RuleBasedStateMachine):
         if self.allowed(claim):
             assert answer in ("run", "cancel")
             assert (answer == "cancel") == self.current().cancel_requested
-            self.step, self.saved, self.stale, self.leased = self.step + 1, self.step + 1, 0, True
+            self.step += 1
+            self.saved = self.step
+            self.stale = 0
+            self.leased = True
         else:
             assert answer == "lost"
 
@@ -108,7 +112,9 @@ class Protocol(RuleBasedStateMachine):
         allowed = self.allowed(claim)
         assert self.store.release(claim) == allowed
         if allowed:
-            self.live, self.leased, self.stale = False, False, max(0, self.stale - 1)
+            self.live = False
+            self.leased = False
+            self.stale = max(0, self.stale - 1)
 
     @precondition(lambda self: len(self.claims) > 2)  # leaves time for something to happen first
     @rule(data=st.data(), how=st.sampled_from(["succeed", "fail", "canceled"]))
@@ -143,7 +149,7 @@ class Protocol(RuleBasedStateMachine):
     def cancel(self) -> None:
         self.store.cancel(self.job.id)
 
-    # -- what must hold ---------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def versions_only_grow(self) -> None:
@@ -168,7 +174,7 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def no_job_is_lost(self) -> None:
-        """An unfinished job is either in its queue or under a lease, where a sweep finds it."""
+        """An unfinished job is either in its queue or under a lease, so the sweeper finds it."""
         waiting, leased = (
             self.store.queue_position(self.job) is not None,
             self.redis.zscore("aps:leases", self.job.id) is not None,
@@ -206,7 +212,7 @@ def machine(redis: Redis) -> type[Protocol]:
     return Protocol
 
 
-def test_every_history_keeps_the_promises(machine: type[Protocol]) -> None:
+def test_every_history_satisfies_the_invariants(machine: type[Protocol]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -1,4 +1,4 @@
-"""The job protocol against a real server."""
+"""The job protocol with a real server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def current(store: JobStore, job: Job) -> Job:
     return found
 
 
-def test_a_submitted_job_reads_back_as_it_was_written(store: JobStore, job: Job) -> None:
+def test_a_submitted_job_is_read_back_unchanged(store: JobStore, job: Job) -> None:
     found = current(store, job)
     assert found.spec == job.spec
     assert (found.image_size, found.output_size, found.estimated_seconds) == (
@@ -81,13 +81,13 @@ def test_a_submitted_job_reads_back_as_it_was_written(store: JobStore, job: Job)
     assert abs(found.created_at.timestamp() - time.time()) < 5
 
 
-def test_a_repeated_submit_changes_nothing(store: JobStore, job: Job) -> None:
+def test_a_repeated_submit_has_no_effect(store: JobStore, job: Job) -> None:
     claimed(store, job)
     assert store.submit(job).id == job.id
     assert current(store, job).state is JobState.RUNNING
 
 
-def test_a_life_from_queue_to_success(store: JobStore, job: Job) -> None:
+def test_a_job_from_queue_to_success(store: JobStore, job: Job) -> None:
     claim = claimed(store, job)
     store.enter(claim, Phase.SAMPLING)
     for step in (1, 2):
@@ -137,9 +137,7 @@ def test_one_worker_at_a_time(store: JobStore, job: Job) -> None:
     assert store.claim(job.id, "b") == "leased"
 
 
-def test_a_respawned_child_takes_its_own_job_over_and_fences_the_old_one_out(
-    store: JobStore, job: Job
-) -> None:
+def test_a_new_child_resumes_the_job_and_fences_the_old_one(store: JobStore, job: Job) -> None:
     old = claimed(store, job, "a")
     new = claimed(store, job, "a")
     assert new.fence > old.fence
@@ -152,7 +150,7 @@ def test_a_respawned_child_takes_its_own_job_over_and_fences_the_old_one_out(
     assert store.heartbeat(new) == "run"
 
 
-def test_a_silent_worker_loses_its_job_to_the_next(store: JobStore, job: Job) -> None:
+def test_a_worker_without_heartbeat_loses_its_job(store: JobStore, job: Job) -> None:
     old = claimed(store, job, "a")
     store.step(old, Progress(step=3, total=9), {}, b"three")
     assert store.expired() == []
@@ -167,7 +165,7 @@ def test_a_silent_worker_loses_its_job_to_the_next(store: JobStore, job: Job) ->
     assert store.load_checkpoint(job.id) == (3, b"three")
 
 
-def test_a_late_heartbeat_keeps_a_job_nobody_took(store: JobStore, job: Job) -> None:
+def test_a_late_heartbeat_keeps_an_unclaimed_job(store: JobStore, job: Job) -> None:
     claim = claimed(store, job)
     expire_lease(store, job)
     assert store.heartbeat(claim) == "run"
@@ -185,7 +183,7 @@ def test_a_sweep_does_not_take_a_job_whose_lease_was_extended_meanwhile(
     assert store.heartbeat(claim) == "run"
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(store: JobStore, job: Job) -> None:
+def test_a_damaged_checkpoint_falls_back_to_the_previous_one(store: JobStore, job: Job) -> None:
     claim = claimed(store, job)
     for step in (1, 2, 3):
         store.step(claim, Progress(step=step, total=9), {}, f"state {step}".encode())
@@ -215,7 +213,7 @@ def test_progress_and_draining_do_not_count_as_failed_attempts(store: JobStore, 
     assert current(store, job).stale_attempts == 0
 
 
-def test_canceling_a_waiting_job_ends_it_at_once(store: JobStore, job: Job) -> None:
+def test_canceling_a_queued_job_ends_it_at_once(store: JobStore, job: Job) -> None:
     assert store.cancel(job.id) == "queued"
     assert current(store, job).state is JobState.CANCELED
     assert store.queue_position(job) is None
@@ -252,9 +250,7 @@ def test_delete(store: JobStore, job: Job) -> None:
     assert list(store.redis.scan_iter(f"*{job.id}*")) == []
 
 
-def test_a_job_that_waits_while_messages_are_missing_is_rung_for_again(
-    store: JobStore, job: Job
-) -> None:
+def test_jobs_with_lost_messages_are_republished(store: JobStore, job: Job) -> None:
     assert store.unclaimed("embedded", 10, messages=0) == []
     assert [lost.id for lost in store.unclaimed("embedded", 0, messages=0)] == [job.id]
     for _ in range(3):  # however often the message is lost
@@ -293,13 +289,13 @@ def test_expired_records_leave_the_list(store: JobStore, job: Job) -> None:
     assert store.redis.zcard("aps:jobs:") == 0
 
 
-def test_one_sweeper_leads(store: JobStore) -> None:
+def test_only_one_sweeper_is_active(store: JobStore) -> None:
     assert store.lead("jobs", 10)
     assert not store.lead("jobs", 10)
     assert store.lead("files", 10)
 
 
-def test_workers_lapse(redis: Redis) -> None:
+def test_worker_registrations_expire(redis: Redis) -> None:
     registry = WorkerRegistry(redis)
     for name in ("one", "two"):
         registry.renew(

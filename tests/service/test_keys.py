@@ -1,6 +1,4 @@
-"""API keys: nothing without one, nothing of others with one, and never a secret where it can be
-read.
-"""
+"""API keys: required, limited to the client's own data, never stored or logged in clear text."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def submit(http: httpx.Client, **headers: str) -> httpx.Response:
 def routes(
     http: httpx.Client, job_id: str = UNKNOWN, delivery_id: str = UNKNOWN
 ) -> Iterator[tuple[str, str]]:
-    """Every operation under /v1, with ids filled in."""
+    """All operations under /v1, with ids filled in."""
     for path, operations in http.get("/openapi.json").json()["paths"].items():
         for method in operations:
             if path.startswith("/v1/"):
@@ -52,7 +50,7 @@ def routes(
                 )
 
 
-def test_every_route_wants_a_valid_key(guarded: httpx.Client, tokens: dict[str, str]) -> None:
+def test_every_route_requires_a_valid_key(guarded: httpx.Client, tokens: dict[str, str]) -> None:
     wrong = [
         "",
         "Bearer",
@@ -75,12 +73,12 @@ def test_every_route_wants_a_valid_key(guarded: httpx.Client, tokens: dict[str, 
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_what_tells_nothing_is_open(guarded: httpx.Client) -> None:
+def test_public_routes_need_no_key(guarded: httpx.Client) -> None:
     for path in ("/livez", "/readyz", "/", "/studio.js", "/openapi.json"):
         assert guarded.get(path).status_code == 200, path
 
 
-def test_a_key_allows_what_its_scopes_say(guarded: httpx.Client, by: As) -> None:
+def test_scopes_limit_what_a_key_allows(guarded: httpx.Client, by: As) -> None:
     assert guarded.get("/v1/jobs", headers=by("reader")).json() == {"jobs": [], "next": None}
     for method, path in routes(guarded):
         if method != "get" and path != "/v1/session":
@@ -88,7 +86,7 @@ def test_a_key_allows_what_its_scopes_say(guarded: httpx.Client, by: As) -> None
             assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope"), path
 
 
-def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack, by: As) -> None:
+def test_jobs_of_other_clients_are_not_found(guarded: httpx.Client, stack: Stack, by: As) -> None:
     spec = {**QUICK, "image": uri(png()), "webhook": {"url": "http://127.0.0.1:9/"}}
     job = guarded.post("/v1/restore", json=spec, headers={**by("ann"), "Prefer": "wait=30"}).json()
     assert job["state"] == "succeeded"
@@ -120,7 +118,7 @@ def test_another_clients_job_does_not_exist(guarded: httpx.Client, stack: Stack,
         assert guarded.request(method, path, headers=by("ann")).status_code in (200, 202, 204), path
 
 
-def test_another_clients_picture_is_unknown(guarded: httpx.Client, by: As) -> None:
+def test_pictures_of_other_clients_are_not_found(guarded: httpx.Client, by: As) -> None:
     answer = guarded.post(
         "/v1/files", content=png(48, 48), headers={"Content-Type": "image/png", **by("ann")}
     )
@@ -130,7 +128,7 @@ def test_another_clients_picture_is_unknown(guarded: httpx.Client, by: As) -> No
     assert (others.status_code, others.json()["code"]) == (422, "unknown_picture")
 
 
-def test_idempotency_keys_are_a_clients_own(guarded: httpx.Client, by: As) -> None:
+def test_idempotency_keys_are_separate_per_client(guarded: httpx.Client, by: As) -> None:
     ids = {
         submit(guarded, **by(name), **{"Idempotency-Key": "same"}).json()["id"]
         for name in ("ann", "bob")
@@ -138,7 +136,7 @@ def test_idempotency_keys_are_a_clients_own(guarded: httpx.Client, by: As) -> No
     assert len(ids) == 2
 
 
-def test_keys_are_changed_without_a_gap(guarded: httpx.Client, running_stack: Stack) -> None:
+def test_keys_can_be_rotated_without_downtime(guarded: httpx.Client, running_stack: Stack) -> None:
     with Redis.from_url(running_stack.settings.redis_url) as redis:
         store = KeyStore(redis)
         old, second, third = (new_key("carol", ALL) for _ in range(3))
@@ -182,7 +180,7 @@ def test_secrets_are_neither_stored_nor_logged(
         assert not any(secret.encode() in value for value in stored)
 
 
-def test_what_is_struck_out_of_the_log() -> None:
+def test_secrets_are_removed_from_the_log() -> None:
     token = new_key("x", ALL)[0]
     text = (
         f"redis://user:hunter2@h:1/0 rediss://:hunter2@h Authorization: Bearer hunter2, key {token}"
@@ -197,9 +195,7 @@ def test_what_is_struck_out_of_the_log() -> None:
 # -- quotas ---------------------------------------------------------------------------------------
 
 
-def test_quotas_and_a_full_queue_say_when_to_come_back(
-    running_stack: Stack, tmp_path: Path
-) -> None:
+def test_quotas_and_a_full_queue_send_retry_after(running_stack: Stack, tmp_path: Path) -> None:
     settings = running_stack.settings.model_copy(update={"key_prefix": "quota:"})
     token, key = new_key("ann", ALL, max_queued=2)
     other, other_key = new_key("bob", ALL)
@@ -233,11 +229,11 @@ def test_quotas_and_a_full_queue_say_when_to_come_back(
         assert int(answer.headers["Retry-After"]) >= 1
 
 
-# -- where keys come from, and when they must be there
+# -- creation of keys, and when they are required
 # ----------------------------------------------
 
 
-def test_the_command_line_makes_shows_and_revokes(redis: Redis, redis_url: str) -> None:
+def test_the_command_line_creates_lists_and_revokes_keys(redis: Redis, redis_url: str) -> None:
     def aps(*words: str, code: int = 0) -> str:
         done = CliRunner().invoke(main, ["keys", *words], env={"APS_REDIS_URL": redis_url})
         assert done.exit_code == code, done.output
@@ -256,7 +252,7 @@ def test_the_command_line_makes_shows_and_revokes(redis: Redis, redis_url: str) 
     assert "principal" in aps("create", "a b", code=1)
 
 
-def test_keys_may_come_in_a_file(redis: Redis, tmp_path: Path) -> None:
+def test_keys_can_be_read_from_a_file(redis: Redis, tmp_path: Path) -> None:
     done = CliRunner().invoke(
         main, ["keys", "create", "ops", "--record"], env={"APS_REDIS_URL": "redis://127.0.0.1:1"}
     )
@@ -288,7 +284,7 @@ def test_keys_may_come_in_a_file(redis: Redis, tmp_path: Path) -> None:
         ({"auth": "keys"}, True),
     ],
 )
-def test_keys_are_needed_wherever_others_can_reach(settings: dict[str, Any], needed: bool) -> None:
+def test_keys_are_required_off_loopback(settings: dict[str, Any], needed: bool) -> None:
     assert Settings(**settings).auth_required is needed
 
 

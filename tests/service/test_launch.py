@@ -1,4 +1,4 @@
-"""The whole service by one call: it comes up together and goes down together."""
+"""Starting and stopping all processes of the service with one call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def processes_using(folder: Path) -> list[str]:
     return found
 
 
-def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_it_serves_until_stopped_and_leaves_no_processes(tmp_path: Path) -> None:
     settings, port = (
         Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", threads=1),
         free_port(),

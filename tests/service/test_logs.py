@@ -1,4 +1,4 @@
-"""Log lines: whose they are, and what they never say."""
+"""Log lines: ids of job and request, redaction of secrets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_json_line_carries_the_ids_of_its_job_and_request() -> None:
     "secret",
     ["redis://:hunter2@redis:6379/0", "Authorization: Bearer hunter2", "aps_0123456789ab_hunter2"],
 )
-def test_secrets_are_struck_out_of_messages_and_tracebacks(
+def test_secrets_are_removed_from_messages_and_tracebacks(
     formatter: logging.Formatter, secret: str
 ) -> None:
     written = line(formatter, "Cannot reach %s", secret, error=ValueError(secret))

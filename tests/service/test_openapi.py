@@ -1,4 +1,4 @@
-"""The API is what its document says: frozen, valid, and true whatever is sent."""
+"""The OpenAPI document is frozen and valid, and the API conforms to it for generated requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 EXAMPLES = int(os.environ.get("APS_TEST_EXAMPLES", "8"))
-"""Requests of each kind and operation; a few hundred for a thorough search."""
+"""Number of requests per kind and operation; use a few hundred for a thorough search."""
 
 
 def test_the_document_is_valid_and_frozen() -> None:
@@ -49,7 +49,7 @@ def test_the_document_is_valid_and_frozen() -> None:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """An API that takes jobs, which wait for ever."""
+    """An API that accepts jobs but never runs them."""
     folder = tmp_path_factory.mktemp("described")
     base = Settings(data_dir=folder, artifacts_dir=folder / "artifacts", max_queued=10**6)
     with running_server(base) as url:
@@ -63,7 +63,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def operations() -> dict[str, schemathesis.APIOperation]:
-    """Every operation of the document, by method and path."""
+    """All operations of the document, by method and path."""
     schemathesis.openapi.format(
         "binary", st.sampled_from([png(16, 16), png(8, 8, "L"), b"", b"\x89PNG"])
     )
@@ -88,7 +88,7 @@ OPERATIONS = operations()
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_nothing_that_is_sent_makes_it_fail(api: httpx.Client, label: str) -> None:
+def test_no_request_causes_a_server_error(api: httpx.Client, label: str) -> None:
     modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
     @given(case=st.one_of([OPERATIONS[label].as_strategy(generation_mode=mode) for mode in modes]))

@@ -1,4 +1,4 @@
-"""An API process as an operator and a browser see it: small, and every answer guarded."""
+"""Memory and response headers of an API process."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ ANSWERS = [
 @pytest.mark.parametrize(
     ("method", "path"), [*ANSWERS, ("POST", "/v1/restore"), ("GET", "/livez"), ("HEAD", "/")]
 )
-def test_every_answer_carries_what_keeps_browsers_safe(
-    stack: Stack, method: str, path: str
-) -> None:
+def test_every_response_has_security_headers(stack: Stack, method: str, path: str) -> None:
     headers = stack.http.request(method, path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
@@ -69,7 +67,7 @@ def test_every_answer_carries_what_keeps_browsers_safe(
 
 
 def linked(page: str) -> Iterator[str]:
-    """What a page loads."""
+    """URLs that a page loads."""
     yield from re.findall(r'(?:src|href)="([^"#]+)"', page)
 
 

@@ -1,4 +1,4 @@
-"""Who is served next, what has no more time, and what is given up."""
+"""Queue order, deadlines and dead-lettered jobs."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def current(store: JobStore, job: Job) -> Job:
 
 
 def give_up(store: JobStore, job: Job) -> None:
-    """Every attempt dies."""
+    """Loses the worker in every attempt, until the job is dead-lettered."""
     for _ in range(2):
         assert isinstance(store.claim(job.id, "a"), Claim)
     assert store.claim(job.id, "a") == "poisoned"
 
 
-def test_higher_classes_go_first_and_within_a_class_who_came_first(store: JobStore) -> None:
+def test_jobs_are_ordered_by_priority_then_age(store: JobStore) -> None:
     jobs = [
         submitted(store, priority=priority)
         for priority in ("low", "normal", "high", "normal", "high")
@@ -63,7 +63,7 @@ def test_higher_classes_go_first_and_within_a_class_who_came_first(store: JobSto
     assert taken(store, "one more") is None
 
 
-def test_an_old_job_of_a_low_class_is_not_starved(store: JobStore) -> None:
+def test_old_low_priority_jobs_do_not_starve(store: JobStore) -> None:
     old = submitted(store, priority=Priority.LOW)
     store.redis.hset(f"aps:job:{old.id}", "created_at", f"{time.time() - 7300:.6f}")
     claim = store.claim(old.id, "a")
@@ -73,7 +73,7 @@ def test_an_old_job_of_a_low_class_is_not_starved(store: JobStore) -> None:
     assert taken(store) == old.id
 
 
-def test_a_respawned_child_takes_the_job_it_left_whatever_waits(store: JobStore) -> None:
+def test_a_new_child_resumes_its_job_before_any_other(store: JobStore) -> None:
     left = submitted(store)
     assert taken(store, "a") == left.id
     urgent = submitted(store, priority=Priority.HIGH)
@@ -81,7 +81,7 @@ def test_a_respawned_child_takes_the_job_it_left_whatever_waits(store: JobStore)
     assert taken(store, "b") == urgent.id
 
 
-def test_a_worker_whose_job_is_over_takes_the_next(store: JobStore) -> None:
+def test_a_worker_whose_job_has_ended_takes_the_next(store: JobStore) -> None:
     first, second = submitted(store), submitted(store)
     claim = store.take("embedded", "a")
     assert claim
@@ -90,7 +90,7 @@ def test_a_worker_whose_job_is_over_takes_the_next(store: JobStore) -> None:
     assert taken(store, "a") == second.id
 
 
-def test_a_waiting_job_fails_when_its_deadline_passes(store: JobStore) -> None:
+def test_a_queued_job_fails_when_its_deadline_passes(store: JobStore) -> None:
     job, patient = submitted(store, cancel_after_seconds=1), submitted(store)
     assert store.overdue() == []
     deadline = current(store, job).deadline
@@ -113,7 +113,7 @@ def past_its_deadline(store: JobStore, job: Job) -> None:
     store.redis.zadd("aps:deadlines", {job.id: 1})
 
 
-def test_a_running_job_hears_of_its_deadline_and_is_left_to_its_worker(store: JobStore) -> None:
+def test_a_running_job_past_its_deadline_is_stopped_by_its_worker(store: JobStore) -> None:
     job = submitted(store, cancel_after_seconds=60)
     claim = store.take("embedded", "a")
     assert claim
@@ -126,7 +126,7 @@ def test_a_running_job_hears_of_its_deadline_and_is_left_to_its_worker(store: Jo
     assert store.heartbeat(claim) == "cancel", "what the user asked for comes first"
 
 
-def test_nobody_starts_a_job_past_its_deadline(store: JobStore) -> None:
+def test_jobs_past_their_deadline_are_not_started(store: JobStore) -> None:
     job, other = submitted(store, cancel_after_seconds=60), submitted(store)
     past_its_deadline(store, job)
     assert store.claim(job.id, "a") == "overdue"
@@ -134,7 +134,7 @@ def test_nobody_starts_a_job_past_its_deadline(store: JobStore) -> None:
     assert taken(store) == other.id
 
 
-def test_a_given_up_job_can_have_another_life_from_its_last_step(store: JobStore) -> None:
+def test_a_dead_lettered_job_can_be_requeued_from_its_last_step(store: JobStore) -> None:
     job = submitted(store)
     claim = store.claim(job.id, "a")
     assert isinstance(claim, Claim)
@@ -166,7 +166,7 @@ def test_a_given_up_job_can_have_another_life_from_its_last_step(store: JobStore
     assert store.load_checkpoint(job.id) is None
 
 
-def test_only_given_up_jobs_are_requeued(store: JobStore) -> None:
+def test_only_dead_lettered_jobs_are_requeued(store: JobStore) -> None:
     job = submitted(store)
     assert store.requeue(job.id) == "queued"
     assert current(store, job).version == 1, "it was queued already, and nothing changed"
@@ -179,7 +179,7 @@ def test_only_given_up_jobs_are_requeued(store: JobStore) -> None:
     assert store.requeue(stale.id) == "expired", "its pictures may be gone"
 
 
-def test_the_command_lists_given_up_jobs_and_rings_for_those_named(
+def test_the_command_lists_and_requeues_dead_lettered_jobs(
     store: JobStore, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in settings.environment().items():

@@ -1,6 +1,4 @@
-"""After real work every metric has been set: what the API and a worker tell Prometheus, read where
-it reads.
-"""
+"""After running jobs, all metrics exported by the API and a worker have values."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def scraped(url: str) -> dict[str, Metric]:
 
 
 def value(family: Metric, **labels: str) -> float:
-    """Sum of the counts or values with these labels."""
+    """Sum of the counts or values of all series with these labels."""
     counted = [
         sample
         for sample in family.samples

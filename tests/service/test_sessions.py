@@ -1,6 +1,4 @@
-"""A browser's session: worth exactly its key, only for pages of ours, and gone when it or the key
-is.
-"""
+"""Browser sessions have the rights of their key, work only for own pages, and end with the key."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, 
 
 
 def started(http: httpx.Client, token: str, **headers: str) -> str:
-    """The cookie's value that a key is exchanged for."""
+    """Exchanges a key for a cookie and returns its value."""
     answer = http.post("/v1/session", headers={"Authorization": f"Bearer {token}", **headers})
     assert answer.status_code == 204, answer.text
     http.cookies.clear()
@@ -29,7 +27,7 @@ def started(http: httpx.Client, token: str, **headers: str) -> str:
 
 
 def asks(http: httpx.Client, method: str, path: str, cookie: str, **headers: str) -> httpx.Response:
-    """A request as a browser makes it, the cookie attached."""
+    """Sends a request with the cookie, as a browser does."""
     answer = http.request(method, path, headers={"Cookie": f"aps_session={cookie}", **headers})
     http.cookies.clear()
     return answer
@@ -45,7 +43,7 @@ def submitted(http: httpx.Client, cookie: str, **headers: str) -> httpx.Response
     )
 
 
-def test_the_cookie_is_for_this_services_pages_only(
+def test_the_cookie_is_restricted_to_this_service(
     guarded: httpx.Client, tokens: dict[str, str]
 ) -> None:
     for origin, secure in (("http://127.0.0.1", False), ("https://aps.example", True)):
@@ -63,7 +61,7 @@ def test_the_cookie_is_for_this_services_pages_only(
         guarded.cookies.clear()
 
 
-def test_it_is_worth_exactly_the_key(
+def test_a_session_has_exactly_the_rights_of_its_key(
     guarded: httpx.Client, stack: Stack, tokens: dict[str, str]
 ) -> None:
     own = {"Origin": str(guarded.base_url).rstrip("/")}
@@ -134,7 +132,7 @@ def test_other_pages_cannot_use_it_to_change_anything(
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"},
     ],
 )
-def test_our_own_page_may(
+def test_own_pages_can_use_the_session(
     guarded: httpx.Client, tokens: dict[str, str], headers: dict[str, str]
 ) -> None:
     sent = {
@@ -147,7 +145,7 @@ def test_our_own_page_may(
     )
 
 
-def test_it_ends_when_it_is_forgotten_or_its_key_revoked(
+def test_a_session_ends_with_sign_out_or_revocation_of_its_key(
     guarded: httpx.Client, running_stack: Stack
 ) -> None:
     with Redis.from_url(running_stack.settings.redis_url) as redis:
@@ -169,7 +167,7 @@ def test_it_ends_when_it_is_forgotten_or_its_key_revoked(
         assert all(0 < seconds <= 7 * 86_400 for seconds in lasts)
 
 
-def test_one_more_than_a_key_may_have_ends_the_oldest(redis: Redis) -> None:
+def test_a_session_beyond_the_limit_ends_the_oldest(redis: Redis) -> None:
     keys = KeyStore(redis, "aps:")
     _, key = new_key("ann", ALL)
     keys.add(key)
@@ -193,7 +191,7 @@ def test_it_is_neither_stored_nor_logged(
         )
 
 
-def test_without_keys_there_is_no_session_to_start(stack: Stack) -> None:
+def test_sessions_need_api_keys(stack: Stack) -> None:
     answer = stack.http.post("/v1/session")
     assert (answer.status_code, answer.headers.get("set-cookie")) == (204, None)
     assert stack.http.get("/v1/capabilities").json()["principal"] == ""

@@ -1,6 +1,4 @@
-"""Pictures named by their content: every task and slot takes them, of the tenant's own, while they
-are kept.
-"""
+"""Stored pictures, referenced by hash: accepted for all tasks, per tenant, until expiry."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def refused(answer: httpx.Response, field: str) -> bool:
     )
 
 
-def test_an_upload_says_what_is_stored(stack: Stack) -> None:
+def test_an_upload_returns_the_stored_picture(stack: Stack) -> None:
     answer = stack.http.post(
         "/v1/files", content=png(40, 30), headers={"Content-Type": "image/png"}
     ).json()
@@ -70,7 +68,7 @@ def test_an_upload_says_what_is_stored(stack: Stack) -> None:
     assert hashlib.sha256(stack.http.get(stored["url"]).content).hexdigest() == answer["sha256"]
 
 
-def test_what_is_no_picture_is_not_kept(stack: Stack) -> None:
+def test_files_that_are_not_pictures_are_not_stored(stack: Stack) -> None:
     for content, kind, status in (
         (b"GIF89a", "image/png", 422),
         (b"", "image/png", 422),
@@ -108,7 +106,7 @@ def test_json_and_forms_name_pictures_in_any_slot(stack: Stack, task: str, slot:
         stack.http.post(answer.json()["urls"]["cancel"])
 
 
-def test_a_result_is_the_next_job_s_picture(stack: Stack) -> None:
+def test_a_result_can_be_the_input_of_the_next_job(stack: Stack) -> None:
     stack.ensure_worker()
     # nobody else makes this picture
     first = stack.wait(stack.submit(sampler=QUICK["sampler"], seed=471_108)["id"])
@@ -146,7 +144,7 @@ def test_an_unknown_hash_names_its_field(stack: Stack, named: str) -> None:
     )
 
 
-def test_a_client_stores_as_many_pictures_as_it_may(redis: Redis, settings: Settings) -> None:
+def test_stored_pictures_are_limited_per_client(redis: Redis, settings: Settings) -> None:
     services = Services.open(settings.model_copy(update={"max_stored": 2}))
     try:
         for side in (8, 9):
@@ -170,7 +168,7 @@ def old_id(seconds: float) -> str:
     return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
 
 
-def test_pictures_go_when_their_time_is_over_and_not_under_a_live_job(
+def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
     redis: Redis, settings: Settings
 ) -> None:
     settings = settings.model_copy(update={"job_ttl_seconds": 60})

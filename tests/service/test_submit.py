@@ -1,4 +1,4 @@
-"""Submitting: once per Idempotency-Key, waiting if asked to, bounded in what is let in."""
+"""Submission: idempotency keys, waiting for results, limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def jobs(stack: Stack) -> list[str]:
     return [job["id"] for job in stack.http.get("/v1/jobs", params={"limit": 100}).json()["jobs"]]
 
 
-def test_the_same_key_and_request_are_one_job(stack: Stack) -> None:
+def test_the_same_key_and_request_create_one_job(stack: Stack) -> None:
     key = f'"{uuid4()}"'
     first = post(stack, Idempotency_Key=key)
     assert (first.status_code, first.headers.get("Idempotent-Replayed")) == (202, None)
@@ -59,13 +59,13 @@ def test_the_same_key_with_another_request_is_refused(stack: Stack, change: dict
     assert first["id"] in answer.json()["detail"]
 
 
-def test_a_refused_request_does_not_use_its_key_up(stack: Stack) -> None:
+def test_a_rejected_request_does_not_consume_its_key(stack: Stack) -> None:
     key = str(uuid4())
     assert post(stack, {**QUICK, "sigma": 7}, Idempotency_Key=key).status_code == 422
     assert post(stack, Idempotency_Key=key).status_code == 202
 
 
-def test_requests_at_the_same_time_are_one_job(stack: Stack) -> None:
+def test_concurrent_requests_create_one_job(stack: Stack) -> None:
     key, before = str(uuid4()), set(jobs(stack))
     folders = {path.name for path in stack.settings.artifacts_dir.iterdir()}
     with ThreadPoolExecutor(6) as pool:
@@ -99,7 +99,7 @@ def test_waiting_gives_the_finished_job(stack: Stack) -> None:
     assert answer.headers["Location"] == answer.json()["urls"]["self"]
 
 
-def test_waiting_ends_when_time_is_up(stack: Stack) -> None:
+def test_waiting_ends_at_the_timeout(stack: Stack) -> None:
     started = time.monotonic()
     answer = post(stack, LONG, Prefer="wait=1")
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (202, "wait=1")
@@ -159,7 +159,7 @@ def job_of(tenant: str, seconds: float = 1.5, **more: Any) -> Job:
     )
 
 
-def test_a_tenant_waits_with_so_many_jobs_and_no_more(redis: Redis) -> None:
+def test_queued_jobs_are_limited_per_tenant(redis: Redis) -> None:
     store, terms = JobStore(redis), Terms(max_queued=2)
     first, second = job_of("a"), job_of("a")
     for job in (first, second):
@@ -176,7 +176,7 @@ def test_a_tenant_waits_with_so_many_jobs_and_no_more(redis: Redis) -> None:
     assert len(store.page(tenant="b").jobs) == 1
 
 
-def test_a_tenant_runs_so_many_jobs_and_no_more(redis: Redis) -> None:
+def test_running_jobs_are_limited_per_tenant(redis: Redis) -> None:
     store = JobStore(redis)
     first, second, other = (
         job_of("a", max_running=1),
@@ -194,7 +194,7 @@ def test_a_tenant_runs_so_many_jobs_and_no_more(redis: Redis) -> None:
     assert isinstance(store.claim(second.id, "v"), Claim)
 
 
-def test_the_backlog_is_bounded_and_every_way_out_of_it_counts(redis: Redis) -> None:
+def test_the_backlog_is_bounded_and_every_exit_reduces_it(redis: Redis) -> None:
     store, terms = JobStore(redis), Terms(max_backlog_seconds=10)
     jobs = [job_of("", seconds) for seconds in (4.125, 3.5, 2.9)]
     for job in jobs:

@@ -1,6 +1,4 @@
-"""Processes kept alive: restarted with growing pauses, stopped together, gone with whoever started
-them.
-"""
+"""Supervised processes: restarts with backoff, parallel stop."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def until(processes: Supervisor, done: Callable[[], bool]) -> float:
     return time.monotonic() - started
 
 
-def test_what_dies_is_started_again_as_it_was(processes: Supervisor) -> None:
+def test_a_dead_process_is_restarted_unchanged(processes: Supervisor) -> None:
     processes.start("sleeper", SLEEP, MARK="here")
     first = processes.children["sleeper"]
     first.kill()
@@ -48,7 +46,7 @@ def test_what_dies_is_started_again_as_it_was(processes: Supervisor) -> None:
         assert "MARK=here" in environment.read()
 
 
-def test_what_dies_again_and_again_is_started_more_and_more_rarely(
+def test_restarts_back_off_for_repeated_failures(
     processes: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_SECONDS", 0.1)
@@ -65,10 +63,11 @@ def test_what_dies_again_and_again_is_started_more_and_more_rarely(
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.05)
 
 
-def test_what_ran_long_is_started_again_at_once(processes: Supervisor) -> None:
+def test_a_long_running_process_is_restarted_at_once(processes: Supervisor) -> None:
     processes.start("sleeper", SLEEP)
     member = processes.members["sleeper"]
-    member.failures, member.started_at = 6, time.monotonic() - 1000
+    member.failures = 6
+    member.started_at = time.monotonic() - 1000
     member.running.kill()
     member.running.wait()
     processes.tend()
@@ -77,7 +76,7 @@ def test_what_ran_long_is_started_again_at_once(processes: Supervisor) -> None:
     assert member.due_at - time.monotonic() <= supervisor.FIRST_PAUSE_SECONDS
 
 
-def test_stopping_asks_everybody_at_once(processes: Supervisor) -> None:
+def test_all_processes_are_stopped_in_parallel(processes: Supervisor) -> None:
     slow = [
         sys.executable,
         "-c",

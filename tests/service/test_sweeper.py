@@ -1,4 +1,4 @@
-"""What the sweeper repairs and removes."""
+"""The sweeper republishes jobs with lost messages and deletes expired data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_of(store: JobStore, job: Job) -> JobState:
 
 
 def id_of_age(seconds: float) -> str:
-    """The id of a job submitted this long ago."""
+    """Id of a job submitted the given time ago."""
     milliseconds = f"{int((time.time() - seconds) * 1000):012x}"
     return f"{milliseconds[:8]}-{milliseconds[8:]}{new_job_id()[13:]}"
 
@@ -64,7 +64,7 @@ def files_left(sweeper: Sweeper) -> set[str]:
     return {folder.name for folder in Path(sweeper.artifacts.root).iterdir()}
 
 
-def test_the_job_of_a_silent_worker_is_rung_for(sweeper: Sweeper) -> None:
+def test_the_job_of_a_silent_worker_is_republished(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     assert isinstance(sweeper.store.claim(job.id, "a"), Claim)
     sweeper.sweep()
@@ -75,7 +75,7 @@ def test_the_job_of_a_silent_worker_is_rung_for(sweeper: Sweeper) -> None:
     assert sweeper.store.redis.llen(QUEUE) == 1
 
 
-def test_a_job_whose_message_vanished_is_rung_for(sweeper: Sweeper) -> None:
+def test_a_job_with_a_lost_message_is_republished(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)  # and the API died before it could ring
     sweeper.sweep()
     assert sweeper.store.redis.llen(QUEUE) == 0
@@ -92,7 +92,7 @@ def test_a_deadline_ends_a_waiting_job(sweeper: Sweeper) -> None:
     assert state_of(sweeper.store, job) is JobState.FAILED
 
 
-def test_files_go_when_their_job_has_expired_and_never_before(sweeper: Sweeper) -> None:
+def test_files_are_deleted_only_after_their_job_expires(sweeper: Sweeper) -> None:
     waiting, finished, expired = (submitted(sweeper.store, id=id_of_age(7200)) for _ in range(3))
     for job in (finished, expired):
         sweeper.store.cancel(job.id)
@@ -102,7 +102,7 @@ def test_files_go_when_their_job_has_expired_and_never_before(sweeper: Sweeper) 
     assert files_left(sweeper) == {waiting.id, finished.id}
 
 
-def test_files_without_a_record_go_but_not_those_of_a_submission_under_way(
+def test_orphaned_files_are_deleted_but_not_those_of_new_submissions(
     sweeper: Sweeper,
 ) -> None:
     with_file(sweeper, id_of_age(7200))
@@ -120,7 +120,7 @@ def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
     assert sweeper.store.redis.zcard("aps:dead") == 0
 
 
-def test_of_many_sweepers_one_works(sweeper: Sweeper) -> None:
+def test_only_one_of_many_sweepers_works(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
     sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 1000)
     assert sweeper.store.lead("jobs", 0.5), "another process leads"

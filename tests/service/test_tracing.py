@@ -1,5 +1,5 @@
-"""One trace from the client over the API to the worker's steps, as an OTLP collector receives it;
-silence where nobody asked.
+"""One trace spans client, API and the worker's steps, as received by an OTLP collector; off by
+default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector(HTTPServer):
-    """Receives OTLP over HTTP."""
+    """An OTLP collector over HTTP."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Receiver)
@@ -118,7 +118,7 @@ def test_submission_queue_job_and_steps_are_one_trace(collector: Collector, tmp_
     ("asked", "said"),
     [("otlp", "OpenTelemetry is not installed"), ("jaeger", "is not supported here"), ("", "")],
 )
-def test_without_the_packages_it_says_so_once_and_only_if_asked(asked: str, said: str) -> None:
+def test_missing_packages_are_reported_once_if_tracing_is_on(asked: str, said: str) -> None:
     program = f"""
 import logging, os, sys
 logging.basicConfig(stream=sys.stdout)

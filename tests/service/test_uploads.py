@@ -1,4 +1,4 @@
-"""Uploads become plain PNGs: same pixels, nothing else."""
+"""Uploads are converted to plain PNGs with the same pixels and without metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def decoder() -> Iterator[Callable[..., Decoder]]:
-    """Decoders with these settings."""
+    """Creates decoders with these settings."""
     with ExitStack() as stack:
 
         def make(**settings: int) -> Decoder:
@@ -68,7 +68,7 @@ def test_orientation_is_applied_and_metadata_dropped(sanitise) -> None:
     assert not Image.open(io.BytesIO(upload.png)).getexif()
 
 
-def test_alpha_is_kept_and_told(sanitise) -> None:
+def test_alpha_is_kept_and_reported(sanitise) -> None:
     opaque = sanitise(png(16, 16, "RGBA"), "image")
     assert not opaque.picture.has_alpha, "one that is opaque everywhere says nothing"
     with Image.open(io.BytesIO(png(16, 16, "RGBA"))) as picture:
@@ -82,7 +82,7 @@ def test_alpha_is_kept_and_told(sanitise) -> None:
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 70), (70, 1), (33, 20)])
-def test_what_is_written_is_what_was_there(mode: str, size: tuple[int, int]) -> None:
+def test_pixels_are_written_unchanged(mode: str, size: tuple[int, int]) -> None:
     kind = np.uint16 if mode == "I;16" else np.uint8
     noise = np.random.default_rng(0).integers(
         0, np.iinfo(kind).max + 1, (*size[::-1], len(Image.new(mode, size).getbands())), kind
@@ -102,7 +102,7 @@ def test_limits_hold(decoder) -> None:
         decoder(decode_bytes=10_000_000).sanitise(png(), "image")
 
 
-def test_a_process_serves_many_pictures_and_its_death_costs_one(decoder) -> None:
+def test_a_process_decodes_many_pictures_and_a_crash_costs_one(decoder) -> None:
     one = decoder()
     one.start()
     process = one._idle.queue[-1]
@@ -114,7 +114,7 @@ def test_a_process_serves_many_pictures_and_its_death_costs_one(decoder) -> None
     assert one.sanitise(png(), "image").size == (64, 64)
 
 
-def test_a_child_reads_the_proper_pictures_of_one_client(decoder) -> None:
+def test_a_child_process_serves_one_client_until_a_bad_file(decoder) -> None:
     one = decoder()
     one.start()
     process = one._idle.queue[-1]

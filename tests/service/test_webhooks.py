@@ -1,4 +1,4 @@
-"""Webhooks against real receivers: signed, repeated, logged, and never in the way of a job."""
+"""Webhooks with real receivers: signatures, retries, logs, isolation from jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FIELDS = {
 
 @dataclass
 class Receiver:
-    """An HTTP server that keeps what it gets and answers as it is told."""
+    """An HTTP server that records requests and sends configured responses."""
 
     answers: list[Callable[[BaseHTTPRequestHandler], None]]
     got: list[tuple[float, dict[str, str], bytes]] = field(default_factory=list)
@@ -76,7 +76,7 @@ def status(code: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None
 
 
 def flood(request: BaseHTTPRequestHandler) -> None:
-    """A body without end."""
+    """Sends an endless body."""
     request.send_response(200)
     request.end_headers()
     try:
@@ -87,7 +87,7 @@ def flood(request: BaseHTTPRequestHandler) -> None:
 
 
 def drip(request: BaseHTTPRequestHandler) -> None:
-    """A header a byte at a time."""
+    """Sends a header slowly, one byte at a time."""
     try:
         for _ in range(200):
             request.wfile.write(b"H")
@@ -143,7 +143,7 @@ def store(service: Settings) -> Iterator[JobStore]:
 
 @pytest.fixture
 def sender(service: Settings) -> Iterator[Callable[[Settings], None]]:
-    """Starts senders, as the API does."""
+    """Starts senders in the same way as the API."""
     loop, tasks = asyncio.new_event_loop(), []
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -168,7 +168,7 @@ def submitted(store: JobStore, url: str, *events: str, **changes: object) -> Job
 
 
 def finished(store: JobStore, url: str, **changes: object) -> Job:
-    """A job that ran to its end."""
+    """A job that has succeeded."""
     job = submitted(store, url, **changes)
     claim = store.claim(job.id, "a")
     assert isinstance(claim, Claim)
@@ -177,7 +177,7 @@ def finished(store: JobStore, url: str, **changes: object) -> Job:
 
 
 def ended(store: JobStore, job: Job) -> Delivery:
-    """The job's last delivery, when it has come to an end."""
+    """Waits until the job's last delivery has ended and returns it."""
     outbox, deadline = Outbox(store.redis), time.monotonic() + 10
     while (delivery := outbox.deliveries(job.id)[-1]).state is DeliveryState.PENDING:
         assert time.monotonic() < deadline, delivery
@@ -191,7 +191,7 @@ def verified(receiver: Receiver, secret: str, message: int = 0) -> dict[str, obj
     return data
 
 
-def test_the_public_library_verifies_what_arrives_at_once(
+def test_messages_arrive_promptly_and_verify_with_the_public_library(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -214,7 +214,7 @@ def test_the_public_library_verifies_what_arrives_at_once(
     assert Outbox(store.redis).pending() == 0
 
 
-def test_while_secrets_change_both_verify(
+def test_both_secrets_verify_during_rotation(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -227,9 +227,7 @@ def test_while_secrets_change_both_verify(
         verified(receiver, secret_for("other", "acme"))
 
 
-def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(
-    store: JobStore, receive
-) -> None:
+def test_only_subscribed_events_are_sent_in_the_same_transaction(store: JobStore, receive) -> None:
     outbox = Outbox(store.redis)
     job = submitted(store, "http://x", "job.started", "job.progress", "job.completed")
     claim = store.claim(job.id, "a")
@@ -252,7 +250,7 @@ def test_only_the_events_asked_for_are_sent_in_the_transaction_of_their_cause(
     assert outbox.pending() == 4
 
 
-def test_a_failing_receiver_is_tried_again_with_the_same_message(
+def test_failed_deliveries_are_retried_with_the_same_message(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive(
@@ -269,7 +267,7 @@ def test_a_failing_receiver_is_tried_again_with_the_same_message(
     assert len({(headers["webhook-id"], body) for _, headers, body in receiver.got}) == 1
 
 
-def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(
+def test_an_unreachable_receiver_is_given_up_and_can_be_redelivered(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     job = finished(store, "http://127.0.0.1:9/hook")
@@ -285,7 +283,7 @@ def test_a_receiver_that_is_down_is_given_up_and_can_be_told_later(
     assert (again.state, len(again.attempts)) == (DeliveryState.DELIVERED, 4)
 
 
-def test_410_silences_a_receiver_until_it_is_asked_for_again(
+def test_status_410_disables_a_receiver_until_redelivery(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive(status(410), status(200))
@@ -308,7 +306,7 @@ def test_retry_after_is_respected(store: JobStore, service: Settings, sender, re
 @pytest.mark.parametrize(
     ("answer", "state"), [(flood, DeliveryState.DELIVERED), (drip, DeliveryState.FAILED)]
 )
-def test_slow_and_endless_answers_hold_up_nobody_else(
+def test_slow_and_endless_responses_do_not_delay_others(
     store: JobStore, service: Settings, sender, receive, answer, state
 ) -> None:
     bad, good = receive(answer), receive()
@@ -322,7 +320,7 @@ def test_slow_and_endless_answers_hold_up_nobody_else(
         assert ended(store, victims[0]).state is state
 
 
-def test_two_senders_share_the_work_and_one_that_died_loses_nothing(
+def test_two_senders_share_the_work_and_replace_a_dead_one(
     store: JobStore, service: Settings, sender, receive
 ) -> None:
     receiver = receive()
@@ -355,9 +353,7 @@ def test_private_addresses_are_refused(store: JobStore, service: Settings, sende
     assert receiver.got == []
 
 
-def test_a_deleted_job_is_not_told_about(
-    store: JobStore, service: Settings, sender, receive
-) -> None:
+def test_deleted_jobs_send_no_webhooks(store: JobStore, service: Settings, sender, receive) -> None:
     receiver = receive()
     job = finished(store, receiver.url)
     store.delete(job.id)

@@ -15,8 +15,11 @@ class Regression:
     """A loss with something to do at a chosen step."""
 
     def __init__(self, model, at=None, action=None):
-        self.model, self.at, self.action = model, at, action
-        self.steps, self.shares = 0, []
+        self.model = model
+        self.at = at
+        self.action = action
+        self.steps = 0
+        self.shares = []
 
     def __call__(self, share):
         self.steps += 1

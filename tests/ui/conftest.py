@@ -1,4 +1,4 @@
-"""A real browser at the real service."""
+"""Fixtures for tests of the studio in a real browser with the running service."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; absent, the tests are skipped, or fail where APS_REQUIRE_BROWSER says that
-    they must run.
-    """
+    """Chromium. If it is missing, tests are skipped, or fail if APS_REQUIRE_BROWSER is set."""
     if CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ:
         pytest.skip("the studio's tests drive chromium, which is not installed")
     with sync_playwright() as playwright:
@@ -36,15 +34,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser complained about: errors on the console, uncaught exceptions, refusals by
-    the content policy.
-    """
+    """Console errors, uncaught exceptions and content policy violations of the browser."""
     return []
 
 
 @pytest.fixture
 def page(browser: Browser, stack: Stack, complaints: list[str]) -> Iterator[Page]:
-    """The studio, open and ready. A test that leaves complaints unexplained fails."""
+    """The opened studio. A test fails if it leaves browser errors in ``complaints``."""
     page = browser.new_page(base_url=stack.url, viewport={"width": 1280, "height": 900})
     page.on(
         "console",

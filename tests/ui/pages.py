@@ -1,4 +1,4 @@
-"""What the studio's tests do on its pages again and again."""
+"""Common actions on the studio's pages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from playwright.sync_api import Locator, Page, expect
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 SLOW = 60_000
-"""Milliseconds a small job may take on a busy machine."""
+"""Timeout in ms of a small job on a busy machine."""
 
 
 def choose(
     page: Page, image: bytes, name: str = "photo.png", slot: str = "Degraded picture"
 ) -> None:
-    """Chooses a file for one of the task's pictures, and waits until it shows."""
+    """Selects a file for one of the task's pictures and waits until it is displayed."""
     page.get_by_label(slot, exact=True).set_input_files(
         {"name": name, "mimeType": "image/png", "buffer": image}
     )
@@ -25,14 +25,14 @@ def choose(
 
 
 def sampler(page: Page, **settings: int) -> None:
-    """Opens the sampler's settings and fills some in."""
+    """Opens the sampler settings and fills in some of them."""
     page.get_by_text("Sampler", exact=True).click()
     for name, value in settings.items():
         page.locator(f'[data-pointer="/sampler/{name}"]:visible').fill(str(value))
 
 
 def submit(page: Page, verb: str = "Restore") -> str:
-    """Submits; returns the job's id."""
+    """Submits the form and returns the job's id."""
     page.get_by_role("button", name=verb, exact=True).click()
     expect(page.locator(".job, #alert:visible").first).to_be_visible(timeout=SLOW)
     expect(page.locator("#alert")).to_be_hidden()
@@ -40,7 +40,7 @@ def submit(page: Page, verb: str = "Restore") -> str:
 
 
 def task(page: Page, name: str) -> None:
-    """Goes to a task by its link."""
+    """Opens a task with its link."""
     page.get_by_role("navigation", name="Tasks").get_by_role("link", name=name, exact=True).click()
     expect(page.get_by_role("link", name=name, exact=True)).to_have_attribute(
         "aria-current", "page"
@@ -48,7 +48,7 @@ def task(page: Page, name: str) -> None:
 
 
 def ended(page: Page, title: str) -> None:
-    """Waits for the job's last heading."""
+    """Waits until the job has ended."""
     expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible(timeout=SLOW)
 
 
@@ -63,14 +63,14 @@ def comparison(page: Page) -> Locator:
 
 
 def downloaded(page: Page, link: str) -> bytes:
-    """What a download link gives."""
+    """Content behind a download link."""
     with page.expect_download() as download:
         page.get_by_role("link", name=link, exact=True).click()
     return download.value.path().read_bytes()
 
 
 def colours(page: Page) -> list[list[int]]:
-    """The overlay's pixels, one a token, as RGBA."""
+    """Pixels of the token overlay as RGBA, one per token."""
     flat: list[int] = page.locator(".tokens").evaluate("""({ width, height }) => {
             const copy = new OffscreenCanvas(width, height).getContext("2d");
             copy.drawImage(document.querySelector(".tokens"), 0, 0);
@@ -80,7 +80,7 @@ def colours(page: Page) -> list[list[int]]:
 
 
 def findings(page: Page) -> list[str]:
-    """What axe-core finds wrong, minor matters included."""
+    """All accessibility violations found by axe-core."""
     page.evaluate(AXE)
     violations: list[dict[str, Any]] = page.evaluate("async () => (await axe.run()).violations")
     return [

@@ -1,4 +1,4 @@
-"""The studio for everybody: screen readers, keyboards, phones, themes; and how light it is."""
+"""Accessibility of the studio (screen readers, keyboard, phones, themes), and its size."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
     assert phone.evaluate(width) <= 390
 
 
-def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
+def test_the_theme_follows_the_system_until_chosen(page: Page) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
     page.emulate_media(color_scheme="dark")
@@ -156,10 +156,8 @@ def test_the_theme_is_the_systems_until_somebody_chooses(page: Page) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_the_page_is_light_and_quick(page: Page) -> None:
-    """Generous where time is measured: a quiet machine takes 0.2 s and 4 ms, see
-    ``benchmarks.studio``.
-    """
+def test_the_page_is_small_and_fast(page: Page) -> None:
+    """Time limits are generous: an idle machine takes 0.2 s and 4 ms (``benchmarks.studio``)."""
     found = loaded(page)
     assert 20 < found["weight_kb"] < 300
     assert found["first_contentful_paint_ms"] < 3000
@@ -183,7 +181,7 @@ def test_the_files_are_small_and_name_no_other_host() -> None:
     assert not re.search(r"\sstyle=|\son\w+=|<script>|<style", (folder / "index.html").read_text())
 
 
-def test_every_word_is_in_one_file() -> None:
+def test_all_texts_are_in_one_file() -> None:
     folder = Path(__file__).parents[2] / "service" / "ui"
     for path in folder.glob("*.js"):
         if path.name != "strings.js":

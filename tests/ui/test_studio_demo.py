@@ -1,6 +1,4 @@
-"""The demonstration: the page degrades as the library does, restores what it made, and compares
-with the truth it kept.
-"""
+"""The demo: the page degrades a picture like the library, restores it, compares with the truth."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ def x_CHW() -> Tensor:
 
 
 def in_page(page: Page, script: str, *pictures: Tensor, **arguments: Any) -> Any:
-    """The value of ``script``, a function of pictures and arguments, with the page's modules ``d``
-    (degrade) and ``p`` (pixels).
+    """Evaluates ``script``, a function of pictures and arguments, in the page.
+
+    It can use the page's modules as ``d`` (degrade) and ``p`` (pixels).
     """
     given = [
         {"width": x.shape[-1], "height": x.shape[-2], "planes": x.flatten(1).tolist()}
@@ -116,7 +115,7 @@ def test_the_page_degrades_as_the_library_does(
     assert close.float().mean() > (0.97 if "jpeg" in str(operator) else 0.9999)
 
 
-def test_what_it_cannot_simulate_it_says(page: Page) -> None:
+def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
     simulated = page.evaluate(
         """async (operators) => {
             const d = await import("/degrade.js");
@@ -136,7 +135,7 @@ def test_what_it_cannot_simulate_it_says(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("Use aps degrade")
 
 
-def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
+def test_metrics_match_the_library(page: Page, x_CHW: Tensor) -> None:
     y_CHW = (
         x_CHW + 0.1 * torch.randn(x_CHW.shape, generator=torch.Generator().manual_seed(0))
     ).clamp(-1, 1)
@@ -145,7 +144,7 @@ def test_metrics_are_the_librarys(page: Page, x_CHW: Tensor) -> None:
     assert ssim == pytest.approx(metrics.ssim(y_CHW[None], x_CHW[None]).item(), abs=1e-4)
 
 
-def test_noise_is_as_strong_as_it_says(page: Page) -> None:
+def test_noise_has_the_given_strength(page: Page) -> None:
     grey = torch.full((3, 64, 64), -0.2)
     draw = "(x, { options, coloured }) => d.noisy(x, options, coloured)"
     gaussian = tensor(
@@ -204,7 +203,7 @@ def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: St
     for (before, after), measure, tolerance in (
         (said[:2], metrics.psnr, 0.7),
         (said[2:4], metrics.ssim, 0.03),
-    ):  # the browser reduces pictures its own way
+    ):  # browsers downscale pictures differently
         assert before == pytest.approx(measure(measured[None], truth[None]).item(), abs=tolerance)
         assert after == pytest.approx(measure(restored[None], truth[None]).item(), abs=tolerance)
     page.get_by_role("button", name="Known truth").click()

@@ -1,6 +1,4 @@
-"""The studio's forms: made from schemas, filled from samples, and what is said when something is
-wrong.
-"""
+"""The studio's forms: generation from schemas, samples, error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def test_the_form_offers_every_operator_with_the_fields_of_its_schema(
 
 
 class Haze(BaseModel):
-    """An operator nobody told the page about."""
+    """An operator unknown to the page."""
 
     type: Literal["haze"] = "haze"
     density: float = Field(0.5, ge=0, le=1, description="Share of the light that was scattered.")
@@ -63,7 +61,7 @@ class Haze(BaseModel):
     shift: float
 
 
-def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
+def test_an_unknown_operator_gets_a_form(page: Page) -> None:
     page.evaluate(
         """async (schema) => {
             const { control } = await import("/form.js");
@@ -101,7 +99,7 @@ def test_an_operator_the_page_has_never_seen_gets_a_form(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["Coffee", "Cat", "Rocket", "Astronaut"])
-def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> None:
+def test_a_sample_fills_in_its_settings(page: Page, stack: Stack, name: str) -> None:
     samples = {
         entry["name"]: entry["spec"]
         for entry in stack.http.get("/samples/index.json").json()
@@ -119,7 +117,7 @@ def test_a_sample_brings_its_settings(page: Page, stack: Stack, name: str) -> No
     page.get_by_role("button", name="Cancel").click()
 
 
-def test_fields_that_do_not_matter_are_not_shown(page: Page) -> None:
+def test_irrelevant_fields_are_hidden(page: Page) -> None:
     page.get_by_text("Missing pixels", exact=True).click()
     expect(page.get_by_label("Fraction")).to_be_hidden()
     page.locator('[data-pointer="/operator/mask"]').select_option(label="Random")
@@ -169,7 +167,7 @@ def test_a_mask_file_is_taken_when_the_operator_needs_one(page: Page, stack: Sta
         assert (np.asarray(sent.convert("L")) == known).all()
 
 
-def test_what_the_service_refuses_is_said_in_words(page: Page, complaints: list[str]) -> None:
+def test_errors_of_the_service_are_shown(page: Page, complaints: list[str]) -> None:
     alert = page.get_by_role("alert")
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(alert).to_contain_text("Choose a picture first")
@@ -179,7 +177,7 @@ def test_what_the_service_refuses_is_said_in_words(page: Page, complaints: list[
     )
     expect(alert).to_contain_text("broken.png")
 
-    # browsers show it, the service does not take it
+    # browsers display GIF, the service rejects it
     choose(page, png(32, 32, image_format="GIF"), "drawing.gif")
     expect(page.get_by_text("drawing.gif, 32 × 32 pixels")).to_be_visible()
     page.get_by_role("button", name="Restore", exact=True).click()

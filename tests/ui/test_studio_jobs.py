@@ -1,6 +1,4 @@
-"""Watching jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code to
-copy, history.
-"""
+"""Jobs in the studio: steps and tokens, zoom, reload, cancel, lost connections, code, history."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ QUICK = {"sampler": {"steps": 6, "inner_steps": 2}}
 
 @pytest.fixture(scope="module")
 def done(running_stack: Stack) -> dict[str, Any]:
-    """A finished job of two samples, of 8 x 6 tokens that do not fit the picture's size."""
+    """A finished job with two samples and 8x6 tokens, which extend beyond the picture."""
     job = running_stack.submit(png(64, 44), num_samples=2, **QUICK)
     return running_stack.wait(job["id"])
 
@@ -132,7 +130,7 @@ def test_samples_mean_and_spread_can_be_looked_at(page: Page, done: dict[str, An
         )
 
 
-def test_a_contact_strip_shows_how_it_came_about(page: Page, done: dict[str, Any]) -> None:
+def test_a_contact_strip_shows_the_steps(page: Page, done: dict[str, Any]) -> None:
     page.goto(f"/#{done['id']}")
     ended(page, "Restored")
     expect(scrub(page)).to_have_value("6")
@@ -157,7 +155,7 @@ def test_a_contact_strip_shows_how_it_came_about(page: Page, done: dict[str, Any
     assert (strip[gap + tile[1] + 4 :] < 128).any(), "words beneath"
 
 
-def test_the_copied_curl_command_asks_for_the_same(
+def test_the_copied_curl_command_submits_the_same_job(
     page: Page, stack: Stack, done: dict[str, Any], tmp_path: Path
 ) -> None:
     page.goto(f"/#{done['id']}")
@@ -201,7 +199,7 @@ def test_a_reload_resumes_a_running_job_and_cancel_ends_it(page: Page, stack: St
     assert stack.job(job_id)["state"] == "canceled"
 
 
-def test_a_waiting_job_tells_its_place_and_a_lost_connection_is_mended(
+def test_a_queued_job_shows_its_position_and_a_lost_connection_recovers(
     page: Page, stack: Stack, complaints: list[str]
 ) -> None:
     first = stack.submit(png(), sampler={"steps": 60, "inner_steps": 20})
@@ -219,7 +217,7 @@ def test_a_waiting_job_tells_its_place_and_a_lost_connection_is_mended(
     complaints.clear()
 
 
-def test_a_job_that_is_not_known_leads_back_to_the_form(page: Page, complaints: list[str]) -> None:
+def test_an_unknown_job_leads_back_to_the_form(page: Page, complaints: list[str]) -> None:
     page.goto("/#no-such-job")
     expect(page.get_by_role("alert")).to_contain_text("no-such-job")
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()

@@ -1,6 +1,4 @@
-"""The studio where keys are needed: asked once, everything works, and nothing of the key is left
-where scripts can read.
-"""
+"""The studio with API keys: entered once, not readable by scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def guarded(stack: Stack, token: str, tmp_path: Path) -> Iterator[httpx.Client]:
         yield http
 
 
-def test_a_key_is_asked_for_once_and_then_everything_works(
+def test_after_entering_a_key_once_everything_works(
     browser: Browser, guarded: httpx.Client, token: str
 ) -> None:
     context = browser.new_context(
@@ -106,7 +104,7 @@ def test_a_key_is_asked_for_once_and_then_everything_works(
     context.close()
 
 
-def test_a_page_of_somebody_else_can_do_nothing(
+def test_pages_of_other_origins_can_do_nothing(
     browser: Browser, stack: Stack, guarded: httpx.Client, token: str
 ) -> None:
     context = browser.new_context()

@@ -1,6 +1,4 @@
-"""The API process goes away in the middle of a job and comes back: the page notices, waits, and
-goes on where it was.
-"""
+"""The API restarts during a job: the page reconnects and resumes where it was."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ STEPS = 40
 
 @contextmanager
 def api(stack: Stack, port: int, log: Path) -> Iterator[None]:
-    """Another API process of the running service, on ``port``."""
+    """Starts another API process of the running service on ``port``."""
     with process("API", api_command("127.0.0.1", port), stack.settings, log) as child:
         deadline = time.monotonic() + 60
         while True:
@@ -35,7 +33,7 @@ def api(stack: Stack, port: int, log: Path) -> Iterator[None]:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         yield
-        child.kill()  # as a crash would, with every stream open
+        child.kill()  # as in a crash, with all streams open
 
 
 def test_a_job_survives_the_restart_of_the_api(

@@ -1,4 +1,4 @@
-"""Every task in the studio: pictures in, steps as they come, result, download."""
+"""All tasks in the studio: input, progress, result, download."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
     expect(page.locator('[data-pointer="/sampler/steps"]')).to_have_value("5")
 
 
-def test_a_style_is_shown_and_a_picture_made(page: Page, stack: Stack) -> None:
+def test_a_picture_is_stylized(page: Page, stack: Stack) -> None:
     task(page, "Stylize")
     page.get_by_role("button", name="Stylize", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("style picture")
@@ -80,7 +80,7 @@ def test_a_style_is_shown_and_a_picture_made(page: Page, stack: Stack) -> None:
     expect(page.get_by_role("img", name=re.compile("^Style distance after step 2"))).to_be_visible()
 
 
-def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
+def test_the_painted_area_is_regenerated(page: Page, stack: Stack) -> None:
     task(page, "Edit")
     choose(page, png(64, 64), slot="Picture")
     canvas = page.get_by_role("application")
@@ -128,7 +128,7 @@ def test_a_painted_mask_is_what_is_drawn_anew(page: Page, stack: Stack) -> None:
         kept = np.asarray(mask) == 255
         assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
     page.get_by_label("Tokens").select_option("Decided so far")
-    expect(page.get_by_text("White: kept, known from the start.")).to_be_visible()
+    expect(page.get_by_text("White: kept from the original picture.")).to_be_visible()
     first = next(data for _, kind, data in stack.events(job_id) if kind == "progress")
     white = [index for index, (red, _, _, alpha) in enumerate(colours(page)) if red > 200 and alpha]
     assert white == first["known"]
@@ -159,12 +159,12 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
     assert downloaded(page, "Download text") == stack.artifact(job_id, "answer.txt")
     scrub(page).fill("3")
     expect(guided.locator(".open").first).to_be_visible()
-    expect(unguided).to_contain_text("from the same seed")
+    expect(unguided).to_contain_text("with the same seed")
     scrub(page).fill("16")
     expect(guided.locator(".answer")).to_have_text(stack.artifact(job_id, "answer.txt").decode())
 
 
-def test_a_prompt_is_drawn(page: Page, stack: Stack) -> None:
+def test_a_picture_is_generated_from_a_prompt(page: Page, stack: Stack) -> None:
     task(page, "Generate")
     page.get_by_role("button", name="A red flower").click()
     page.get_by_text("More settings").click()
@@ -205,7 +205,7 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list[str]) -> None:
+def test_an_unknown_task_gets_a_form(page: Page, complaints: list[str]) -> None:
     def with_another(route: Any) -> None:
         answer = route.fetch()
         described = answer.json()
@@ -234,4 +234,20 @@ def test_a_task_the_page_has_never_seen_gets_a_form(page: Page, complaints: list
     page.wait_for_timeout(300)
     assert b'{"strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
-    complaints.clear()  # the job it was given does not exist
+    complaints.clear()  # the mocked job does not exist
+
+
+def test_any_sampler_can_be_chosen(page: Page, stack: Stack) -> None:
+    choose(page, png(32, 32))
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_text("Sampler", exact=True).click()
+    page.get_by_label("Kind of sampler").select_option("G2D2")
+    page.locator('[data-pointer="/sampler/steps"]:visible').fill("2")
+    page.locator('[data-pointer="/sampler/inner_steps"]:visible').fill("2")
+    job_id = submit(page)
+    ended(page, "Restored")
+    spec = stack.job(job_id)["spec"]["sampler"]
+    assert (spec["type"], spec["steps"], spec["inner_steps"]) == ("g2d2", 2, 2)
+    page.get_by_text("Use it in code").click()
+    page.get_by_text("Command line", exact=True).click()
+    expect(page.locator("pre code")).to_contain_text("--sampler 'g2d2'")

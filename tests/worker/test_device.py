@@ -1,4 +1,4 @@
-"""What a worker's port says, and what the driver's word does to it."""
+"""Health endpoints of a worker, and device faults reported by the driver."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from worker import device, exporter, telemetry
 
 
 class NVMLError(Exception):
-    """As the driver's library raises it."""
+    """Error raised by the driver's library."""
 
 
 class Driver(SimpleNamespace):
-    """A driver with whole GPUs, the last of which may be divided."""
+    """A simulated driver with several GPUs, the last of which may have MIG devices."""
 
     NVMLError = NVMLError
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
@@ -85,14 +85,12 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
 
-def test_gpus_are_named_by_uuid_and_divided_ones_by_their_slices(driver: Any) -> None:
+def test_gpus_are_identified_by_uuid_and_mig_devices_by_theirs(driver: Any) -> None:
     driver(["GPU-a", "GPU-b"], slices=("MIG-1", "MIG-2"))
     assert gpus() == ["GPU-a", "MIG-1", "MIG-2"]
 
 
-def test_what_the_environment_chooses_is_what_there_is(
-    driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visible_devices_are_respected(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver(["GPU-a", "GPU-b"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
     assert gpus() == ["GPU-b"]
@@ -101,14 +99,14 @@ def test_what_the_environment_chooses_is_what_there_is(
         gpus()
 
 
-def test_a_machine_without_a_driver_says_so(driver: Any) -> None:
+def test_a_missing_driver_is_reported(driver: Any) -> None:
     driver([])
     with pytest.raises(NoDevice, match="driver does not answer"):
         gpus()
 
 
 class Recorder(Supervisor):
-    """Starts nothing, but notes what it was asked to."""
+    """Records processes instead of starting them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -118,7 +116,7 @@ class Recorder(Supervisor):
         self.asked[name] = environment
 
 
-def test_every_gpu_gets_a_worker_of_its_own(driver: Any) -> None:
+def test_every_gpu_gets_one_worker(driver: Any) -> None:
     driver(["GPU-a", "GPU-b"])
     settings = Settings(device="cuda", metrics_port=9100)
     started = Recorder(settings)
@@ -132,7 +130,7 @@ def test_every_gpu_gets_a_worker_of_its_own(driver: Any) -> None:
     assert on_cpu.asked == {"worker 1": {}}
 
 
-def test_faults_that_the_driver_knows_are_put_into_words(
+def test_faults_reported_by_the_driver_are_described(
     driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert device.fault("cpu") is None
@@ -141,13 +139,13 @@ def test_faults_that_the_driver_knows_are_put_into_words(
     driver(["GPU-a"], uncorrected=None)
     assert device.fault("cuda") is None, "no error correction is no fault"
     driver(["GPU-a"], uncorrected=2)
-    assert "2 memory errors" in str(device.fault("cuda"))
+    assert "2 uncorrectable" in str(device.fault("cuda"))
     driver(["GPU-a"], failed_rows=1)
-    assert "must be exchanged" in str(device.fault("cuda"))
+    assert "failed to remap" in str(device.fault("cuda"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-gone")
-    assert "cannot be found" in str(device.fault("cuda"))
+    assert "was not found" in str(device.fault("cuda"))
     driver([])
-    assert "does not answer" in str(device.fault("cuda"))
+    assert "does not respond" in str(device.fault("cuda"))
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -159,7 +157,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
             return refusal.code, refusal.read().decode()
 
 
-def test_a_worker_s_port_tells_life_readiness_and_numbers() -> None:
+def test_the_workers_port_serves_liveness_readiness_and_metrics() -> None:
     problem: list[str | None] = ["The priors are being loaded."]
     port = free_port()
     exporter.serve(port, lambda: problem[0])
@@ -174,7 +172,7 @@ def test_a_worker_s_port_tells_life_readiness_and_numbers() -> None:
     assert "aps_device_healthy 1.0" in asked(port, "/metrics")[1]
 
 
-def test_a_worker_is_deaf_only_when_it_idles_while_jobs_wait_and_never_for_its_loading(
+def test_a_worker_is_stalled_only_if_idle_with_queued_jobs_and_not_loading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from worker import lifecycle

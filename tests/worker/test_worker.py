@@ -1,4 +1,4 @@
-"""A worker as a process: it starts, refuses to start, survives what a job does to it."""
+"""A worker process: start, refusal to start, survival of crashing jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def child_of(parent: int) -> int | None:
     return int(pids[0]) if pids else None
 
 
-def test_a_worker_without_its_prior_ends_and_says_why(settings: Settings) -> None:
+def test_a_worker_without_its_prior_exits_with_a_reason(settings: Settings) -> None:
     absent = settings.model_copy(update={"priors": ["absent"]})
     done = subprocess.run(
         worker_command(absent),
@@ -40,7 +40,7 @@ def test_a_worker_without_its_prior_ends_and_says_why(settings: Settings) -> Non
     assert done.returncode == os.EX_CONFIG
 
 
-def test_priors_that_do_not_fit_the_device_are_refused_in_one_line(settings: Settings) -> None:
+def test_priors_exceeding_device_memory_are_rejected_in_one_line(settings: Settings) -> None:
     small = settings.model_copy(update={"memory_bytes": 600_000_000})
     done = subprocess.run(
         worker_command(small),
@@ -58,7 +58,7 @@ def test_priors_that_do_not_fit_the_device_are_refused_in_one_line(settings: Set
     assert "but the device has 0.6 GB" in line
 
 
-def test_capacity_is_what_all_weights_together_leave(settings: Settings) -> None:
+def test_capacity_is_the_memory_left_by_all_weights(settings: Settings) -> None:
     device = settings.model_copy(update={"memory_bytes": 10**9})
     alone = capacities(device.model_copy(update={"priors": ["embedded"]}))["embedded"].job_bytes
     assert 10**9 - 500_000_000 - 40_000_000 < alone < 500_000_000
@@ -71,7 +71,7 @@ def test_capacity_is_what_all_weights_together_leave(settings: Settings) -> None
     assert capacities(settings)["embedded"].job_bytes > 10**8, "of this machine"
 
 
-def test_a_job_that_kills_its_worker_fails_after_three_attempts_and_the_worker_lives_on(
+def test_a_job_that_kills_its_worker_fails_after_three_attempts(
     stack: Stack,
 ) -> None:
     job = stack.submit(png(128, 128), sampler=ENDLESS)
@@ -122,7 +122,7 @@ def test_pickled_messages_are_refused(stack: Stack, tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,8 +1,7 @@
-"""On a worker's path, makes its decoder fail once, in the middle of a job, as a GPU would, whenever
-it has been armed.
+"""Injects one CUDA error into a worker's decoder in the middle of a job, if on its import path.
 
-``SABOTAGE`` names a file; written into it, ``memory`` or ``sticky`` says how. It goes when it has
-happened.
+The variable ``SABOTAGE`` names a file that contains the kind of error, ``memory`` or ``sticky``.
+The file is removed when the error occurs.
 """
 
 import os
@@ -27,7 +26,9 @@ def sabotage(**_):
 
     def failing(self, z_BDhw):
         nonlocal calls
-        calls += z_BDhw.requires_grad and z_BDhw.shape[-1] == 16  # the jobs' size, not the canary's
+        calls += (
+            z_BDhw.requires_grad and z_BDhw.shape[-1] == 16
+        )  # only pictures of the jobs' size, not the self-test's
         if calls % 20 == 0 and armed.exists():
             how = armed.read_text()
             armed.unlink()

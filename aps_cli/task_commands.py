@@ -1,6 +1,4 @@
-"""One command for every registered task, made from its spec: ``aps restore``, ``aps generate``,
-``aps guide``, ...
-"""
+"""One command per registered task, generated from its spec: ``aps restore``, ``aps guide``, ..."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from typing import Any
 
 import click
 
-from aps_cli.compute import Files, Where
-from aps_cli.fields import PICTURE, Verb, json_of, prompt_is_argument, spec_options
+from aps_cli.compute import Backend, Files
+from aps_cli.fields import PICTURE, SectionedCommand, json_of, prompt_is_argument, spec_options
 from aps_client.models import save
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
@@ -20,10 +18,10 @@ from aps_core.tasks import TaskSpec
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def verb(spec: type[TaskSpec]) -> click.Command:
-    """The command of a task."""
+def task_command(spec: type[TaskSpec]) -> click.Command:
+    """Builds the command of a task."""
     task = str(spec.model_fields["type"].default)
-    # what is needed comes first
+    # required pictures first
     pictures = sorted(spec.pictures, key=lambda name: not spec.pictures[name])
 
     def command(
@@ -38,13 +36,13 @@ def verb(spec: type[TaskSpec]) -> click.Command:
         given = {name: options.pop(name) for name in pictures}
         first = next((path for path in given.values() if path is not None), None)
         past = f"{task}d" if task.endswith("e") else f"{task}ed"
-        where = output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png"))
-        files = Where(server, api_key, device, max_pixels).compute(
-            {"type": task, **json_of(spec, options)}, given, where.suffix
+        path = output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png"))
+        files = Backend(server, api_key, device, max_pixels).compute(
+            {"type": task, **json_of(spec, options)}, given, path.suffix
         )
-        _write(files, where, as_json)
+        _write(files, path, as_json)
 
-    command.__doc__ = f"{spec.summary()}\n\n{_writes(spec)}"
+    command.__doc__ = f"{spec.summary()}\n\n{_output_help(spec)}"
     decorated: Callable[..., Any] = command
     for option in reversed(
         [
@@ -54,23 +52,21 @@ def verb(spec: type[TaskSpec]) -> click.Command:
         ]
     ):
         decorated = option(decorated)
-    return click.command(task, cls=Verb)(decorated)
+    return click.command(task, cls=SectionedCommand)(decorated)
 
 
 def _makes_text(spec: type[TaskSpec]) -> bool:
     return issubclass(PriorSpec.named(spec.model_fields["prior"].default), TextPriorSpec)
 
 
-def _writes(spec: type[TaskSpec]) -> str:
+def _output_help(spec: type[TaskSpec]) -> str:
     if _makes_text(spec):
-        return "Prints the answer; with --json everything about it."
-    return "Writes the picture, with its settings in a JSON file beside it, and prints its path."
+        return "Prints the answer; with --json, also settings, scores and timings."
+    return "Writes the picture and a JSON file with its settings, and prints the picture's path."
 
 
 def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
-    """What is given without a flag: the picture a task needs, and the prompt where it is about
-    that; other pictures are options.
-    """
+    """Positional arguments (first picture, prompt) and options for further pictures."""
     prompt: list[Decorator] = []
     if prompt_is_argument(spec):
         needed = spec.model_fields["prompt"].is_required()
@@ -94,39 +90,37 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
 
 
 def _common(sized: bool, text: bool) -> list[Decorator]:
-    limit = "Largest result this device may make; default 512x512 on CPU, 2048x2048 on GPU."
-    output = "Where the picture goes; default: named after the photo or the task."
+    limit = "Maximum pixels of the result; default: 512x512 on a CPU, 2048x2048 on a GPU."
+    output = "Path of the result picture; default: named after the photo or the task."
     return [
-        click.option(
-            "--device", default=None, help="cpu or cuda; default: cuda where there is one."
-        ),
+        click.option("--device", default=None, help="cpu or cuda; default: cuda if available."),
         click.option("--max-pixels", type=int, hidden=not sized, help=limit),
         click.option(
             "--server",
             metavar="URL",
             envvar="APS_SERVER",
             show_envvar=True,
-            help="A running service to compute it; default: compute here.",
+            help="URL of the service that runs the job; default: run it on this machine.",
         ),
         click.option(
             "--api-key",
             metavar="KEY",
             envvar="APS_API_KEY",
             show_envvar=True,
-            help="Key for that service.",
+            help="API key of that service.",
         ),
         click.option(
             "--json",
             "as_json",
             is_flag=True,
-            help="Print everything about the result as JSON: settings, seed, seconds, files.",
+            help="Print settings, seed, timings and files of the result as JSON.",
         ),
         click.option("-o", "--output", type=click.Path(path_type=Path), hidden=text, help=output),
     ]
 
 
 def _write(files: Files, output: Path, as_json: bool) -> None:
-    """Writes pictures and sidecar, or prints the answer; notes go to stderr."""
+    """Writes picture files and sidecar, or prints the answer. Notes go to stderr."""
     sidecar: dict[str, Any] = json.loads(files["result.json"])
     paths = save(files, output) if "answer" not in sidecar else []
     if as_json:
