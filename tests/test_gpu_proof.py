@@ -105,6 +105,7 @@ def test_the_driver_needs_the_standard_library_only():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_it_runs_end_to_end_on_a_cpu(tmp_path):
     """A measurement, the ladder, and the real service whose worker is killed: the same commands as
     on a GPU.
