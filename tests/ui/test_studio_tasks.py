@@ -241,7 +241,7 @@ def test_any_sampler_can_be_chosen(page: Page, stack: Stack) -> None:
     choose(page, png(32, 32))
     page.get_by_text("Noise only", exact=True).click()
     page.get_by_text("Sampler", exact=True).click()
-    page.get_by_label("Kind of sampler").select_option("G2D2")
+    page.get_by_label("Sampler type").select_option("G2D2")
     page.locator('[data-pointer="/sampler/steps"]:visible').fill("2")
     page.locator('[data-pointer="/sampler/inner_steps"]:visible').fill("2")
     job_id = submit(page)
