@@ -111,7 +111,8 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = self.peak = 0
+        self.now = 0
+        self.peak: int = 0
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(
