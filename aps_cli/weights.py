@@ -10,6 +10,7 @@ import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, ClassVar
 
 import click
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aps_core.checkpoints import checkpoint_cache, manifest
-from aps_core.errors import APSError, WeightsMissing
+from aps_core.errors import APSError, InvalidSpec, WeightsInvalid, WeightsMissing
 
 
 class FetchFailed(APSError):
@@ -117,9 +118,44 @@ def fetch(names: tuple[str, ...], offline: bool) -> None:
             found = checkpoint_cache.check(entry.name, hashes=True)
         if found.state != "present":
             raise WeightsMissing(
-                f"'{entry.name}' is {found.state}: {found.reasons[0]} {entry.convert}".rstrip()
+                f"'{entry.name}' is {found.state}: {found.reasons[0]}"
+                + (f" It is published as pickles; run:\n{entry.convert}" if entry.convert else "")
             )
         click.echo(found.folder)
+
+
+@weights.command()
+@click.argument("name")
+@click.argument(
+    "pickled", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE"
+)
+@click.option("--part", default=".", help="Sub-folder of NAME that FILE belongs to.")
+def convert(name: str, pickled: Path, part: str) -> None:
+    """Write the tensors of FILE, a published PyTorch pickle, as safetensors where NAME belongs.
+
+    FILE is read without running code from it.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    entry = manifest.named(name)
+    if part not in entry.parts:
+        raise InvalidSpec(f"'{name}' has no part '{part}'; known: {', '.join(entry.parts)}.")
+    try:
+        stored = torch.load(pickled, map_location="cpu", weights_only=True)
+        tensors = {
+            key: value.clone(memory_format=torch.contiguous_format) for key, value in stored.items()
+        }
+    except (UnpicklingError, RuntimeError, AttributeError, TypeError) as error:
+        raise WeightsInvalid(
+            f"{pickled} does not hold tensors by name: {str(error).splitlines()[0]}"
+        ) from error
+    # transformers and diffusers publish under these names; everything else is read as "model"
+    stem = pickled.stem if pickled.stem == "diffusion_pytorch_model" else "model"
+    target = checkpoint_cache.root() / name / part / f"{stem}.safetensors"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, target)
+    click.echo(target)
 
 
 def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
@@ -168,6 +204,7 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
 def _described(entry: manifest.Checkpoint, found: checkpoint_cache.Check) -> dict[str, Any]:
     return {
         **asdict(entry),
+        "convert": entry.convert,
         "state": found.state,
         "folder": str(found.folder),
         "reasons": found.reasons,

@@ -80,7 +80,7 @@ class Spec(Config):
     @classmethod
     def summary(cls) -> str:
         """First sentence of the docstring; shown in the API, the studio and the command line."""
-        return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+        return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())

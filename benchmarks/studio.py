@@ -21,7 +21,7 @@ from playwright.sync_api import Page, Route, expect, sync_playwright
 
 SIZE, STRIDE, STEPS = 512, 4, 40
 JOB = "01900000-0000-7000-8000-000000000001"
-MODES = ("Hidden", "Settled so far", "Heat by step", "Heat by confidence")
+MODES = ("Hidden", "Decided so far", "Heat by step", "Heat by confidence")
 SCRUB = """(slider) => Array.from({ length: 200 }, (_, index) => {
     slider.value = 1 + (index * 7) % Number(slider.max);
     const started = performance.now();

@@ -111,7 +111,8 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = self.peak = 0
+        self.now = 0
+        self.peak: int = 0
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(
@@ -199,7 +200,7 @@ def count(width: int, height: int, version: Version) -> Work:
 def weight_bytes(parts: MagvitTokenizer, term: nn.Module) -> int:
     """Of everything resident: prior, tokenizer, and the perceptual network where it is another."""
     model = prior("published", (NATIVE, NATIVE), True, parts, META).model
-    held = {p for net in (model, parts.net, term) for p in net.parameters()}
+    held: set[Tensor] = {p for net in (model, parts.net, term) for p in net.parameters()}
     return sum(p.numel() * p.element_size() for p in held)
 
 
@@ -217,7 +218,7 @@ def iteration_bytes(parts: MagvitTokenizer, seen: Features, grid: Grid) -> int:
         loss_B, _, _ = quantized_expectation(phi, lambda x_ND: x_ND[None], parts, objective, grid)
         loss_B.sum().backward()
         del resident
-    return live.peak
+    return int(live.peak)
 
 
 def prior_tflop(grid: Grid, version: Version) -> float:

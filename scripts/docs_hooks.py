@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from aps_cli.main import main as aps  # noqa: E402 - needs the path set above
+from aps_core.checkpoints.manifest import CHECKPOINTS, Checkpoint  # noqa: E402
 from aps_core.errors import APSError  # noqa: E402
 from aps_core.operators import OperatorSpec  # noqa: E402
 
@@ -119,7 +120,7 @@ def _sentence(kind: type) -> str:
 
 
 ALGORITHM = {
-    "4": ("z_1 <- all masked", "sample_aps", "torch.full((batch, num_tokens), MASK"),
+    "4": ("z_1 <- all masked", "sample_aps", "torch.full((batch, "),
     "5": ("for i = T to 1", "sample_aps", "return sample("),
     "6": ("phi <- denoiser's logits of z", "step", "problem.logits("),
     "7, 14, 15": (
@@ -172,10 +173,34 @@ def model_card() -> str:
     return card.replace("](../../docs/", "](").replace("# Model card: the embedded priors\n", "", 1)
 
 
+def checkpoints() -> str:
+    """Every published checkpoint: what it is, and the commands that bring it here."""
+    return "\n\n".join(_checkpoint(entry) for entry in CHECKPOINTS.values())
+
+
+def _checkpoint(entry: Checkpoint) -> str:
+    size = f"{entry.bytes / 1e9:.3g} GB" if entry.bytes >= 1e9 else f"{entry.bytes / 1e6:.3g} MB"
+    known = "" if entry.bytes_known else ", from the number of its parameters"
+    sums = [f"`{file}` `{digest}`" for file, digest in entry.sha256.items()]
+    place = f"`{entry.repo}`, revision `{entry.revision}`" if entry.repo else entry.source
+    rows = {
+        "published": place,
+        "size": size + known,
+        "SHA-256": "<br>".join(sums) or "not published where it was looked for",
+        "licence": entry.licence,
+        "needed by": ", ".join(entry.needed_by),
+    }
+    table = "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+    fetch = [f"aps weights fetch {entry.name}"] if entry.repo else []
+    commands = "\n".join([*fetch, *entry.convert.splitlines()])
+    return f"## {entry.name}\n\n{entry.what}.\n\n{table}\n\n```bash\n{commands}\n```"
+
+
 MADE: dict[str, Callable[[], str]] = {
     "operators": operators,
     "commands": commands,
     "errors": errors,
     "algorithm": algorithm,
     "model_card": model_card,
+    "checkpoints": checkpoints,
 }

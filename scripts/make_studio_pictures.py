@@ -36,7 +36,7 @@ def main(url: str) -> None:
         page.goto("/")
         page.get_by_text("Demo: degrade a clean picture").click()
         page.get_by_role("button", name="Raccoon, to reduce").click()
-        expect(page.get_by_text("made here")).to_be_visible()
+        expect(page.get_by_text("computed on this page")).to_be_visible()
         page.set_viewport_size({"width": 1280, "height": 1330})
         save(page, "studio-demo")
         page.get_by_role("button", name="Restore", exact=True).click()

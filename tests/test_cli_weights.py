@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -240,8 +240,34 @@ def test_a_pickled_release_is_explained(hub: Hub, aps) -> None:
     done = aps("fetch", "kernelwizard")
     assert done.returncode == 2
     assert "GOPRO_wVAE.pth" in done.stderr
-    assert "weights_only=True" in done.stderr
+    assert "aps weights convert kernelwizard pickles/GOPRO_wVAE.pth" in done.stderr
     assert not hub.asked
+
+
+class Code:
+    """Runs a command when it is unpickled, if the reader allows it."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
+
+
+def test_a_pickle_becomes_safetensors_and_its_code_never_runs(aps, tmp_path: Path) -> None:
+    tensors = {"a": torch.arange(6.0).reshape(2, 3).T, "b": torch.ones(2)}
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    file = str(tmp_path / "pytorch_model.bin")
+    done = aps("convert", "vq-diffusion-ithq", file, "--part", "text_encoder")
+    target = tmp_path / "weights" / "vq-diffusion-ithq" / "text_encoder" / "model.safetensors"
+    assert (done.returncode, done.stdout.strip()) == (0, str(target)), done.stderr
+    stored = load_file(target)
+    assert {name: t.tolist() for name, t in stored.items()} == {
+        name: t.tolist() for name, t in tensors.items()
+    }
+    assert aps("convert", "vq-diffusion-ithq", file, "--part", "nose").returncode == 2
+    torch.save({"a": Code()}, tmp_path / "evil.pth")
+    done = aps("convert", "lpips-vgg", str(tmp_path / "evil.pth"))
+    assert done.returncode == 2
+    assert "does not hold tensors by name" in done.stderr
+    assert not Path("sprung").exists()
 
 
 def test_list_and_path(hub: Hub, aps, tmp_path: Path) -> None:

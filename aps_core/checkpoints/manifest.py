@@ -12,11 +12,6 @@ from aps_core.errors import InvalidSpec
 SAFE = ("*.safetensors", "*.json", "*.txt")
 """What is fetched: tensors, configuration, vocabularies. Never pickles, never code."""
 
-TO_SAFETENSORS = (
-    "safetensors.torch.save_file({key: value.contiguous() for key, value in torch.load(OLD,"
-    " weights_only=True).items()}, NEW)"
-)
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -39,9 +34,28 @@ class Checkpoint:
     """Sub-folders that each hold a checkpoint in safetensors."""
     sha256: Mapping[str, str] = field(default_factory=dict)
     """Of files, where published."""
-    convert: str = ""
-    """How to make the safetensors where only a pickle is published; empty where they are published.
-    """
+    pickles: Mapping[str, str] = field(default_factory=dict)
+    """Part to file, where only PyTorch pickles are published."""
+    source: str = ""
+    """Where those are published, if not in ``repo``."""
+
+    @property
+    def convert(self) -> str:
+        """Commands, a line each, that make the safetensors; empty where they are published."""
+        if not self.pickles:
+            return ""
+        files = " ".join(self.pickles.values())
+        download = (
+            f"hf download {self.repo} {files} --revision {self.revision} --local-dir pickles"
+            if self.repo
+            else f"# download {self.source} into the folder pickles"
+        )
+        commands = [
+            f"aps weights convert {self.name} pickles/{file}"
+            + ("" if part == "." else f" --part {part}")
+            for part, file in self.pickles.items()
+        ]
+        return "\n".join([download, *commands])
 
 
 TEXT = ("config.json", "tokenizer.json")
@@ -121,13 +135,14 @@ CHECKPOINTS: dict[str, Checkpoint] = {
                 "text_encoder",
                 "learned_classifier_free_sampling_embeddings",
             ),
-            convert=(
-                "The release holds PyTorch pickles. Download transformer/, vqvae/ and"
-                " learned_classifier_free_sampling_embeddings/diffusion_pytorch_model.bin and"
-                " text_encoder/pytorch_model.bin, and save each where it lies as"
-                " diffusion_pytorch_model.safetensors (text_encoder: model.safetensors) with"
-                f" {TO_SAFETENSORS}"
-            ),
+            pickles={
+                "transformer": "transformer/diffusion_pytorch_model.bin",
+                "vqvae": "vqvae/diffusion_pytorch_model.bin",
+                "text_encoder": "text_encoder/pytorch_model.bin",
+                "learned_classifier_free_sampling_embeddings": (
+                    "learned_classifier_free_sampling_embeddings/diffusion_pytorch_model.bin"
+                ),
+            },
         ),
         Checkpoint(
             name="csd-vit-l",
@@ -192,11 +207,11 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             licence="BSD-2-Clause",
             needed_by=("metric LPIPS",),
             requires=(),
-            convert=(
-                "Published as a pickle, lpips/weights/v0.1/vgg.pth in"
-                " richzhang/PerceptualSimilarity (SHA-256"
-                " a78928a0af1e5f0fcb1f3b9e8f8c3a2a5a3de244d830ad5c1feddc79b8432868). Save it as"
-                f" model.safetensors with {TO_SAFETENSORS}"
+            pickles={".": "vgg.pth"},
+            source=(
+                "lpips/weights/v0.1/vgg.pth of the GitHub repository"
+                " richzhang/PerceptualSimilarity, SHA-256"
+                " a78928a0af1e5f0fcb1f3b9e8f8c3a2a5a3de244d830ad5c1feddc79b8432868"
             ),
         ),
         Checkpoint(
@@ -228,10 +243,10 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             licence="code BSD-3-Clause, weights unstated",
             needed_by=("operator nonlinear_blur",),
             requires=(),
-            convert=(
-                "Published as a pickle, GOPRO_wVAE.pth, linked from"
-                " VinAIResearch/blur-kernel-space-exploring. Save it as model.safetensors with"
-                f" {TO_SAFETENSORS}"
+            pickles={".": "GOPRO_wVAE.pth"},
+            source=(
+                "GOPRO_wVAE.pth, linked from the GitHub repository"
+                " VinAIResearch/blur-kernel-space-exploring"
             ),
         ),
     )

@@ -1,7 +1,8 @@
 """Padding and resizing of tensors whose gradients are the same in every run.
 
 With deterministic algorithms on, torch refuses to differentiate its own reflection padding and
-bicubic interpolation on a GPU; indexing and matrix products it does not.
+bicubic interpolation on a GPU, and replaces edge padding by a slow indexed sum; copies and matrix
+products it differentiates as they are.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ def reflect_pad(x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int])
                 dim,
             )
             before, after = before - first, after - last
+    return x_BCHW
+
+
+def edge_pad(x_BCHW: Tensor, below: int, right: int) -> Tensor:
+    """Repeats the last row and the last column."""
+    for dim, count in ((-2, below), (-1, right)):
+        if count:
+            edge = x_BCHW.narrow(dim, x_BCHW.shape[dim] - 1, 1)
+            x_BCHW = torch.cat([x_BCHW, *[edge] * count], dim)
     return x_BCHW
 
 

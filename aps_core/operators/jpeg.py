@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.resampling import edge_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _compress(
     _, _, height, width = x_BCHW.shape
     # a grey of 128 has Y 128 and no chroma: taking it off every channel first centres Y alone
     ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
-    padded = torch.nn.functional.pad(ycc, (0, -width % 8, 0, -height % 8), mode="replicate")
+    padded = edge_pad(ycc, -height % 8, -width % 8)
     batch, channels, ph, pw = padded.shape
     blocks = padded.view(batch, channels, ph // 8, 8, pw // 8, 8).transpose(3, 4)
     table = tables_C88[None, :, None, None]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.notebook import figure, png_row
 from aps_core.imaging.provenance import COMPOSITE, encode
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ class PictureResult(Result):
         measured.
         """
         return int(np.argmin(self.misfit_B)) if self.misfit_B else 0
+
+    def _repr_png_(self) -> bytes:
+        return png_row(self.pictures_BCHW)
+
+    def _repr_html_(self) -> str:
+        return figure(
+            self.pictures_BCHW,
+            f"{self.spec.type}. Plausible samples, not evidence of what was there.",
+        )
 
     def mean_CHW(self) -> Tensor:
         """Mean of the samples: closer to the truth in squared error than any of them, and

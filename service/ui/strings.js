@@ -1,4 +1,4 @@
-// Every word the page says, in one place.
+// All text shown on the page.
 
 const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const duration = (s) => (s < 90 ? plural(Math.max(1, Math.round(s)), "second", "seconds") : plural(Math.round(s / 60), "minute", "minutes"));
@@ -20,42 +20,42 @@ export const t = {
   queueText: (queued, running) => `${queued} waiting, ${running} running`,
   key: {
     title: "An API key is needed",
-    lede: "This service works for those who have a key. It is asked for once, and this page keeps no copy of it.",
+    lede: "This service requires an API key. Enter it once; this page does not store it.",
     label: "API key",
-    help: "The service's operator makes keys with: aps keys create NAME",
+    help: "The service's administrator creates keys with: aps keys create NAME",
     send: "Continue",
     later: "Not now",
-    malformed: "A key reads aps_, twelve digits or letters, _, and 43 characters.",
-    unknown: "This key is not known here, or has been revoked.",
-    whose: (principal) => `Signed in with a key of ${principal}.`,
-    forget: "Forget the key",
+    malformed: "A key has the form aps_, 12 digits or letters, _, and 43 more characters.",
+    unknown: "This key is unknown to the service or has been revoked.",
+    whose: (principal) => `Signed in as ${principal}.`,
+    forget: "Sign out",
   },
   notice: "The result is a plausible sample, not evidence of what was there.",
 
   tasks: {
     restore: {
       name: "Restore", title: "Restore a picture", submit: "Restore", running: "Restoring", succeeded: "Restored", image: "Degraded picture", samples: "Or start from a degraded sample",
-      lede: "Say how a picture was degraded. A discrete diffusion prior finds a natural picture that agrees with what was measured.",
-      mask: "Paint over what is missing.", before: "Measured", after: "Restored", curve: "Data misfit", curveHelp: "Distance between the estimate, degraded again, and the measurement. The truth would lie at the noise floor.",
+      lede: "Choose how the picture was degraded. A discrete diffusion prior finds a natural picture that is consistent with it.",
+      mask: "Paint over the missing parts.", before: "Measured", after: "Restored", curve: "Data misfit", curveHelp: "Distance between the measurement and the estimate after the same degradation. The true picture would be at the noise floor.",
     },
     stylize: {
-      name: "Stylize", title: "Borrow a style", submit: "Stylize", running: "Stylizing", succeeded: "Stylized", image: "Content picture", samples: "Or start from a drawn pattern",
-      lede: "Describe a picture and show a style. The style steers which tokens the prior decides for, without any training.",
-      before: "Content", after: "Stylized", curve: "Style distance", curveHelp: "How far the estimate's style is from the reference picture's.",
+      name: "Stylize", title: "Stylize a picture", submit: "Stylize", running: "Stylizing", succeeded: "Stylized", image: "Content picture", samples: "Or start from a sample pattern",
+      lede: "Describe a picture and choose a style picture. Its style guides which tokens the prior selects; nothing is trained.",
+      before: "Content", after: "Stylized", curve: "Style distance", curveHelp: "Distance between the style of the estimate and that of the style picture.",
     },
     edit: {
-      name: "Edit", title: "Draw a part anew", submit: "Edit", running: "Drawing", succeeded: "Edited", image: "Picture", samples: "Or start from a sample",
-      lede: "Paint over what should change and say what the picture shows. Every other pixel stays as it is.",
-      mask: "Paint over what should be drawn anew.", before: "Original", after: "Edited", curve: "Data misfit", curveHelp: "Distance to the pixels that stay.",
+      name: "Edit", title: "Regenerate part of a picture", submit: "Edit", running: "Editing", succeeded: "Edited", image: "Picture", samples: "Or start from a sample",
+      lede: "Paint over the part to change and describe the whole picture. All other pixels stay unchanged.",
+      mask: "Paint over the part to regenerate.", before: "Original", after: "Edited", curve: "Data misfit", curveHelp: "Distance to the pixels that are kept.",
     },
     guide: {
       name: "Guide text", title: "Guide an answer", submit: "Answer", running: "Answering", succeeded: "Answered", samples: "Or start from a question",
-      lede: "A masked language model writes an answer in any order while a reward steers which words it decides for.",
-      notice: "Fluent text is not evidence that it is true.", curve: "Reward", curveHelp: "What the reward model thinks of the answer that is expected, before each guided step. Higher is better.",
+      lede: "A masked language model writes an answer in any order while a reward model guides which words it selects.",
+      notice: "Fluent text is not necessarily true.", curve: "Reward", curveHelp: "Reward of the expected answer before each guided step. Higher is better.",
     },
     generate: {
-      name: "Generate", title: "Draw from a prompt", submit: "Generate", running: "Drawing", succeeded: "Drawn", samples: "Or start from a prompt",
-      lede: "What the prior draws by itself, without a measurement: a look at what the other tasks steer.", after: "Drawn", curve: "Misfit", curveHelp: "",
+      name: "Generate", title: "Generate a picture", submit: "Generate", running: "Generating", succeeded: "Generated", samples: "Or start from a prompt",
+      lede: "The prior generates a picture from a prompt, without a measurement. This shows what the other tasks guide.", after: "Generated", curve: "Misfit", curveHelp: "",
     },
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
@@ -81,8 +81,8 @@ export const t = {
   undo: "Undo",
   clear: "Clear",
   loadMask: "Use a mask file",
-  loadMaskHelp: "white stays, black is painted",
-  maskCanvas: "Mask. Arrow keys move the cursor, Space paints; in box mode the first press sets a corner and the second the opposite one.",
+  loadMaskHelp: "white is kept, black is masked",
+  maskCanvas: "Mask. Arrow keys move the cursor; Space paints. In box mode, the first press sets one corner and the second sets the opposite corner.",
   masked: (share) => (share ? `${share < 0.01 ? "Under 1" : Math.round(share * 100)} % painted.` : "Nothing painted yet."),
 
   settingsTitle: "Settings",
@@ -91,18 +91,18 @@ export const t = {
   thenWord: ", then ",
   defaultOption: (value) => `Default (${value})`,
   noDefault: "None",
-  leftOut: "As recommended",
+  leftOut: "Recommended",
   values: { true: "Yes", false: "No" },
   addStep: "Add a degradation",
   removeStep: (n) => `Remove ${n}`,
   stepTitle: (n) => `Degradation ${n}`,
-  noPrior: (kind) => `No worker here holds a prior for ${kind}; a job would be refused until one starts.`,
+  noPrior: (kind) => `No running worker has a prior for ${kind}. Jobs are refused until one starts.`,
   kinds: { picture: "pictures", text: "text" },
   labels: {
-    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Kind of noise", peak: "Photons of white", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
+    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
     compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
   },
-  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Kind of reward", "/sampler/type": "Kind of sampler", "/loss/type": "Kind of loss" },
+  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type" },
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
@@ -115,52 +115,52 @@ export const t = {
     clean: "Clean picture",
     samples: "Or start from a clean sample",
     measured: "Simulated measurement",
-    about: (width, height, sigma) => `${width} × ${height} pixels, made here. This is all that the restoration gets; the clean picture stays on this page, to be compared with.${sigma === undefined ? " Noise is added, and the restoration estimates how much." : ""}`,
-    cannot: (name) => `“${name}” cannot be simulated on this page. On the command line, aps degrade can.`,
-    tooSmall: "The blur reaches further than the picture is large; use less of it or a larger picture.",
-    paint: "Paint over what shall be missing.",
+    about: (width, height, sigma) => `${width} × ${height} pixels, computed on this page. Only this picture is sent; the clean picture stays here for comparison.${sigma === undefined ? " Noise is added; the restoration estimates its level." : ""}`,
+    cannot: (name) => `“${name}” cannot be simulated on this page. Use aps degrade on the command line.`,
+    tooSmall: "The blur is wider than the picture. Reduce the blur or use a larger picture.",
+    paint: "Paint over the pixels to remove.",
   },
   truth: "Known truth",
   compareWith: "Compare with",
   truthTitle: "Against the known truth",
-  truthHelp: "A demonstration: this page degraded a clean picture, so the answer is known. From the measurement to the result.",
+  truthHelp: "Demonstration: this page degraded a clean picture, so the true picture is known. Each row shows measurement → result.",
   psnr: "PSNR",
   ssim: "SSIM",
   decibels: (value) => `${value.toFixed(1)} dB`,
   fromTo: (from, to) => `${from} → ${to}`,
 
   needPicture: (label) => `Choose a picture first: ${label.toLowerCase()}.`,
-  needMask: "Paint over the part to draw anew first.",
+  needMask: "Paint over the part to regenerate first.",
   fixFields: "Some settings are out of range; see the marked fields.",
   unreachable: "The service cannot be reached. Check the connection and try again.",
   unreadable: (status) => `The service answered with status ${status}.`,
   notAPicture: (name) => `“${name}” cannot be shown as a picture.`,
   maskSize: (name, width, height) => `The mask “${name}” must have the picture's size, ${width} × ${height} pixels.`,
-  lost: (id) => `Job ${id} is not known here any more.`,
+  lost: (id) => `Job ${id} does not exist or has been deleted.`,
   tryAgain: "Try again",
 
   states: { queued: "Waiting", running: "Running", succeeded: "Done", failed: "Failed", canceled: "Canceled" },
-  phases: { waiting: "Waiting for a worker", preempted: "Interrupted; it will continue on another worker", loading: "Getting ready", sampling: "Sampling", storing: "Storing the result", canceling: "Canceling after this step" },
+  phases: { waiting: "Waiting for a worker", preempted: "Interrupted; continues on another worker", loading: "Getting ready", sampling: "Sampling", storing: "Storing the result", canceling: "Canceling…" },
   next: "Next in line.",
-  ahead: (n) => `${plural(n, "job comes", "jobs come")} first.`,
-  estimate: (s) => `About ${duration(s)} of computing.`,
+  ahead: (n) => `${plural(n, "job", "jobs")} ahead.`,
+  estimate: (s) => `Estimated computing time: ${duration(s)}.`,
   remaining: (s) => `about ${duration(s)} left`,
   step: (n, total) => `Step ${n} of ${total}`,
-  settled: (share) => `${Math.round(share * 100)} % of the tokens are settled.`,
-  settledCount: (n) => `${plural(n, "token is", "tokens are")} settled.`,
+  settled: (share) => `${Math.round(share * 100)} % of the tokens are decided.`,
+  settledCount: (n) => `${plural(n, "token is", "tokens are")} decided.`,
   resumed: (step) => `Continued from step ${step} after an interruption.`,
-  reconnecting: "Connection lost; trying again…",
-  done: "Move the handle to compare, or the slider below to see how it came about.",
-  doneAlone: "Move the slider below to see how it came about.",
-  doneText: "Move the slider to see in which order it was written.",
-  canceledText: "The job was stopped before it was finished.",
+  reconnecting: "Connection lost; reconnecting…",
+  done: "Move the handle to compare. Move the slider below to see each step.",
+  doneAlone: "Move the slider below to see each step.",
+  doneText: "Move the slider to see the order in which the tokens were written.",
+  canceledText: "The job was stopped before it finished.",
   expired: "Its files have expired.",
 
   preview: (n) => `Estimate after step ${n}`,
-  pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Spread of the samples: bright where the measurement leaves the picture open" },
+  pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Spread of the samples: bright where the samples disagree" },
   previewAlt: "Current estimate of the picture",
   stage: "Picture. Plus and minus zoom, 0 fits, arrow keys pan.",
-  compare: "Comparison: share of the result that is shown",
+  compare: "Comparison: share of the result shown",
   compareValue: (value) => `${value} % of the result`,
   zoomIn: "Zoom in",
   zoomOut: "Zoom out",
@@ -168,25 +168,25 @@ export const t = {
   zoomText: (zoom) => `${Math.round(zoom * 100)} %`,
 
   scrub: "Step",
-  scrubValue: (n, total, count) => `Step ${n} of ${total}, ${plural(count, "token", "tokens")} decided here`,
+  scrubValue: (n, total, count) => `Step ${n} of ${total}, ${plural(count, "token", "tokens")} decided`,
   play: "Play the steps",
   pause: "Pause",
   overlay: "Tokens",
-  overlays: { off: "Hidden", settled: "Settled so far", heat: "Heat by step", confidence: "Heat by confidence" },
-  overlayHelp: { off: "", settled: "Green: decided in this step. Dark: still open.", heat: "When each token was decided.", confidence: "How sure the sampler was of each token when it decided." },
-  overlayKnown: " White: kept, known from the start.",
+  overlays: { off: "Hidden", settled: "Decided so far", heat: "Heat by step", confidence: "Heat by confidence" },
+  overlayHelp: { off: "", settled: "Green: decided in this step. Dark: still masked.", heat: "When each token was decided.", confidence: "The sampler's confidence in each token when it was decided." },
+  overlayKnown: " White: kept from the original picture.",
   rampEnds: { heat: ["first", "last"], confidence: ["least", "most"] },
 
   strip: "Samples",
   draw: (n) => `Sample ${n}`,
   mean: "Mean",
   spread: "Spread",
-  spreadHelp: "The mean is smoother and closer to the truth on average; the spread shows where the samples disagree. Neither is evidence.",
+  spreadHelp: "The mean is smoother and, on average, closer to the truth. The spread shows where the samples disagree. Neither is evidence.",
 
   guided: "Guided",
   unguided: "Without guidance",
   rewardOf: (value) => `Reward ${value.toFixed(3)}`,
-  notStarted: "Written after the guided answer, from the same seed.",
+  notStarted: "Generated after the guided answer, with the same seed.",
 
   innerTitle: (n) => `Inner loop, step ${n}`,
   chartLabel: (name, n, value, floor) => `${name} after step ${n}: ${value.toPrecision(3)}${floor ? `; noise floor: ${floor.toPrecision(3)}` : ""}`,
@@ -194,7 +194,7 @@ export const t = {
   stepAxis: "step",
 
   factsTitle: "How it was made",
-  facts: { operator: "Degradation", sigma: "Noise level", seed: "Seed", prompt: "Prompt", prior: "Prior", size: "Size", sampler: "Sampler", misfit: "Misfit / noise floor", reward: "Reward", seconds: "Computed in", waited: "Waited" },
+  facts: { operator: "Degradation", sigma: "Noise level", seed: "Seed", prompt: "Prompt", prior: "Prior", size: "Size", sampler: "Sampler", misfit: "Misfit / noise floor", reward: "Reward", seconds: "Computing time", waited: "Waiting time" },
   samplerText: (steps, inner) => `${plural(steps, "step", "steps")}${inner === undefined ? "" : `, ${inner} inner`}`,
   size: (width, height) => `${width} × ${height} pixels`,
   seconds: (s) => `${s < 10 ? s.toFixed(1) : Math.round(s)} s`,
@@ -203,7 +203,7 @@ export const t = {
   sidecar: "Settings as JSON",
   contact: "Contact strip",
   cancel: "Cancel",
-  again: "Run again with…",
+  again: "Edit and run again",
   fresh: "Start another",
   code: "Use it in code",
   copy: "Copy",
@@ -211,7 +211,7 @@ export const t = {
   codeKinds: { curl: "curl", python: "Python", cli: "Command line" },
 
   historyTitle: "History",
-  historyLede: "What was asked of this service, newest first.",
+  historyLede: "Submitted jobs, newest first.",
   filterTask: "Task",
   filterState: "State",
   search: "Prompt or id",
@@ -220,28 +220,28 @@ export const t = {
   nothing: "Nothing here yet.",
   nothingMatches: "No job matches.",
   deleteJob: "Delete",
-  deleteSure: "Delete for good?",
+  deleteSure: "Delete permanently?",
   deleted: "Deleted.",
   openJob: (name, when) => `${name}, ${when}`,
   thumbExpired: "expired",
 };
 
-/** Text of the schema, whose docstrings mark code with backticks. */
+/** Schema text without the backticks that docstrings put around code. */
 export const plain = (text = "") => text.replaceAll("`", "");
 
 /** A readable label for an identifier of the schema. */
 export const humanise = (name) => name.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
 
-/** What is said about a task; for one the page has never heard of, in general words. */
+/** The texts of a task; general ones for a task without texts of its own. */
 export function wordsOf(task, summary = "") {
   const name = humanise(task);
   return { name, title: name, submit: name, lede: plain(summary), notice: t.notice, ...t.otherTask, ...t.tasks[task] };
 }
 
-/** The name of a task's picture. */
+/** Label of a task's picture. */
 export const pictureLabel = (task, name) => (name === "image" ? wordsOf(task).image : undefined) ?? t.pictures[name] ?? humanise(name);
 
-/** Fills every element that names its text in ``data-t`` or ``data-label``. */
+/** Sets the text of every element that names it in ``data-t`` or ``data-label``. */
 export function fillPage() {
   for (const element of document.querySelectorAll("[data-t]")) element.textContent = t[element.dataset.t];
   for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", t[element.dataset.label]);

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aps_core.tokenizers import group_norm
+from aps_core.tokenizers.attention import sliced_attention
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import GroupNorm
 from aps_core.tokenizers.group_norm import FusedNorm, norm_backward, norm_forward
@@ -220,3 +221,13 @@ def test_a_fault_of_the_device_is_no_fault_of_the_compiler():
 
 def test_the_plan_for_cuda_compiles_and_is_channels_last():
     assert replace(ON_CUDA, compile="norms", channels_last=True) == ON_CUDA
+
+
+def test_recomputation_reads_no_generator(monkeypatch):
+    """A CUDA graph's capture fails where a generator's state is read."""
+    monkeypatch.setattr(torch, "get_rng_state", None)
+    parts = MagvitTokenizer(Magvit2(SMALL), ExecutionPlan(recompute=True))
+    e = torch.randn(1, 24, 13, requires_grad=True)
+    parts.decode(e, (4, 6)).sum().backward()
+    q = torch.randn(1, 24, 13, requires_grad=True)
+    sliced_attention(q, q, q, 7).sum().backward()

@@ -170,7 +170,10 @@ def test_the_estimate_includes_the_perceptual_term_in_use(root):
     """Without VGG16, the perceptual term uses the tokenizer's encoder, which needs more memory."""
     prior = PriorSpec.named("mmada_8b")()
     for name, config in (
-        ("mmada-8b-base", {"d_model": 8, "n_layers": 1, "mlp_hidden_size": 8, "embedding_size": 9}),
+        (
+            "mmada-8b-base",
+            {"d_model": 8, "n_layers": 1, "mlp_hidden_size": 8, "embedding_size": 9, "n_heads": 1},
+        ),
         ("magvitv2", {}),
     ):
         put(root / name, a=10)

@@ -152,7 +152,7 @@ def test_the_requested_extractor_is_used(files, monkeypatch):
 
 def test_the_published_prior_uses_vgg16_if_installed_and_notes_if_not(files, monkeypatch, tmp_path):
     """'auto' is resolved by the worker; the result names the extractor."""
-    engine = ImageEngine.load("embedded", threads=1)
+    engine = ImageEngine.load("embedded")
     assert MMaDA8B.recommended_loss == {"measurement": {"perceptual": "auto"}}
     photo = images.Picture(Image.new("RGB", (32, 32), (90, 120, 60)))
     spec = RestoreSpec(

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.images import open_image
 from aps_core.imaging.provenance import COMPOSITE, encode
 from aps_core.tasks import PictureResult, RestoreSpec
 
@@ -80,3 +81,9 @@ def test_the_sidecar_is_json_and_identifies_samples():
     told = json.loads(json.dumps(result().sidecar()))
     assert len(set(told["samples_sha256"])) == 3
     assert told["best"] == 1
+
+
+def test_a_notebook_shows_the_samples():
+    made = result()
+    assert open_image(made._repr_png_()).height == made.pictures_BCHW.shape[2]
+    assert made._repr_html_().startswith("<figure><img")

@@ -132,7 +132,7 @@ def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
     page.get_by_text("Motion blur", exact=True).click()
     expect(page.get_by_text("cannot be simulated on this page")).to_be_visible()
     page.get_by_role("button", name="Restore", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("aps degrade can")
+    expect(page.get_by_role("alert")).to_contain_text("Use aps degrade")
 
 
 def test_metrics_match_the_library(page: Page, x_CHW: Tensor) -> None:
@@ -176,12 +176,12 @@ def test_noise_has_the_given_strength(page: Page) -> None:
 def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: Stack) -> None:
     page.get_by_text("Demo: degrade a clean picture").click()
     page.get_by_role("button", name="Raccoon, to reduce").click()
-    expect(page.get_by_text(re.compile("^32 × 32 pixels, made here"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^32 × 32 pixels, computed on this page"))).to_be_visible()
     page.get_by_text("Noise only", exact=True).click()
     page.get_by_label("Noise level", exact=True).fill("0.2")
     page.get_by_text("More settings").click()
     page.get_by_label("Longest side of the result").fill("64")
-    expect(page.get_by_text(re.compile("^64 × 64 pixels, made here"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^64 × 64 pixels, computed on this page"))).to_be_visible()
     sampler(page, steps=4, inner_steps=4)
     job_id = submit(page)
     ended(page, "Restored")
@@ -209,7 +209,7 @@ def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: St
     page.get_by_role("button", name="Known truth").click()
     expect(page.locator("img.after")).to_have_attribute("src", re.compile("^blob:"))
 
-    page.get_by_role("button", name="Run again with…").click()
+    page.get_by_role("button", name="Edit and run again").click()
     expect(page.get_by_role("radio", name="My picture is degraded")).to_be_checked()
     expect(page.get_by_text("measurement.png, 64 × 64 pixels")).to_be_visible()
 
@@ -218,10 +218,10 @@ def test_missing_pixels_are_those_that_were_hidden(page: Page, stack: Stack) -> 
     page.get_by_text("Demo: degrade a clean picture").click()
     choose(page, png(48, 32), slot="Clean picture")
     page.get_by_text("Missing pixels", exact=True).click()
-    expect(page.get_by_text("Paint over what shall be missing.")).to_be_visible()
+    expect(page.get_by_text("Paint over the pixels to remove.")).to_be_visible()
     page.locator('[data-pointer="/operator/mask"]').select_option(label="Random")
     page.get_by_label("Fraction").fill("0.4")
-    expect(page.get_by_text(re.compile("^48 × 32 pixels, made here"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^48 × 32 pixels, computed on this page"))).to_be_visible()
     page.get_by_label("Noise level", exact=True).fill("0")
     sampler(page, steps=1, inner_steps=1)
     job_id = submit(page)

@@ -33,7 +33,7 @@ def test_the_tokens_show_which_step_decided_them(
     steps = [data for _, kind, data in stack.events(done["id"]) if kind == "progress"]
     page.goto(f"/#{done['id']}")
     expect(scrub(page)).to_have_attribute("max", "6")
-    page.get_by_label("Tokens").select_option("Settled so far")
+    page.get_by_label("Tokens").select_option("Decided so far")
     scrub(page).fill("3")
     expect(page.get_by_role("img", name="Current estimate of the picture")).to_have_attribute(
         "src", re.compile("previews/3$")
@@ -205,8 +205,8 @@ def test_a_queued_job_shows_its_position_and_a_lost_connection_recovers(
     first = stack.submit(png(), sampler={"steps": 60, "inner_steps": 20})
     second = stack.submit(png(32, 32), sampler={"steps": 4, "inner_steps": 1})
     page.goto(f"/#{second['id']}")
-    expect(page.get_by_text(re.compile("Next in line|comes first"))).to_be_visible()
-    expect(page.get_by_text(re.compile("About .* of computing"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Next in line|ahead"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Estimated computing time"))).to_be_visible()
     page.context.set_offline(True)
     expect(page.get_by_text("Connection lost")).to_be_visible(timeout=20_000)
     stack.http.post(first["urls"]["cancel"])
@@ -254,7 +254,7 @@ def test_the_history_is_filtered_opened_and_deleted(
     page.get_by_label("Prompt or id").fill("particular")
     expect(cards).to_have_count(1)
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Delete for good?").click()
+    page.get_by_role("button", name="Delete permanently?").click()
     expect(page.get_by_text("No job matches.")).to_be_visible()
     assert stack.http.get(f"/v1/jobs/{made['id']}").status_code == 404
     page.get_by_label("Prompt or id").fill(done["id"])

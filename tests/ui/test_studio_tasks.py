@@ -55,7 +55,7 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
     assert json.loads(downloaded(page, "Settings as JSON"))["spec"]["seed"] == 7
     expect(page.get_by_text("not evidence").locator("visible=true")).to_be_visible()
 
-    page.get_by_role("button", name="Run again with…").click()
+    page.get_by_role("button", name="Edit and run again").click()
     expect(page.get_by_text("measurement.png, 32 × 32 pixels")).to_be_visible()
     expect(page.get_by_label("Seed")).to_have_value("7")
     expect(page.get_by_label("Factor")).to_have_value("0")
@@ -127,13 +127,13 @@ def test_the_painted_area_is_regenerated(page: Page, stack: Stack) -> None:
     ):
         kept = np.asarray(mask) == 255
         assert (np.asarray(picture)[kept] == np.asarray(sent)[kept]).all()
-    page.get_by_label("Tokens").select_option("Settled so far")
+    page.get_by_label("Tokens").select_option("Decided so far")
     expect(page.get_by_text("White: kept, known from the start.")).to_be_visible()
     first = next(data for _, kind, data in stack.events(job_id) if kind == "progress")
     white = [index for index, (red, _, _, alpha) in enumerate(colours(page)) if red > 200 and alpha]
     assert white == first["known"]
     assert white
-    page.get_by_role("button", name="Run again with…").click()
+    page.get_by_role("button", name="Edit and run again").click()
     expect(page.get_by_text(f"{100 * (mask == 0).mean():.0f} % painted.")).to_be_visible()
 
 
@@ -173,7 +173,7 @@ def test_a_picture_is_generated_from_a_prompt(page: Page, stack: Stack) -> None:
     page.get_by_label("Number of samples").fill("2")
     sampler(page, steps=3)
     job_id = submit(page, "Generate")
-    ended(page, "Drawn")
+    ended(page, "Generated")
     assert size_of(downloaded(page, "Download PNG")) == (48, 32)
     expect(comparison(page)).to_have_count(0)
     assert stack.job(job_id)["spec"]["prompt"] == "a red flower"
@@ -235,3 +235,19 @@ def test_an_unknown_task_gets_a_form(page: Page, complaints: list[str]) -> None:
     assert b'{"strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
     complaints.clear()  # the mocked job does not exist
+
+
+def test_any_sampler_can_be_chosen(page: Page, stack: Stack) -> None:
+    choose(page, png(32, 32))
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_text("Sampler", exact=True).click()
+    page.get_by_label("Kind of sampler").select_option("G2D2")
+    page.locator('[data-pointer="/sampler/steps"]:visible').fill("2")
+    page.locator('[data-pointer="/sampler/inner_steps"]:visible').fill("2")
+    job_id = submit(page)
+    ended(page, "Restored")
+    spec = stack.job(job_id)["spec"]["sampler"]
+    assert (spec["type"], spec["steps"], spec["inner_steps"]) == ("g2d2", 2, 2)
+    page.get_by_text("Use it in code").click()
+    page.get_by_text("Command line", exact=True).click()
+    expect(page.locator("pre code")).to_contain_text("--sampler 'g2d2'")
