@@ -7,6 +7,7 @@ where it stopped.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +58,7 @@ def train(
     minutes since the last validation.
     """
     out.mkdir(parents=True, exist_ok=True)
+    lock = _lock(out)
     (out / "STOP").unlink(missing_ok=True)
     run = _Run(model, list(optimizers), out)
     peak = [[g["lr"] for g in opt.param_groups] for opt in run.optimizers]
@@ -90,9 +93,21 @@ def train(
             plot(out)
             next_validation = run.spent + validate_every_minutes
     bar.close()
-    stop.restore()
     run.save()
+    stop.restore()
+    lock.close()
     return run.averaged()
+
+
+def _lock(out: Path) -> IO[str]:
+    """Held while open: two runs in one folder would overwrite each other's state."""
+    file = (out / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise SystemExit(f"Another run is training in {out}; stop it and wait.") from error
+    return file
 
 
 class _Run:
