@@ -75,6 +75,7 @@ class Where:
         from aps_core.imaging import images
         from aps_core.runtime.engine import Engine
         from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
+        from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
@@ -86,6 +87,7 @@ class Where:
         spec = spec.resolved()
         image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
         where = default_device(self.device)
+        be_reproducible()
         engine = Engine.load(spec.prior, where)
         if paths:
             limit = self.max_pixels or (CPU_MAX_PIXELS if where == "cpu" else GPU_MAX_PIXELS)

@@ -49,10 +49,12 @@ def eval_text(
     from aps_cli.device import default_device
     from aps_core.evaluation import text as text_evaluation
     from aps_core.runtime.engine import TextEngine
+    from aps_core.runtime.process import be_reproducible
     from aps_core.text.rewards.language_model import load_reward
 
     config = TextConfig.model_validate(config_from(options))
-    engine = TextEngine.load(prior, default_device(device), threads)
+    be_reproducible(threads)
+    engine = TextEngine.load(prior, default_device(device))
     network = engine.prior
     judging = (
         load_reward(

@@ -14,15 +14,17 @@ import click
 from aps_cli.device import default_device
 from aps_cli.fields import parse_value
 from aps_core.errors import InvalidSpec
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers import SamplerSpec
 
 if TYPE_CHECKING:
-    from aps_core.evaluation import Row
+    from aps_core.evaluation import Row, Setup
     from aps_core.evaluation.photographs import Photographs
     from aps_core.evaluation.suite import Questions
     from aps_core.runtime.engine import ImageEngine
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+LOSS = "loss"
+"""What ``--set`` calls the loss beside the methods."""
 DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
 
 
@@ -98,7 +100,7 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     metavar="FIELD=VALUE",
     help=(
         "Sampler settings, for instance --set inner_steps=40; of one method, --set"
-        " g2d2.learning_rate=3."
+        " g2d2.learning_rate=3; of the loss, --set loss.norm=l2."
     ),
 )
 def evaluate(
@@ -113,31 +115,34 @@ def evaluate(
     """Degrade and restore every clean photograph of FOLDER; writes per-image CSV, tables and
     contact sheets.
     """
+    from aps_core.evaluation import Setup
     from aps_core.runtime.engine import ImageEngine
-    from aps_core.samplers.methods import METHODS
+    from aps_core.runtime.process import be_reproducible
 
     changes: dict[str, Any] = {}
     overrides: dict[str, dict[str, Any]] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         method, dot, field = name.rpartition(".")
-        if dot and method not in METHODS:
+        if dot and method not in (*SamplerSpec.family, LOSS):
             raise InvalidSpec(
-                f"--set {name}: there is no method '{method}'; known: {', '.join(METHODS)}."
+                f"--set {name}: there is no method '{method}'; known:"
+                f" {', '.join(SamplerSpec.family)}, and {LOSS}."
             )
         (overrides.setdefault(method, {}) if dot else changes)[field] = parse_value(value)
-    engine = ImageEngine.load(options["prior"], default_device(device), threads)
-    config = APSConfig.model_validate(changes).with_recommended(engine.spec.recommended)
+    be_reproducible(threads)
+    engine = ImageEngine.load(options["prior"], default_device(device))
+    setup = Setup.recommended(engine, changes, overrides.pop(LOSS, {}))
     size = options["size"] or min(256, engine.spec.native_size[0])
     if suite:
-        _suite(engine, config, folder, out, size, options)
+        _suite(engine, setup, folder, out, size, options)
     else:
-        _comparison(engine, config, folder, out, size, overrides, options)
+        _comparison(engine, setup, folder, out, size, overrides, options)
 
 
 def _comparison(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     folder: Path,
     out: Path,
     size: int,
@@ -150,11 +155,13 @@ def _comparison(
     from aps_core.evaluation.sheets import contact_sheet
     from aps_core.evaluation.suite import lpips_if_here
     from aps_core.evaluation.tables import summary
-    from aps_core.samplers.methods import METHODS
 
     tasks, protocols = options["tasks"] or DEFAULT_TASKS, options["protocols"] or ("native",)
-    methods = options["methods"] or tuple(METHODS)
-    for kind, given, known in (("method", methods, METHODS), ("protocol", protocols, PROTOCOLS)):
+    methods = options["methods"] or tuple(SamplerSpec.family)
+    for kind, given, known in (
+        ("method", methods, SamplerSpec.family),
+        ("protocol", protocols, PROTOCOLS),
+    ):
         for name in given:
             if name not in known:
                 raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
@@ -171,7 +178,7 @@ def _comparison(
     )
     rows = run(
         engine,
-        config,
+        setup,
         photos,
         out,
         plan,
@@ -187,7 +194,7 @@ def _comparison(
 
 def _suite(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     folder: Path,
     out: Path,
     size: int,
@@ -199,7 +206,9 @@ def _suite(
     from aps_core.evaluation.paper import experiments
     from aps_core.evaluation.photographs import ffhq, imagenet
 
-    known = experiments(config, options["protocols"] or ("native", "upsampled"), options["seed"])
+    known = experiments(
+        setup.sampler, options["protocols"] or ("native", "upsampled"), options["seed"]
+    )
     chosen = (
         [experiment for experiment in known if experiment.name in options["experiments"]]
         if options["experiments"]
@@ -228,7 +237,7 @@ def _suite(
     told = progress(count)
     text = paper_suite.run_suite(
         engine,
-        config,
+        setup,
         sets,
         chosen,
         out,
@@ -245,9 +254,7 @@ def _questions(options: dict[str, Any]) -> Questions | None:
     from aps_core.evaluation.suite import Questions
     from aps_core.runtime.engine import TextEngine
 
-    return Questions(
-        TextEngine.load("embedded_text", "cpu", None), options["questions"], options["limit"]
-    )
+    return Questions(TextEngine.load("embedded_text"), options["questions"], options["limit"])
 
 
 def progress(count: int) -> Callable[..., None]:

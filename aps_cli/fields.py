@@ -1,5 +1,5 @@
-"""Command-line options generated from the registry: one for every field of a task, of any operator
-and of the sampler.
+"""Command-line options generated from the registry: one for every field of a task, and of any
+member of the families it chooses from.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pydantic_core import PydanticUndefined
 
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
-from aps_core.registry import Spec
+from aps_core.registry import AnyOf, Spec
 
+OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
 PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,8 +30,8 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         for name, field in reversed(_own_fields(spec).items()):
-            if name == "operator":
-                command = operator_options(command)
+            if anyof := family_of(field):
+                command = family_options(name, anyof, field)(command)
             elif config := _settings(field):
                 command = sampler_options(config)(command)
             elif field.annotation is bool:
@@ -66,8 +67,9 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
     """
     given: dict[str, Any] = {}
     for name, field in _own_fields(spec).items():
-        if name == "operator":
-            given[name] = operator_from(options)
+        if anyof := family_of(field):
+            if (member := member_from(name, anyof, options)) is not None:
+                given[name] = member
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
@@ -77,26 +79,39 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
 
 def prompt_is_argument(spec: type[BaseModel]) -> bool:
     """Whether a task is about its prompt: it takes no picture, or cannot do without a prompt."""
-    return not getattr(spec, "pictures", {}) or spec.model_fields["prompt"].is_required()
+    prompt = spec.model_fields.get("prompt")
+    if prompt is None:
+        return False
+    return not getattr(spec, "pictures", {}) or prompt.is_required()
 
 
-def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and every operator field. A field that several operators share is one
-    option.
+def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Command], Command]:
+    """Adds an option that chooses a member of a family, and every field of any member. A field that
+    several members share is one option.
     """
-    for name, users in reversed(_operator_fields().items()):
-        description = OperatorSpec.family[users[0]].model_fields[name].description or ""
-        command = click.option(
-            _flag(name),
-            f"operator__{name}",
-            metavar="VALUE",
-            help=f"{', '.join(users)}: {description}",
+
+    def add(command: Command) -> Command:
+        for name, users in reversed(_fields_of(anyof.root).items()):
+            first = anyof.default if anyof.default in users else users[0]
+            described = anyof.root.family[first].model_fields[name].description or ""
+            owners = "" if len(users) == len(anyof.root.family) > 1 else f"{', '.join(users)}: "
+            command = click.option(
+                _flag(name, field),
+                f"{field}__{name}",
+                metavar="VALUE",
+                help=f"{owners}{described}",
+            )(command)
+        names = sorted(anyof.root.family)
+        about = (info.description or "").split(";")[0].rstrip(".")
+        return click.option(
+            _plain(field),
+            required=anyof.default is None,
+            type=click.Choice(names),
+            metavar="NAME",
+            help=f"{about}: {', '.join(names)}.",
         )(command)
-    names = sorted(OperatorSpec.family)
-    told = f"How the picture was, or is to be, degraded: {', '.join(names)}."
-    return click.option(
-        "--operator", required=True, type=click.Choice(names), metavar="NAME", help=told
-    )(command)
+
+    return add
 
 
 def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
@@ -120,15 +135,27 @@ def operator_from(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidSpec: an option belongs to other operators only.
     """
-    chosen = options.pop("operator")
-    given = _taken(options, "operator__")
+    return member_from("operator", OPERATOR, options) or {}
+
+
+def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Takes a family's options out of ``options`` as the JSON of the chosen member; None where none
+    was given.
+
+    Raises:
+        InvalidSpec: an option belongs to other members only.
+    """
+    named = options.pop(field, None)
+    given = _taken(options, f"{field}__")
+    chosen = named or anyof.default
     for name in given:
-        users = _operator_fields()[name]
+        users = _fields_of(anyof.root)[name]
         if chosen not in users:
             raise InvalidSpec(
-                f"{_flag(name)} does not belong to operator '{chosen}' but to {', '.join(users)}."
+                f"{_flag(name, field)} does not belong to {field} '{chosen}' but to"
+                f" {', '.join(users)}."
             )
-    return {"type": chosen, **given}
+    return {**({"type": named} if named else {}), **given} or None
 
 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
@@ -141,34 +168,30 @@ class Verb(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See :meth:`click.Command.format_options`."""
-        sampler = (
-            "Sampler (left out: what the prior recommends, see 'aps capabilities', or else the"
-            " default)"
-        )
-        sections: dict[str, list[tuple[str, str]]] = {
-            "Options": [],
-            "Operator (each belongs to the operators named)": [],
-            sampler: [],
+        titles = {
+            "operator": "Operator (each belongs to the operators named)",
+            "sampler": "Sampler (left out: what the prior recommends, see 'aps capabilities')",
+            "loss": "Loss (left out: what the prior recommends)",
         }
-        titles = list(sections)
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for param in self.get_params(ctx):
-            if (
-                isinstance(param, click.Option)
-                and (record := param.get_help_record(ctx)) is not None
-                and param.name is not None
-            ):
-                place = (
-                    1
-                    if param.name.startswith("operator__")
-                    else 2
-                    if param.name.startswith("sampler__")
-                    else 0
-                )
-                sections[titles[place]].append(record)
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is None or param.name is None:
+                continue
+            field, nested, _ = param.name.partition("__")
+            family = field if nested or field in titles else ""
+            title = titles.get(family, f"{family.capitalize()}") if family else "Options"
+            sections.setdefault(title, []).append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def operator_options(command: Command) -> Command:
+    """Adds ``--operator`` and every operator field."""
+    info = FieldInfo(description="How the picture was, or is to be, degraded")
+    return family_options("operator", OPERATOR, info)(command)
 
 
 def field_lines(operator: str) -> list[str]:
@@ -177,7 +200,7 @@ def field_lines(operator: str) -> list[str]:
     for name, field in OperatorSpec.named(operator).model_fields.items():
         if name != "type":
             default = "" if field.is_required() else f" [default: {field.default}]"
-            lines.append(f"{_flag(name):<16} {field.description}{default}")
+            lines.append(f"{_flag(name, 'operator'):<16} {field.description}{default}")
     return lines
 
 
@@ -235,9 +258,15 @@ def _plain(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _operator_fields() -> dict[str, list[str]]:
+def family_of(field: FieldInfo) -> AnyOf | None:
+    """The family of a field that always holds one of its members."""
+    return next((extra for extra in field.metadata if isinstance(extra, AnyOf)), None)
+
+
+def _fields_of(root: type[Spec]) -> dict[str, list[str]]:
+    """Every field of any member of a family, and the members that have it."""
     users: dict[str, list[str]] = {}
-    for name, cls in sorted(OperatorSpec.family.items()):
+    for name, cls in sorted(root.family.items()):
         for field in cls.model_fields:
             if field != "type":
                 users.setdefault(field, []).append(name)
@@ -250,9 +279,13 @@ def _taken(options: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name: parse_value(value) for name, value in values.items() if value is not None}
 
 
-# An operator's field keeps its name unless another option of the command already has it.
-_TAKEN = {"mask": "--mask-source", "sigma": "--blur-sigma", "seed": "--operator-seed"}
+# A member's field keeps its name unless another option of the command already has it.
+_TAKEN = {
+    ("operator", "mask"): "--mask-source",
+    ("operator", "sigma"): "--blur-sigma",
+    ("operator", "seed"): "--operator-seed",
+}
 
 
-def _flag(name: str) -> str:
-    return _TAKEN.get(name, _plain(name))
+def _flag(name: str, field: str) -> str:
+    return _TAKEN.get((field, name), _plain(name))

@@ -19,6 +19,7 @@ from aps_cli.replay import replay
 from aps_cli.verbs import verb
 from aps_cli.weights import weights
 from aps_core import __version__
+from aps_core.runtime.process import prepare_environment
 from aps_core.tasks import TaskSpec
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -38,6 +39,7 @@ def main() -> None:
     aps serve --embedded                                            run that service, studio
     included aps doctor                                                      is everything there?
     """
+    prepare_environment()
 
 
 @main.command()
@@ -117,7 +119,7 @@ def capabilities(as_json: bool, markdown: bool) -> None:
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
-    for title in ("tasks", "operators", "priors"):
+    for title in ("tasks", "operators", "samplers", "losses", "priors"):
         click.echo(f"{title}:")
         for item in known[title]:
             name = item.get("type", item.get("name"))
@@ -125,10 +127,11 @@ def capabilities(as_json: bool, markdown: bool) -> None:
             if item.get("missing"):
                 click.echo(f"      not here: {item['missing']}")
             if item.get("recommended"):
-                click.echo(
-                    "      recommended:"
-                    f" {', '.join(f'{key}={value}' for key, value in item['recommended'].items())}"
+                sampler = item["recommended"]["sampler"]
+                told = ", ".join(
+                    f"{key}={value}" for key, value in sampler.get("aps", sampler).items()
                 )
+                click.echo(f"      recommended: {told}")
             if title == "operators":
                 click.echo("".join(f"      {line}\n" for line in field_lines(name)), nl=False)
 

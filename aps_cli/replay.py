@@ -37,11 +37,13 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
     the two places is named.
     """
     from aps_core.runtime.engine import Engine
+    from aps_core.runtime.process import be_reproducible
 
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
     inputs = _matched(origin["inputs"], pictures)
-    engine = Engine.load(spec.prior, origin["device"], origin["threads"])
+    be_reproducible(origin["threads"])
+    engine = Engine.load(spec.prior, origin["device"])
     with Display() as display:
         result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
     out.mkdir(parents=True, exist_ok=True)

@@ -71,12 +71,10 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     """What is given without a flag: the picture a task needs, and the prompt where it is about
     that; other pictures are options.
     """
-    needed = spec.model_fields["prompt"].is_required()
-    prompt: list[Decorator] = (
-        [click.argument("prompt", required=needed, default=None if needed else "")]
-        if prompt_is_argument(spec)
-        else []
-    )
+    prompt: list[Decorator] = []
+    if prompt_is_argument(spec):
+        needed = spec.model_fields["prompt"].is_required()
+        prompt.append(click.argument("prompt", required=needed, default=None if needed else ""))
     if not pictures:
         return prompt
     helps = {

@@ -32,8 +32,9 @@ from aps_core.imaging.images import Picture
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.priors import PriorSpec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
-from aps_core.samplers import sample_prior
-from aps_core.sampling.config import PriorConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.prior import PriorConfig
+from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.guide import GuideSpec, TextResult
 
@@ -129,11 +130,11 @@ def text_to_image(engine: ImageEngine, options: Options) -> str:
     given = {
         name: value for name, value in options.settings.items() if name in PriorConfig.model_fields
     }
-    config = PriorConfig(**given).with_recommended(engine.spec.alone())
+    config = PriorConfig(**given).with_recommended(engine.spec.recommended_for(PriorConfig))
     height, width = _shape(engine, options)
     generator = torch.Generator(engine.device).manual_seed(SEED)
     grid = engine.grid(height, width)
-    sample = sample_prior(
+    sample = driver.sample(
         engine.prior, None, config, grid=grid, generator=generator, condition=options.prompt
     )
     _save(options, "text-to-image.png", sample.x_BCHW[0])
@@ -218,7 +219,8 @@ def verify(
     spec = PriorSpec.named(prior)(type=prior)
 
     def load(_: object, __: Options) -> str:
-        loaded.append(Engine.load(prior, device, threads))
+        be_reproducible(threads)
+        loaded.append(Engine.load(prior, device))
         return (
             f"{spec.weights_bytes(loaded[0].device.type) / 1e9:.2f} GB of weights estimated, from"
             f" {spec.folders()[0]}"

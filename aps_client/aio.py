@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from httpx_sse import EventSource
 
 from aps_client import flows
 from aps_client.connection import Connection
@@ -144,8 +145,8 @@ class AsyncClient(Tasks[Awaitable[Result]]):
                     if answer.status_code >= 400:
                         await answer.aread()
                         raise error_of(answer)
-                    async for line in answer.aiter_lines():
-                        if (event := follower.feed(line)) is not None:
+                    async for sent in EventSource(answer).aiter_sse():
+                        if (event := follower.accept(sent)) is not None:
                             heard = True
                             yield event
                             if follower.over:

@@ -1,12 +1,11 @@
-"""Following a job over server-sent events (WHATWG HTML, section 9.2): lines become events, lost
-connections are resumed.
-"""
+"""Following a job over server-sent events: what a stream remembers between two connections."""
 
 from __future__ import annotations
 
 import json
 
 import httpx
+from httpx_sse import ServerSentEvent
 
 from aps_client.connection import Retry
 from aps_client.errors import ServiceError, Unreachable
@@ -17,41 +16,32 @@ SILENCE_SECONDS = 45
 
 
 class Follower:
-    """What a stream of events has to remember, apart from the connection itself."""
+    """State of a stream of events that outlives its connections."""
 
     def __init__(self, after: str, retry: Retry) -> None:
         self.retry = retry
         self.over = False
-        self._last_id, self._pause_seconds, self._failures = after, 2.0, 0
-        self._type = ""
-        self._data: list[str] = []
+        self._last_id = after
+        self._pause_seconds = 2.0
+        self._failures = 0
 
     def headers(self) -> dict[str, str]:
-        """Headers of the next connection; half an event of the last one is forgotten, and sent
-        again by the service.
-        """
-        self._type, self._data = "", []
+        """Headers of the next connection, which resumes after the last complete event."""
         return {
             "Accept": "text/event-stream",
             **({"Last-Event-ID": self._last_id} if self._last_id else {}),
         }
 
-    def feed(self, line: str) -> Event | None:
-        """The event that ``line`` completes, if it does."""
-        if not line:
-            return self._complete()
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match name:
-            case "id":
-                self._last_id = value
-            case "event":
-                self._type = value
-            case "data":
-                self._data.append(value)
-            case "retry" if value.isdecimal():
-                self._pause_seconds = int(value) / 1000
-        return None
+    def accept(self, sent: ServerSentEvent) -> Event | None:
+        """The job's event in ``sent``; None for one without data, such as a keep-alive."""
+        self._last_id = sent.id or self._last_id
+        if sent.retry is not None:
+            self._pause_seconds = sent.retry / 1000
+        if not sent.data:
+            return None
+        self._failures = 0
+        self.over = sent.event == "done"
+        return Event(self._last_id, sent.event, json.loads(sent.data))
 
     def broken(self, reason: Exception | None) -> float:
         """Seconds to wait before the next connection.
@@ -69,14 +59,6 @@ class Follower:
                 f" {reason or 'the service closed the connection'}."
             ) from reason
         return self._pause_seconds
-
-    def _complete(self) -> Event | None:
-        if not self._data:
-            return None
-        event = Event(self._last_id, self._type or "message", json.loads("\n".join(self._data)))
-        self._type, self._data, self._failures = "", [], 0
-        self.over = event.type == "done"
-        return event
 
 
 def timeout(connect_seconds: float) -> httpx.Timeout:

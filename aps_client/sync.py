@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from httpx_sse import EventSource
 
 from aps_client import flows
 from aps_client.connection import Connection
@@ -143,8 +144,8 @@ class Client(Tasks[Result]):
                     if answer.status_code >= 400:
                         answer.read()
                         raise error_of(answer)
-                    for line in answer.iter_lines():
-                        if (event := follower.feed(line)) is not None:
+                    for sent in EventSource(answer).iter_sse():
+                        if (event := follower.accept(sent)) is not None:
                             heard = True
                             yield event
                             if follower.over:

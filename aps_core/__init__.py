@@ -1,10 +1,113 @@
-"""Anchored posterior sampling (APS) with discrete diffusion priors: the library."""
+"""Anchored posterior sampling (APS) with discrete diffusion priors: the library.
 
-import os
+    import aps_core as aps
+
+    measurement = aps.Measurement("photo.png", operator={"type": "super_resolution", "factor": 4})
+    aps.restore(measurement, aps.load_prior("embedded")).image.save("restored.png")
+
+Every name below is imported at its first use, so that importing the library costs nothing and
+changes nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Before torch loads, and only where nothing else is asked for: threads that spin at every barrier
-# make a run many times slower as soon as anything else wants a core; on an idle machine waiting
-# without spinning costs about a tenth.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if TYPE_CHECKING:
+    from aps_core.aps import sample_aps
+    from aps_core.losses import LossSpec
+    from aps_core.losses.measurement import MeasurementLoss
+    from aps_core.measurement import Measurement
+    from aps_core.operators import Bound, OperatorSpec
+    from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
+    from aps_core.restoring import Restoration, load_prior, restore
+    from aps_core.samplers import SamplerSpec, Step
+    from aps_core.samplers.aps import APSConfig
+    from aps_core.samplers.g2d2 import G2D2Config
+    from aps_core.samplers.prior import PriorConfig
+    from aps_core.samplers.sgdd import SGDDConfig
+    from aps_core.samplers.svdd import SVDDConfig
+    from aps_core.sampling.driver import Problem, sample
+    from aps_core.types import (
+        BoundOperator,
+        Objective,
+        Prior,
+        Sample,
+        SamplerState,
+        StepInfo,
+        TextPrior,
+        Tokenizer,
+    )
+
+_HOMES = {
+    "aps": ["sample_aps"],
+    "losses": ["LossSpec"],
+    "losses.measurement": ["MeasurementLoss"],
+    "measurement": ["Measurement"],
+    "operators": ["Bound", "OperatorSpec"],
+    "priors": ["ImagePriorSpec", "PriorSpec", "TextPriorSpec"],
+    "restoring": ["Restoration", "load_prior", "restore"],
+    "samplers": ["SamplerSpec", "Step"],
+    "samplers.aps": ["APSConfig"],
+    "samplers.g2d2": ["G2D2Config"],
+    "samplers.prior": ["PriorConfig"],
+    "samplers.sgdd": ["SGDDConfig"],
+    "samplers.svdd": ["SVDDConfig"],
+    "sampling.driver": ["Problem", "sample"],
+    "types": [
+        "BoundOperator",
+        "Objective",
+        "Prior",
+        "Sample",
+        "SamplerState",
+        "StepInfo",
+        "TextPrior",
+        "Tokenizer",
+    ],
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "APSConfig",
+    "Bound",
+    "BoundOperator",
+    "G2D2Config",
+    "ImagePriorSpec",
+    "LossSpec",
+    "Measurement",
+    "MeasurementLoss",
+    "Objective",
+    "OperatorSpec",
+    "Prior",
+    "PriorConfig",
+    "PriorSpec",
+    "Problem",
+    "Restoration",
+    "SGDDConfig",
+    "SVDDConfig",
+    "Sample",
+    "SamplerSpec",
+    "SamplerState",
+    "Step",
+    "StepInfo",
+    "TextPrior",
+    "TextPriorSpec",
+    "Tokenizer",
+    "load_prior",
+    "restore",
+    "sample",
+    "sample_aps",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -7,30 +7,23 @@ Shapes: B samples, L tokens, K codes, D code dimension, N masked tokens of all s
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from aps_core.errors import SamplingCancelled
+from aps_core.samplers.base import Step
 from aps_core.sampling.anchors import anchor_order, token_score
-from aps_core.sampling.config import APSConfig
+from aps_core.sampling.driver import Problem, sample
 from aps_core.sampling.expectation import expected_code
 from aps_core.sampling.inner_loop import InnerLoop, Place
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
+from aps_core.types import MASK, Grid, Objective, Prior, Sample, SamplerState, Tokenizer
 
-
-@dataclass(frozen=True)
-class Sample:
-    """Outcome of a run: codes (B, L) and decoded pictures (B, 3, H, W)."""
-
-    z_BL: Tensor
-    x_BCHW: Tensor
-    misfit_B: Tensor
+if TYPE_CHECKING:
+    from aps_core.samplers.aps import APSConfig
 
 
 def sample_aps(
@@ -41,73 +34,65 @@ def sample_aps(
     grid: Grid,
     generator: Generator,
     batch: int = 1,
-    condition: str = "",
-    on_step: StepHook | None = None,
-    resume: SamplerState | None = None,
-    z_BL: Tensor | None = None,
-    graph: bool | None = None,
+    **options: Any,
 ) -> Sample:
     """Draws ``batch`` posterior samples on a token ``grid`` by Algorithm 1.
 
-    Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
-    same tokens as one that was never interrupted. ``z_BL`` may hold decided tokens, as many in
-    every sample, which are kept; the schedule runs over the others. ``graph`` fixes the inner
-    steps' shapes and, on CUDA, replays them as a CUDA graph (default: on CUDA).
+    ``options`` are those of :func:`aps_core.sampling.driver.sample`, which runs every sampler.
 
     Raises:
-        SamplingCancelled: ``on_step`` returned False.
+        SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
         SamplingDiverged: the loss is not finite.
     """
-    num_tokens = grid[0] * grid[1]
-    z_BL = torch.full((batch, num_tokens), MASK) if z_BL is None else z_BL  # line 4: all masked
-    z_BL, first, hidden = z_BL.to(generator.device), 0, int((z_BL == MASK).sum(1).amax())
-    if resume is not None:
-        z_BL, first = resume.z_BL.to(generator.device), resume.step
-        generator.set_state(resume.generator_state)
-    temperature = config.temperature if config.temperature is not None else float(batch > 1)
+    if options.get("z_BL") is None:
+        options["z_BL"] = torch.full((batch, grid[0] * grid[1]), MASK)  # line 4: all masked
+    # lines 5 and 22: T times `step`; lines 23-24: decodes the last tokens
+    return sample(prior, objective, config, grid=grid, generator=generator, **options)
+
+
+class Memory(NamedTuple):
+    """What lasts for the run."""
+
+    hidden: int
+    """Tokens of each sample to be decided."""
+    inner: InnerLoop
+
+
+def init(config: APSConfig, problem: Problem, z_BL: Tensor) -> Memory:
+    """Counts the masked tokens of ``z`` and prepares the inner loop of the whole run."""
+    tokenizer, objective = problem.prior.tokenizer, problem.objective
     evaluate = partial(
-        quantized_expectation, tokenizer=prior.tokenizer, objective=objective, grid=grid
+        quantized_expectation, tokenizer=tokenizer, objective=objective, grid=problem.grid
     )
-    inner = InnerLoop(evaluate, prior.tokenizer.codebook_KD, config, objective.noise_floor, graph)
-    for step, left in list(enumerate(masked_counts(hidden, config.steps)))[first:]:  # line 5
-        started = time.perf_counter()
-        before, after = mask_fraction(step / config.steps), mask_fraction((step + 1) / config.steps)
-        keep = (before - after) / before  # (alpha_s - alpha_t) / (1 - alpha_t)
-        with torch.no_grad():
-            fraction = before * hidden / num_tokens
-            # line 6
-            prior_BLK = prior.logits(
-                z_BL,
-                grid=grid,
-                mask_fraction=fraction,
-                condition=condition,
-                guidance_scale=config.guidance_scale,
-            )
-        masked_BL = z_BL == MASK
-        prior_NK = prior_BLK[masked_BL]
-        prior_seconds = time.perf_counter() - started
-        # lines 7-15: M Adam steps on lines 8-13
-        fit = inner.run(gumbel_perturbed(prior_NK, temperature, generator), z_BL, keep)
-        z_next_BL, kappa_BL = anchored_remasking(
-            fit.phi_NK, prior_NK, z_BL, prior.tokenizer, config, left, keep, generator
-        )
-        info = StepInfo(
-            state=SamplerState(step + 1, z_next_BL, generator.get_state()),
-            total=config.steps,
-            x_hat_BCHW=fit.x_hat_BCHW,
-            anchors_BL=masked_BL & (z_next_BL != MASK),
-            confidence_BL=kappa_BL,
-            loss_curve=fit.loss_curve,
-            misfit=fit.misfit,
-            seconds=time.perf_counter() - started,
-            prior_seconds=prior_seconds,
-        )
-        z_BL = z_next_BL
-        if on_step is not None and on_step(info) is False:
-            raise SamplingCancelled(f"Stopped after reverse step {step + 1} of {config.steps}.")
-    with torch.no_grad():
-        x_BCHW = prior.tokenizer.decode(prior.tokenizer.codebook_KD[z_BL], grid)  # line 23
-        return Sample(z_BL, x_BCHW, objective(x_BCHW)[1])  # line 24
+    floor, graph = objective.noise_floor, problem.graph
+    inner = InnerLoop(evaluate, tokenizer.codebook_KD, config, floor, graph)
+    return Memory(int((z_BL == MASK).sum(1).amax()), inner)
+
+
+def step(config: APSConfig, problem: Problem, memory: Memory, state: SamplerState) -> Step:
+    """Lines 6-21, once."""
+    z_BL, generator, done = state.z_BL, problem.generator, state.step
+    left = masked_counts(memory.hidden, config.steps)[done]
+    before, after = mask_fraction(done / config.steps), mask_fraction((done + 1) / config.steps)
+    keep = (before - after) / before  # (alpha_s - alpha_t) / (1 - alpha_t)
+    fraction = before * memory.hidden / z_BL.shape[1]
+    prior_BLK = problem.logits(z_BL, fraction, config.guidance_scale)  # line 6
+    prior_NK = prior_BLK[z_BL == MASK]
+    several = float(len(z_BL) > 1)
+    temperature = several if config.temperature is None else config.temperature
+    start_NK = gumbel_perturbed(prior_NK, temperature, generator)
+    watch = problem.watch(done, config.steps)
+    fit = memory.inner.run(start_NK, z_BL, keep, watch)  # lines 7, 14-15: M Adam steps on 8-13
+    z_next_BL, kappa_BL = anchored_remasking(
+        fit.phi_NK, prior_NK, z_BL, problem.prior.tokenizer, config, left, keep, generator
+    )
+    return Step(
+        z_BL=z_next_BL,
+        confidence_BL=kappa_BL,
+        x_hat_BCHW=fit.x_hat_BCHW,
+        misfit=fit.misfit,
+        loss_curve=fit.loss_curve,
+    )
 
 
 def quantized_expectation(

@@ -8,13 +8,18 @@ from typing import Any
 
 from aps_core import __version__
 from aps_core.checkpoints import checkpoint_cache
+from aps_core.losses import LossSpec
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
+from aps_core.registry import Spec
+from aps_core.samplers import SamplerSpec
 from aps_core.tasks import TaskSpec
 
 
 def describe() -> dict[str, Any]:
-    """Tasks, operators and priors with their JSON Schemas; plain JSON, needs no torch."""
+    """Tasks, operators, samplers, losses and priors with their JSON Schemas; plain JSON, needs no
+    torch.
+    """
     return {
         "version": __version__,
         "tasks": [
@@ -38,17 +43,41 @@ def describe() -> dict[str, Any]:
                 (name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family)
             )
         ],
+        "samplers": _members(SamplerSpec),
+        "losses": _members(LossSpec),
         "priors": [
             {
                 "name": name,
                 "summary": cls.summary(),
                 **_native(cls),
-                "recommended": cls.recommended,
+                "recommended": _recommended(cls),
                 "weights": cls.weights,
                 **_here(cls),
             }
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
+    }
+
+
+def _members(root: type[Spec]) -> list[dict[str, Any]]:
+    """Every member of a family, by its name."""
+    return [
+        {"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()}
+        for name, cls in sorted(root.family.items())
+    ]
+
+
+def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
+    """Settings used where a job leaves them out: of a picture's prior by sampler and loss, of a
+    text's its sampler's.
+    """
+    if not issubclass(prior, ImagePriorSpec):
+        return {"sampler": prior.recommended}
+    return {
+        "sampler": {
+            name: prior.recommended_for(SamplerSpec.named(name)) for name in SamplerSpec.family
+        },
+        "loss": prior.recommended_loss,
     }
 
 

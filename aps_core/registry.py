@@ -1,9 +1,9 @@
-"""One registry for everything that is chosen by name: operators, objectives, priors.
+"""One registry for everything that is chosen by name: tasks, priors, operators, samplers, losses.
 
 A *family* is a :class:`Spec` subclass made with ``family=True``. Every further subclass that gives
 its ``type`` field a literal default registers itself under that name; one that does not is a common
 base. OpenAPI, ``/v1/capabilities``, the studio's forms, the command line and the property tests all
-read the registry, so adding an operator touches one file.
+read the registry, so adding a member touches one file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -23,10 +24,18 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from aps_core.errors import InvalidSpec
 
 
-class Spec(BaseModel):
-    """A frozen, JSON-serialisable description of one thing to compute with."""
+class Config(BaseModel):
+    """Frozen settings that refuse unknown fields, NaN and infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def with_recommended(self, recommended: Mapping[str, Any]) -> Self:
+        """These settings, with ``recommended`` in the fields that were not set explicitly."""
+        return type(self)(**{**recommended, **self.model_dump(include=self.model_fields_set)})
+
+
+class Spec(Config):
+    """A frozen, JSON-serialisable description of one thing to compute with."""
 
     family: ClassVar[dict[str, type[Spec]]]
     type: str
@@ -78,18 +87,21 @@ _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=
 """Classes whose JSON Schema is being made; one that contains its own family meets itself again."""
 
 
-class _AnyOf:
-    """Pydantic annotation: validates against whichever subclass is registered under ``type``."""
+class AnyOf:
+    """Pydantic annotation: validates against whichever subclass is registered under ``type``, or
+    under ``default`` where an object names none.
+    """
 
-    def __init__(self, root: type[Spec]) -> None:
+    def __init__(self, root: type[Spec], default: str | None) -> None:
         self.root = root
+        self.default = default
 
     def _validate(self, value: Any) -> Spec:
         if isinstance(value, self.root):
             return value
         if not isinstance(value, dict):
             raise PydanticCustomError("spec_type", "Input should be an object with a 'type'")
-        name = value.get("type")
+        name = value.get("type", self.default)
         chosen = self.root.family.get(name) if isinstance(name, str) else None
         if chosen is None:
             raise PydanticCustomError(
@@ -113,7 +125,8 @@ class _AnyOf:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         choices = [self._reference(cls, handler) for _, cls in sorted(self.root.family.items())]
-        return {"oneOf": choices, "discriminator": {"propertyName": "type"}}
+        described = {"oneOf": choices, "discriminator": {"propertyName": "type"}}
+        return described if self.default is None else {**described, "x-default-type": self.default}
 
     def _reference(self, cls: type[Spec], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """A reference to the class's definition, which may contain the family again
@@ -134,19 +147,19 @@ class _AnyOf:
             _described.reset(token)
 
 
-def any_of(root: type[Spec]) -> Any:
-    """A pydantic field type accepting any registered member of the family ``root``, now or
-    later.
+def any_of(root: type[Spec], default: str | None = None) -> Any:
+    """A pydantic field type accepting any registered member of the family ``root``, now or later.
+
+    JSON without a ``type`` means the member called ``default``, where there is one.
     """
-    return Annotated[root, _AnyOf(root)]
+    return Annotated[root, AnyOf(root, default)]
 
 
-def discover(package: ModuleType, group: str, skip: tuple[str, ...] = ()) -> None:
-    """Imports every module of ``package`` but ``skip``, and every entry point of ``group``, so that
-    they register.
+def discover(package: ModuleType, group: str) -> None:
+    """Imports every module of ``package`` and every entry point of ``group``, so that they
+    register. Modules of its sub-packages are not imported: networks that need torch lie there.
     """
     for module in pkgutil.iter_modules(package.__path__):
-        if module.name not in skip:
-            importlib.import_module(f"{package.__name__}.{module.name}")
+        importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group=group):
         entry.load()

@@ -7,12 +7,15 @@ with ``gh * gw == L``. Pictures are RGB in [-1, 1]. Token states hold codes ``0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Features = Callable[["Tensor"], list["Tensor"]]
+"""Maps pictures (B, 3, H, W) in [-1, 1] to feature maps, differentiable."""
 
 MASK = -1
 """A position not decided yet. Priors translate it to their own mask id."""
@@ -132,8 +135,21 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Outcome of a run: codes (B, L), decoded pictures (B, 3, H, W) in [-1, 1] up to the decoder's
+    overshoot, and the misfit (B,), 0 where nothing was measured.
+    """
+
+    z_BL: Tensor
+    x_BCHW: Tensor
+    misfit_B: Tensor
+
+
+@dataclass(frozen=True)
 class SamplerState:
-    """Everything needed to continue a run after a finished reverse step: a few kilobytes."""
+    """Everything needed to continue a run after a finished reverse step: a few kilobytes, unless
+    the sampler carries more.
+    """
 
     step: int
     """Finished reverse steps."""
@@ -141,6 +157,8 @@ class SamplerState:
     """Codes or ``MASK``."""
     generator_state: Tensor
     """State of the run's random generator."""
+    carried: Mapping[str, Tensor] = field(default_factory=dict)
+    """What else a sampler takes from step to step; see :class:`aps_core.samplers.base.Step`."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +187,27 @@ class StepInfo:
     prior_seconds: float
     """Of it, the prior's forward."""
 
+
+@dataclass(frozen=True)
+class InnerInfo:
+    """What the inner hook sees between two inner iterations of a reverse step."""
+
+    step: int
+    """Reverse step in progress, from 1."""
+    total: int
+    """Reverse steps of the whole run."""
+    iteration: int
+    """Finished inner iterations of this step."""
+    inner_steps: int
+    """The most inner iterations this step may take."""
+    loss: float
+    """Loss (of text: reward) at the last iteration, mean over the batch."""
+
+
+InnerHook = Callable[[InnerInfo], bool | None]
+"""Called every 10 inner iterations, or every 100 ms where those take longer; returning False
+cancels the run.
+"""
 
 StepHook = Callable[[StepInfo], bool | None]
 """Called after every reverse step; returning False cancels the run."""

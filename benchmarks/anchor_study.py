@@ -31,7 +31,6 @@ from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.evaluation.tables import figure
 from aps_core.runtime.engine import ImageEngine
 from aps_core.sampling import anchors
-from aps_core.sampling.config import APSConfig
 from aps_core.types import MASK, Grid, Tokenizer
 from benchmarks.withheld import open_study
 
@@ -163,7 +162,7 @@ class Variant:
     informed: bool = True
     """Whether anything is known of the prior: otherwise every step starts from equal logits."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Other fields of :class:`aps_core.sampling.config.APSConfig`."""
+    """Other fields of :class:`aps_core.samplers.aps.APSConfig`."""
     reduction: Literal["sum", "mean"] = "sum"
     """Of the loss over the measured values."""
     tasks: tuple[str, ...] = TASKS
@@ -303,10 +302,10 @@ class Run:
 def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) -> Run:
     """One run; the noise depends on the photograph alone."""
     variant = VARIANTS[name]
-    config = APSConfig(
-        **{**START, "anchor_temperature": variant.noise, **variant.changes}
-    ).with_recommended(engine.spec.recommended)
-    case = evaluation.make_case(engine, config, "native", task, str(photo), x_CHW, 0.05, photo)
+    setup = evaluation.Setup.recommended(
+        engine, {**START, "anchor_temperature": variant.noise, **variant.changes}
+    )
+    case = evaluation.make_case(engine, setup, "native", task, str(photo), x_CHW, 0.05, photo)
     changed, started = (
         Changed(variant, engine.prior.tokenizer.codebook_KD, case.truth_CHW),
         time.process_time(),
@@ -317,7 +316,7 @@ def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) ->
         patch.object(aps, "quantized_expectation", changed.expectation),
     ):
         x_BCHW, decodes, _ = evaluation.run_method(
-            engine, config, case, evaluation.Variant("aps"), SEED
+            engine, setup, case, evaluation.Variant("aps"), SEED
         )
     seconds = time.process_time() - started
     row = score(case, name, x_BCHW, Cost(seconds, decodes), None)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from aps_core.runtime.engine import be_deterministic
+from aps_core.runtime.process import be_reproducible
 from aps_core.text.aps import RewardAscent, TextReward, sample_text_aps
 from aps_core.text.config import TextConfig
 from aps_core.text.masked_lm import MaskedLM
@@ -129,8 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
-    torch.set_num_threads(args.threads)
-    be_deterministic()
+    be_reproducible(args.threads)
     rates = calibrate(device)
     prior, model = guided_text(
         args.network or ("published" if device.type == "cuda" else "embedded"), device

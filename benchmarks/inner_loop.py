@@ -24,8 +24,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from aps_core.aps import quantized_expectation
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
-from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.sampling.inner_loop import InnerStep
 from aps_core.tokenizers.execution import ExecutionPlan
@@ -165,7 +165,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
-    torch.set_num_threads(args.threads)
     network = args.network or ("published" if device.type == "cuda" else "embedded")
     width, height = map(
         int, (args.size or ("512x512" if device.type == "cuda" else "128x128")).split("x")
@@ -173,7 +172,7 @@ def main(arguments: list[str] | None = None) -> None:
     rates = calibrate(device)
     case = Case(network, width, height, device)
     tflop, floor = case.floor_ms(rates)
-    be_deterministic()
+    be_reproducible(args.threads)
     chosen = {
         name: build for name, build in variants(case).items() if not args.only or name in args.only
     }

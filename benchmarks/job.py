@@ -24,8 +24,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import sample_aps
 from aps_core.priors.mmada.network import MMaDAPrior
-from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.aps import APSConfig
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.types import StepInfo
 from benchmarks.harness import (
@@ -105,7 +105,6 @@ def measure(
         steps=args.steps,
         inner_steps=args.inner_steps,
         inner="adaptive" if args.adaptive else "fixed",
-        perceptual_weight=0,
     )
     prompt = " ".join(["word"] * args.text_tokens)
     if device.type == "cuda":
@@ -198,8 +197,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
-    torch.set_num_threads(args.threads)
-    be_deterministic()
+    be_reproducible(args.threads)
     rates = calibrate(device)
     rows: list[dict[str, Any]] = []
     profiles: dict[str, list[dict[str, Any]]] = {}

@@ -4,7 +4,7 @@ and a contact sheet.
     python -m benchmarks.stylize_pairs
 
 Every pair is a style photograph and the photograph its prompt describes. Three pictures are
-compared: the prior alone (``sample_prior``), guided by the style, and guided by style and content.
+compared: the prior alone (``driver.sample``), guided by the style, and guided by style and content.
 The distance of the untouched content photograph is a control: the embedded prior alone draws
 little, so that beating it says not much.
 """
@@ -21,8 +21,9 @@ from PIL import Image, ImageDraw
 
 from aps_core.imaging import images
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers import sample_prior
-from aps_core.sampling.config import PriorConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.prior import PriorConfig
+from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, StylizeSpec, run
 
 ROOT = Path(__file__).parents[1]
@@ -60,10 +61,10 @@ def measure(
     )
     spec = StylizeSpec(prompt=prompt, seed=seed, sampler=sampler)
     distance = spec.objective(alone, engine, side, side)
-    unguided = sample_prior(
+    unguided = driver.sample(
         engine.prior,
         distance,
-        PriorConfig().with_recommended(engine.spec.alone()),
+        PriorConfig().with_recommended(engine.spec.recommended_for(PriorConfig)),
         grid=engine.grid(side, side),
         generator=torch.Generator(engine.device).manual_seed(seed),
         condition=prompt,
@@ -138,7 +139,8 @@ def main() -> None:
     )
     parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "stylize.jpg")
     options = parser.parse_args()
-    engine = ImageEngine.load(options.prior, options.device, 1)
+    be_reproducible(1)
+    engine = ImageEngine.load(options.prior, options.device)
     rows = []
     for seed, pair in enumerate(PAIRS):
         rows.append(

@@ -19,16 +19,12 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.aps import sample_aps
-from aps_core.samplers import (
-    G2D2Config,
-    SGDDConfig,
-    SVDDConfig,
-    sample_g2d2,
-    sample_prior,
-    sample_sgdd,
-    sample_svdd,
-)
-from aps_core.sampling.config import APSConfig, PriorConfig
+from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.g2d2 import G2D2Config
+from aps_core.samplers.prior import PriorConfig
+from aps_core.samplers.sgdd import SGDDConfig
+from aps_core.samplers.svdd import SVDDConfig
+from aps_core.sampling import driver
 from aps_core.theory.toy import GRID, LENGTH, ToyWorld
 
 Draw = Callable[[ToyWorld, int, Generator], Tensor]
@@ -37,9 +33,7 @@ APS = APSConfig(
     steps=LENGTH,
     inner_steps=30,
     learning_rate=0.1,
-    perceptual_weight=0.0,
     guidance_scale=0.0,
-    norm="l2",
     temperature=1.0,
 )
 
@@ -66,7 +60,7 @@ def _aps(**changes: object) -> Draw:
 
 SAMPLERS: dict[str, Draw] = {
     "exact": _exact,
-    "prior alone": _sampler(sample_prior, PriorConfig(steps=LENGTH, guidance_scale=0.0)),
+    "prior alone": _sampler(driver.sample, PriorConfig(steps=LENGTH, guidance_scale=0.0)),
     "APS (II)": _aps(),
     "APS-I": _aps(remasking="prior"),
     "APS, random order": _aps(remasking="random"),
@@ -74,16 +68,16 @@ SAMPLERS: dict[str, Draw] = {
     "APS, learning rate 1 (the paper's)": _aps(learning_rate=1.0),
     "APS, one step": _aps(steps=1, inner_steps=30 * LENGTH),
     "G2D2": _sampler(
-        sample_g2d2,
+        driver.sample,
         G2D2Config(steps=LENGTH, inner_steps=30, learning_rate=0.3, kl_weight=0.1, kl_decades=0.0),
     ),
-    "SGDD": _sampler(sample_sgdd, SGDDConfig(steps=30, denoise_steps=LENGTH, mh_steps=30)),
+    "SGDD": _sampler(driver.sample, SGDDConfig(steps=30, denoise_steps=LENGTH, mh_steps=30)),
     "SGDD, tight coupling": _sampler(
-        sample_sgdd, SGDDConfig(steps=60, denoise_steps=LENGTH, mh_steps=60, alpha=1.0)
+        driver.sample, SGDDConfig(steps=60, denoise_steps=LENGTH, mh_steps=60, alpha=1.0)
     ),
-    "SVDD, best of 30": _sampler(sample_svdd, SVDDConfig(steps=LENGTH, candidates=30)),
+    "SVDD, best of 30": _sampler(driver.sample, SVDDConfig(steps=LENGTH, candidates=30)),
     "SVDD, drawn by likelihood": _sampler(
-        sample_svdd, SVDDConfig(steps=LENGTH, candidates=30, temperature=1.0)
+        driver.sample, SVDDConfig(steps=LENGTH, candidates=30, temperature=1.0)
     ),
 }
 

@@ -22,7 +22,6 @@ from typing import Any
 from aps_core import evaluation
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.runtime.engine import ImageEngine
-from aps_core.sampling.config import APSConfig
 from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
@@ -95,8 +94,8 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"order_temperature": 40.0, "temperature": 1.0},
     ],
 }
-"""Of each sampler's own settings; the rest is as :data:`aps_core.samplers.methods.METHODS` derives
-it from ``START``.
+"""Of each sampler's own settings; the rest is as :meth:`aps_core.samplers.base.SamplerSpec.like`
+derives it from ``START``.
 """
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
 """APS's settings before the tuning; its first entry, ``{}``, is these."""
@@ -158,11 +157,11 @@ def ranked(runs: list[Run], method: str, cases: tuple[tuple[int, str], ...]) -> 
 
 def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, x: Any) -> Run:
     """One run with seed 0; the noise depends on the photograph alone."""
-    config = APSConfig(**START).with_recommended(engine.spec.recommended)
-    case = evaluation.make_case(engine, config, "native", task, str(photo), x, 0.05, photo)
+    setup = evaluation.Setup.recommended(engine, START)
+    case = evaluation.make_case(engine, setup, "native", task, str(photo), x, 0.05, photo)
     started = time.process_time()
     x, decodes, _ = evaluation.run_method(
-        engine, config, case, evaluation.Variant(method, settings=json.loads(settings)), 0
+        engine, setup, case, evaluation.Variant(method, settings=json.loads(settings)), 0
     )
     seconds = time.process_time() - started
     row = score(case, method, x, Cost(seconds, decodes), None)

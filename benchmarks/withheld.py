@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.process import be_reproducible
 from training import corpus
 
 
@@ -34,7 +35,8 @@ def open_study(description: str | None, name: str, photos: int) -> Study:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    engine = ImageEngine.load("embedded", "cpu", args.threads)
+    be_reproducible(args.threads)
+    engine = ImageEngine.load("embedded")
     pictures = [
         corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:photos]
     ]

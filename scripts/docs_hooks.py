@@ -121,11 +121,11 @@ def _sentence(kind: type) -> str:
 
 ALGORITHM = {
     "4": ("z_1 <- all masked", "sample_aps", "torch.full((batch, num_tokens), MASK"),
-    "5": ("for i = T to 1", "sample_aps", "for step, left in"),
-    "6": ("phi <- denoiser's logits of z", "sample_aps", "prior.logits("),
+    "5": ("for i = T to 1", "sample_aps", "return sample("),
+    "6": ("phi <- denoiser's logits of z", "step", "problem.logits("),
     "7, 14, 15": (
         "for m = 1 to M: phi <- Adam(phi, gradient of L, eta)",
-        "sample_aps",
+        "step",
         "inner.run(",
     ),
     "8, 9": ("x = softmax(phi); x_bar = sum_k c_k x[k]", "quantized_expectation", "expected_code("),
@@ -146,7 +146,7 @@ ALGORITHM = {
     "19": ("kappa^l = <x*^l, x^l>", "anchored_remasking", "token_score("),
     "20": ("P = {l: kappa^l >= tau}", "anchored_remasking", "rank_BL < wanted_B"),
     "21": ("z_s = UpdateState(z_t, x, P)", "anchored_remasking", "torch.where(anchors_BL"),
-    "23, 24": ("x_hat_final = D(z_0)", "sample_aps", "prior.tokenizer.codebook_KD[z_BL]"),
+    "23, 24": ("x_hat_final = D(z_0)", "sample_aps", "return sample("),
 }
 """Lines of Algorithm 1, what they say, and the function and words of the line of code that does it.
 """

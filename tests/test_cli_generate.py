@@ -35,7 +35,7 @@ def test_a_prompt_gives_pictures_that_a_seed_repeats(tmp_path):
 
 
 def test_a_stopped_run_continues_with_the_same_tokens_and_the_prompt_matters():
-    engine = ImageEngine.load("embedded", "cpu", 1)
+    engine = ImageEngine.load("embedded")
     spec = GenerateSpec(
         prompt="a red flower", width=48, height=48, sampler={"steps": 4, "guidance_scale": 2.0}
     )

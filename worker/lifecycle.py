@@ -16,13 +16,14 @@ import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from celery.signals import (
     setup_logging,
     worker_init,
     worker_process_init,
     worker_process_shutdown,
+    worker_shutdown,
     worker_shutting_down,
 )
 from redis.exceptions import RedisError
@@ -56,6 +57,11 @@ draining = multiprocessing.RawValue(ctypes.c_bool, False)
 it.
 """
 
+exit_status = multiprocessing.RawValue(ctypes.c_int, os.EX_OK)
+"""Exit status of the parent when its child cannot compute: Celery's own would be 0, as after a
+drain.
+"""
+
 
 class Worker:
     """What the child keeps for its whole life: engines, store, artifacts, registration."""
@@ -80,12 +86,16 @@ class Worker:
         Raises:
             APSError: the prior is unknown, or its weights are missing or damaged.
         """
+        from aps_core.runtime.process import be_reproducible
+
+        be_reproducible(settings.threads)
         from aps_core.runtime.engine import Engine
 
         started = time.monotonic()
         telemetry.enter_state(prior, "loading")
-        engine = Engine.load(prior, settings.device, settings.threads)
+        engine = Engine.load(prior, settings.device)
         rate = engine.seconds_per_token()
+        telemetry.MODEL_FALLBACK.labels(prior).set(bool(engine.fallbacks()))
         self.engines[prior] = engine
         self.entries.append(
             WorkerInfo(
@@ -182,6 +192,9 @@ def refuse_what_does_not_fit(**_: Any) -> None:
     except APSError as error:
         log.critical("The worker cannot start: %s", error)
         sys.exit(os.EX_CONFIG)
+    except Exception as error:
+        log.critical("The worker cannot start: %s", _named(error), exc_info=error)
+        sys.exit(os.EX_SOFTWARE)
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
@@ -190,6 +203,19 @@ def start(**_: Any) -> None:
     global _worker
     if os.getppid() != _parent:
         os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
+    if exit_status.value != os.EX_OK:
+        os._exit(exit_status.value)  # a child before this one has asked the parent to end
+    try:
+        _worker = _loaded()
+    except APSError as error:
+        end_worker(os.EX_CONFIG, f"The worker cannot start: {error}")
+    except Exception as error:  # noqa: BLE001 - Celery would log it and run jobs without a prior
+        end_worker(os.EX_SOFTWARE, f"The worker cannot start: {_named(error)}", error)
+    threading.Thread(target=_register, args=(_worker,), name="registration", daemon=True).start()
+
+
+def _loaded() -> Worker:
+    """A worker with all its priors, its port open from before they are loaded."""
     import torch
 
     tracing.configure("worker")
@@ -198,19 +224,35 @@ def start(**_: Any) -> None:
     worker = Worker()
     if settings.metrics_port:
         exporter.serve(settings.metrics_port, lambda: worker.problem)
-    try:
-        for prior, capacity in capacities(settings).items():
-            worker.load(prior, capacity)
-    except APSError as error:
-        # Celery would swallow the error and feed jobs to a child without a prior
-        log.critical("The worker cannot start: %s", error)
-        os.kill(os.getppid(), signal.SIGTERM)
-        os._exit(os.EX_CONFIG)
+    for prior, capacity in capacities(settings).items():
+        worker.load(prior, capacity)
     build.describe(torch.__version__)
     if settings.device == "cuda":
         telemetry.watch_gpu_memory()
-    threading.Thread(target=worker.stay_registered, name="registration", daemon=True).start()
-    _worker = worker
+    return worker
+
+
+def _register(worker: Worker) -> None:
+    """Keeps the worker registered; a worker that nobody registers would never get a job again."""
+    try:
+        worker.stay_registered()
+    except Exception as error:  # noqa: BLE001 - a thread's exception would end the thread only
+        end_worker(os.EX_SOFTWARE, f"The worker cannot stay registered: {_named(error)}", error)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def end_worker(status: int, reason: str, error: Exception | None = None) -> NoReturn:
+    """Ends the parent with an exit status, and this child at once. Celery swallows exceptions of a
+    child's start and then gives it jobs, so none may leave this module.
+    """
+    log.critical(reason, exc_info=error)
+    logging.shutdown()
+    exit_status.value = status
+    os.kill(os.getppid(), signal.SIGTERM)
+    os._exit(status)
 
 
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator]
@@ -219,6 +261,13 @@ def stop(**_: Any) -> None:
     if _worker is not None:
         _worker.unregister()
     tracing.stop()
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def report_failure(sender: Any = None, **_: Any) -> None:
+    """In the parent, at its end: a child that could not compute is a failure of the worker."""
+    if exit_status.value != os.EX_OK:
+        sender.exitcode = exit_status.value
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

@@ -30,7 +30,7 @@ from service.telemetry import logs, tracing
 from worker import telemetry
 from worker.app import app, settings
 from worker.lifecycle import Worker, draining, this_worker
-from worker.retry import patiently
+from worker.retry import retried
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class JobRun:
             telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
-            stored = patiently(lambda: self._store(result), settings.storage_seconds)
+            stored = retried(lambda: self._store(result), settings.storage_seconds)
         finished = store.succeed(
             self.claim, stored, self._metrics(result), result.resumed_from_step
         )

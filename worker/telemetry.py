@@ -131,6 +131,11 @@ MODEL_LOAD = Gauge(
 MODEL_STATE = Gauge(
     "aps_model_state", "1 for the state the prior is in, 0 for the others.", ["prior", "state"]
 )
+MODEL_FALLBACK = Gauge(
+    "aps_model_fallback",
+    "1 where a prior runs slower than planned because its kernels cannot be compiled.",
+    ["prior"],
+)
 DEVICE_HEALTHY = Gauge("aps_device_healthy", "1 while the driver finds no fault with the device.")
 GPU_MEMORY = Gauge(
     "aps_gpu_memory_bytes",

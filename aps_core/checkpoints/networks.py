@@ -6,16 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PretrainedConfig, PreTrainedModel
+from torch import Tensor
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.masking_utils import sdpa_mask
 
 from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 Network = type[PreTrainedModel]
+
+Config = TypeVar("Config", bound=PretrainedConfig)
+
+EXPLICIT = "aps_explicit"
+"""Name under which transformers knows :func:`explicit_attention`."""
 
 QWEN_WORDS = Regex(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
@@ -74,6 +86,47 @@ def load_network(
                 f"{folder}: {network.__name__} derives '{name}' in a way this loader does not know."
             )
     return model.eval().requires_grad_(False)
+
+
+def explicit_attention(
+    module: torch.nn.Module,
+    q_BHSd: Tensor,
+    k_BGSd: Tensor,
+    v_BGSd: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention by matrix products, as transformers calls it; returns (B, S, H, d). H query heads
+    share G key heads. ``attention_mask``: True where a position is seen, (B, 1, S, S).
+
+    Raises:
+        ValueError: the attention is causal and no mask says so.
+    """
+    if attention_mask is None and getattr(module, "is_causal", False):
+        raise ValueError("Explicit attention needs a causal network's mask.")
+    share = q_BHSd.shape[1] // k_BGSd.shape[1]
+    scale = q_BHSd.shape[-1] ** -0.5 if scaling is None else scaling
+    q_BGsSd = (q_BHSd * scale).unflatten(1, (-1, share))
+    scores_BGsSS = q_BGsSd @ k_BGSd[:, :, None].transpose(-1, -2)
+    if attention_mask is not None:
+        hidden = torch.finfo(scores_BGsSS.dtype).min
+        scores_BGsSS = scores_BGsSS.masked_fill(~attention_mask[:, :, None], hidden)
+    out_BGsSd = scores_BGsSS.softmax(-1) @ v_BGSd[:, :, None]
+    return out_BGsSd.flatten(1, 2).transpose(1, 2), None
+
+
+AttentionInterface.register(EXPLICIT, explicit_attention)
+AttentionMaskInterface.register(EXPLICIT, sdpa_mask)
+
+
+def differentiable(config: Config, device: torch.device | str) -> Config:
+    """Chooses the attention of a network whose gradients are wanted. On CUDA the deterministic
+    backward pass of fused attention visits all keys in one block of threads per head; explicit
+    matrix products use the whole device. The CPU's fused attention has no such limit.
+    """
+    config._attn_implementation = "sdpa" if torch.device(device).type == "cpu" else EXPLICIT
+    return config
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

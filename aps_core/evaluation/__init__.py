@@ -3,6 +3,7 @@
 from aps_core.evaluation.cases import (
     PROTOCOLS,
     Case,
+    Setup,
     input_baseline,
     make_case,
     round_trip,
@@ -17,6 +18,7 @@ __all__ = [
     "Case",
     "Plan",
     "Row",
+    "Setup",
     "Variant",
     "evaluate",
     "input_baseline",

@@ -8,6 +8,7 @@ or sixteen times as many measured pixels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,11 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import noise
-from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.runtime.engine import ImageEngine
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
+from aps_core.types import Objective
 
 PROTOCOLS = {"native": 1, "upsampled": 2, "upsampled4": 4}
 """How much the photograph is enlarged before it is measured."""
@@ -58,6 +60,32 @@ def strengths(task: str, size: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """A benchmark's settings, from which those of every sampler follow."""
+
+    sampler: APSConfig
+    loss: MeasurementLoss
+
+    @classmethod
+    def recommended(
+        cls,
+        engine: ImageEngine,
+        sampler: Mapping[str, Any] | None = None,
+        loss: Mapping[str, Any] | None = None,
+    ) -> Setup:
+        """The prior's recommendations with changes of fields of the sampler and of the loss.
+
+        Raises:
+            pydantic.ValidationError: a field is unknown or out of range.
+        """
+        spec = engine.spec
+        return cls(
+            APSConfig(**{**spec.recommended, **(sampler or {})}),
+            MeasurementLoss(**{**spec.recommended_loss.get("measurement", {}), **(loss or {})}),
+        )
+
+
+@dataclass(frozen=True)
 class Case:
     """One photograph under one operator, protocol and noise."""
 
@@ -71,7 +99,7 @@ class Case:
     height: int
     """Of the picture that was measured and is restored."""
     width: int
-    objective: MeasurementObjective
+    objective: Objective
 
     def at_truth_size(self, x_BCHW: Tensor) -> Tensor:
         """Pictures at the size they are compared at."""
@@ -91,7 +119,7 @@ class Case:
 
 def make_case(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     protocol: str,
     task: str,
     name: str,
@@ -110,7 +138,7 @@ def make_case(
     _, _, height, width = x.shape
     operator = spec.bind((3, height, width), engine.device)
     y = noise.add_noise(operator(x)[0], sigma, torch.Generator(engine.device).manual_seed(seed))
-    objective = engine.measurement_objective(operator, y, sigma, config)
+    objective = engine.measurement_objective(operator, y, sigma, setup.loss)
     return Case(
         protocol,
         task,

@@ -14,8 +14,8 @@ from aps_core.checkpoints import checkpoint_cache
 from aps_core.evaluation.cases import TASKS
 from aps_core.evaluation.run import Plan, Variant
 from aps_core.operators import OperatorSpec
-from aps_core.samplers.methods import METHODS
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
 
 STEP_SHARES = (0.0, 0.1, 0.5, 1.0, 2.0)
 WEIGHTS = (0.0, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1)
@@ -35,13 +35,11 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"prior_weight": 0.02},
     {"prior_weight": 0.1},
     {"entropy_weight": 0.02},
-    {"norm": "l2"},
     {"inner": "adaptive"},
 )
 """What is changed of the recommended settings, one thing or two that belong together;
 :func:`ablation_changes` adds rates and numbers of steps.
 """
-EVERY_METHOD = tuple(Variant(name) for name in METHODS)
 APS, G2D2 = Variant("aps"), Variant("g2d2")
 
 
@@ -74,19 +72,20 @@ def experiments(
         chosen = protocols if name in ("linear", "general") else protocols[:1]
         return Experiment(name, title, Plan(tasks, variants, chosen, seed=seed, **where))
 
+    every = tuple(Variant(name) for name in SamplerSpec.family)
     blurs = tuple(task for task in ("nonlinear_blur", "saturating_blur") if available(task))
     return [
         of(
             "linear",
             "Super resolution and Gaussian deblurring",
             ("sr4", "gaussian_blur"),
-            EVERY_METHOD,
+            every,
         ),
         of(
             "general",
             "General inverse problems",
             ("inpainting70", "motion_blur", "hdr", *blurs),
-            EVERY_METHOD,
+            every,
         ),
         of(
             "steps",
@@ -98,7 +97,7 @@ def experiments(
             "perceptual",
             "Perceptual loss coefficient",
             ("sr4",),
-            tuple(Variant("aps", {"perceptual_weight": weight}) for weight in WEIGHTS),
+            tuple(Variant("aps", loss={"perceptual_weight": weight}) for weight in WEIGHTS),
         ),
         of(
             "same_prior",
@@ -111,7 +110,10 @@ def experiments(
             "ablations",
             "Ablations (not in the paper)",
             ("sr4", "inpainting70"),
-            tuple(Variant("aps", changes) for changes in ablation_changes(config)),
+            (
+                *(Variant("aps", changes) for changes in ablation_changes(config)),
+                Variant("aps", loss={"norm": "l2"}),
+            ),
         ),
     ]
 
@@ -139,9 +141,9 @@ def ablation_changes(config: APSConfig) -> tuple[dict[str, Any], ...]:
 def perceptual_g2d2() -> dict[str, Variant]:
     """G2D2 with the paper's perceptual weights, by the paper's row names."""
     return {
-        "G2D2": Variant("g2d2", {"perceptual_weight": 0.0}),
-        "G2D2, perceptual 1e-3": Variant("g2d2", {"perceptual_weight": 1e-3}),
-        "G2D2, perceptual 1e-2": Variant("g2d2", {"perceptual_weight": 1e-2}),
+        "G2D2": Variant("g2d2", loss={"perceptual_weight": 0.0}),
+        "G2D2, perceptual 1e-3": Variant("g2d2", loss={"perceptual_weight": 1e-3}),
+        "G2D2, perceptual 1e-2": Variant("g2d2", loss={"perceptual_weight": 1e-2}),
     }
 
 

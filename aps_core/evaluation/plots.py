@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from aps_core.errors import InvalidSpec
+from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.paper import inner_steps
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import mean
-from aps_core.sampling.config import APSConfig
 
 
 def pyplot() -> Any:
@@ -34,11 +34,11 @@ def pyplot() -> Any:
     return plots
 
 
-def over_steps(path: Path, rows: list[Row], config: APSConfig) -> None:
+def over_steps(path: Path, rows: list[Row], setup: Setup) -> None:
     """PSNR and LPIPS (SSIM where there is none) over inner steps M."""
-    values = inner_steps(config)
+    values = inner_steps(setup.sampler)
     chosen = [
-        [row for row in rows if row.method == Variant("aps", {"inner_steps": inner}).label(config)]
+        [row for row in rows if row.method == Variant("aps", {"inner_steps": inner}).label(setup)]
         for inner in values
     ]
     _curves(

@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aps_core.evaluation import printed, tables
-from aps_core.evaluation.cases import PROTOCOLS
+from aps_core.evaluation.cases import PROTOCOLS, Setup
 from aps_core.evaluation.paper import STEP_SHARES, Experiment, inner_steps, perceptual_g2d2
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import REFERENCES, Variant
 from aps_core.evaluation.tables import figure, markdown, mean, summary
-from aps_core.sampling.config import APSConfig
 
 PAPER_SETS = ("ffhq", "imagenet")
 NAMES = {
@@ -32,7 +31,7 @@ Results = Mapping[str, Mapping[str, list[Row]]]
 def report(
     results: Results,
     experiments: Sequence[Experiment],
-    config: APSConfig,
+    setup: Setup,
     prior: str,
     needs: Mapping[str, str],
     extra: Mapping[str, str],
@@ -47,7 +46,7 @@ def report(
             for name, by_name in results.items()
             if experiment.name in by_name
         }
-        parts.append(f"## {experiment.title}\n\n{_table(experiment, mine, config)}\n")
+        parts.append(f"## {experiment.title}\n\n{_table(experiment, mine, setup)}\n")
     for title, text in extra.items():
         parts.append(f"## {title}\n\n{text}\n")
     for name, by_name in results.items():
@@ -85,7 +84,7 @@ def _legend(results: Results, prior: str, needs: Mapping[str, str]) -> str:
     return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
-def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APSConfig) -> str:
+def _table(experiment: Experiment, results: Mapping[str, list[Row]], setup: Setup) -> str:
     match experiment.name:
         case "linear":
             return two_metrics(printed.LINEAR, experiment.plan.tasks, results)
@@ -93,8 +92,8 @@ def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APS
             return two_metrics(printed.GENERAL, experiment.plan.tasks, results)
         case "steps":
             labels = [
-                Variant("aps", {"inner_steps": inner}).label(config)
-                for inner in inner_steps(config)
+                Variant("aps", {"inner_steps": inner}).label(setup)
+                for inner in inner_steps(setup.sampler)
             ]
             names = {
                 f"{m} ({share:g} of the recommended)": label
@@ -104,7 +103,7 @@ def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APS
             return three_metrics("M", {"FFHQ printed": figures}, names, results)
         case "perceptual":
             names = {
-                f"{weight:g}": Variant("aps", {"perceptual_weight": weight}).label(config)
+                f"{weight:g}": Variant("aps", loss={"perceptual_weight": weight}).label(setup)
                 for weight in _weights(experiment)
             }
             return three_metrics(
@@ -114,7 +113,7 @@ def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APS
                 results,
             )
         case "same_prior":
-            names = {name: variant.label(config) for name, variant in perceptual_g2d2().items()} | {
+            names = {name: variant.label(setup) for name, variant in perceptual_g2d2().items()} | {
                 "APS": "aps"
             }
             return three_metrics(
@@ -138,7 +137,7 @@ def _table(experiment: Experiment, results: Mapping[str, list[Row]], config: APS
 
 
 def _weights(experiment: Experiment) -> list[float]:
-    return [float(variant.changes["perceptual_weight"]) for variant in experiment.plan.variants]
+    return [float(variant.loss["perceptual_weight"]) for variant in experiment.plan.variants]
 
 
 def two_metrics(

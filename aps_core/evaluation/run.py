@@ -15,14 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aps_core.evaluation.cases import Case, input_baseline, make_case, round_trip
+from aps_core.evaluation.cases import Case, Setup, input_baseline, make_case, round_trip
 from aps_core.evaluation.lpips import LPIPS
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
 from aps_core.imaging import images
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers.methods import METHODS
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
+from aps_core.sampling import driver
 from aps_core.types import StepInfo
 
 REFERENCES = ("ceiling", "input")
@@ -33,24 +35,27 @@ Trajectory = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Variant:
-    """A method of :data:`aps_core.samplers.methods.METHODS`, and what differs from the benchmark's
-    settings.
-    """
+    """A registered sampler by its type, and what differs from the benchmark's settings."""
 
     method: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of :class:`aps_core.sampling.config.APSConfig`, from which every method's settings
+    """Fields of :class:`aps_core.samplers.aps.APSConfig`, from which every method's settings
     follow.
     """
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the method's own settings, for tuning."""
+    loss: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of :class:`aps_core.losses.measurement.MeasurementLoss`."""
     samples: int = 1
     """The mean of so many samples."""
 
-    def label(self, base: APSConfig) -> str:
+    def label(self, base: Setup) -> str:
         """Its name in the table: the same for variants that give the same pictures."""
         changed = {
-            name: value for name, value in self.changes.items() if getattr(base, name) != value
+            name: value
+            for spec, changes in ((base.sampler, self.changes), (base.loss, self.loss))
+            for name, value in changes.items()
+            if getattr(spec, name) != value
         }
         parts = [
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
@@ -85,16 +90,14 @@ class Plan:
 
 
 def run_method(
-    engine: ImageEngine, config: APSConfig, case: Case, variant: Variant, seed: int
+    engine: ImageEngine, setup: Setup, case: Case, variant: Variant, seed: int
 ) -> tuple[Tensor, int, Trajectory]:
     """Samples (B, 3, H, W) of one method on one case, the decodes each of them took, and how the
     misfit fell.
     """
-    method, common = (
-        METHODS[variant.method],
-        APSConfig(**{**config.model_dump(), **variant.changes}),
-    )
-    settings = method.configured(
+    common = APSConfig(**{**setup.sampler.model_dump(), **variant.changes})
+    loss = MeasurementLoss(**{**setup.loss.model_dump(), **variant.loss})
+    sampler = SamplerSpec.named(variant.method).like(
         common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings}
     )
     decodes, trajectory = 1, []  # the last decode is of the final tokens
@@ -104,10 +107,10 @@ def run_method(
         decodes += len(info.loss_curve)
         trajectory.append((decodes - 1, info.misfit))
 
-    sample = method.sampler(
+    sample = driver.sample(
         engine.prior,
-        engine.measurement_objective(case.operator, case.y_CHW, case.sigma, common),
-        settings,
+        engine.measurement_objective(case.operator, case.y_CHW, case.sigma, loss),
+        sampler,
         grid=engine.grid(case.height, case.width),
         generator=torch.Generator(engine.device).manual_seed(seed),
         batch=variant.samples,
@@ -117,7 +120,7 @@ def run_method(
 
 
 def cases(
-    engine: ImageEngine, config: APSConfig, photos: Photographs, plan: Plan
+    engine: ImageEngine, setup: Setup, photos: Photographs, plan: Plan
 ) -> Iterator[tuple[int, Case]]:
     """Every case of a plan, whole photographs first, with the photograph's number."""
     for protocol in plan.protocols:
@@ -127,14 +130,14 @@ def cases(
                     yield (
                         number,
                         make_case(
-                            engine, config, protocol, task, name, truth, sigma, plan.seed + number
+                            engine, setup, protocol, task, name, truth, sigma, plan.seed + number
                         ),
                     )
 
 
 def evaluate(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     photos: Photographs,
     out: Path,
     plan: Plan,
@@ -149,15 +152,15 @@ def evaluate(
     (out / "pictures").mkdir(parents=True, exist_ok=True)
     rows = {row.key: row for row in read_rows(out / "per_image.csv", Row)}
     wanted = []
-    labels = {variant.label(config): variant for variant in plan.variants}
-    for _, case in cases(engine, config, photos, plan):
+    labels = {variant.label(setup): variant for variant in plan.variants}
+    for _, case in cases(engine, setup, photos, plan):
         keys = [
             (case.protocol, case.task, case.sigma, case.image, name)
             for name in (*REFERENCES, *labels)
         ]
         wanted += keys
         for key in (key for key in keys if key not in rows):
-            x, cost, trajectory = _picture(engine, config, case, key[-1], labels, plan.seed)
+            x, cost, trajectory = _picture(engine, setup, case, key[-1], labels, plan.seed)
             row = rows[key] = score(case, key[-1], x, cost, lpips)
             _keep(out, case, key[-1], x, trajectory)
             append(out / "per_image.csv", row)
@@ -167,7 +170,7 @@ def evaluate(
 
 def _picture(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     case: Case,
     name: str,
     labels: Mapping[str, Variant],
@@ -185,7 +188,7 @@ def _picture(
         return x, Cost(time.perf_counter() - started), []
     variant = labels[name]
     drawn, decodes, trajectory = run_method(
-        engine, config, case, variant, seed + (variant.samples > 1)
+        engine, setup, case, variant, seed + (variant.samples > 1)
     )
     x = drawn.mean(0, keepdim=True)
     gib = torch.cuda.max_memory_allocated(engine.device) / 2**30 if on_gpu else math.nan

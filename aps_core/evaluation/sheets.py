@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from aps_core.evaluation.cases import Case
+from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import picture_name
 from aps_core.imaging import images
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers.methods import METHODS
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers import SamplerSpec
+from aps_core.sampling import driver
 from aps_core.types import MASK, Grid, StepInfo
 
 STRIP = ("prior_only", "aps_i", "aps_ii", "aps")
@@ -51,7 +51,7 @@ def contact_sheet(
 def anchor_strip(
     path: Path,
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     case: Case,
     seed: int,
     frames: int = 6,
@@ -61,7 +61,8 @@ def anchor_strip(
     the same of all, with undecided tokens greyed out.
     """
     grid = engine.grid(case.height, case.width)
-    shown = sorted({round(i * (config.steps - 1) / (frames - 1)) + 1 for i in range(frames)})
+    steps = setup.sampler.steps
+    shown = sorted({round(i * (steps - 1) / (frames - 1)) + 1 for i in range(frames)})
     lines: list[list[Image.Image | None]] = []
     for method in STRIP:
         line: list[Image.Image | None] = []
@@ -71,13 +72,12 @@ def anchor_strip(
                 x_CHW = decided_only(info.x_hat_BCHW[0], info.state.z_BL[0], grid)
                 line.append(images.to_pil(x_CHW[:, : case.height, : case.width].clamp(-1, 1)))
 
-        chosen = METHODS[method]
-        settings = chosen.configured(
-            config, {**engine.spec.tuned.get(method, {}), "steps": config.steps}
+        sampler = SamplerSpec.named(method).like(
+            setup.sampler, {**engine.spec.tuned.get(method, {}), "steps": steps}
         )
         generator = torch.Generator(engine.device).manual_seed(seed)
-        sample = chosen.sampler(
-            engine.prior, case.objective, settings, grid=grid, generator=generator, on_step=keep
+        sample = driver.sample(
+            engine.prior, case.objective, sampler, grid=grid, generator=generator, on_step=keep
         )
         lines.append(
             [

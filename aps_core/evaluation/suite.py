@@ -19,14 +19,13 @@ from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.manifest import CHECKPOINTS
 from aps_core.evaluation import plots, report, sheets
 from aps_core.evaluation import text as text_evaluation
-from aps_core.evaluation.cases import make_case
+from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.lpips import LPIPS, load_lpips
 from aps_core.evaluation.paper import Experiment
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import evaluate
 from aps_core.runtime.engine import ImageEngine, TextEngine
-from aps_core.sampling.config import APSConfig
 from aps_core.text.config import TextConfig
 
 PAPER_PRIOR = ("mmada-8b-base", "magvitv2")
@@ -55,7 +54,7 @@ def lpips_if_here(device: torch.device) -> LPIPS | None:
 
 def run_suite(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     sets: Mapping[str, Photographs],
     experiments: list[Experiment],
     out: Path,
@@ -75,9 +74,9 @@ def run_suite(
                 progress(dataset, name, row)
 
             results[dataset][experiment.name] = evaluate(
-                engine, config, photos, out / dataset, experiment.plan, lpips=lpips, report=told
+                engine, setup, photos, out / dataset, experiment.plan, lpips=lpips, report=told
             )
-        _pictures(engine, config, photos, results[dataset], out / dataset)
+        _pictures(engine, setup, photos, results[dataset], out / dataset)
     prior = engine.spec.type
     extra = {
         "Sampling efficiency": report.efficiency(
@@ -86,17 +85,17 @@ def run_suite(
         "Stylization": _style(),
         "Question answering": _questions(questions, out),
     }
-    text = report.report(results, experiments, config, prior, needs(), extra)
+    text = report.report(results, experiments, setup, prior, needs(), extra)
     (out / "report.md").write_text(text)
     (out / "results.json").write_text(
-        json.dumps(_record(engine, config, experiments, results), indent=1)
+        json.dumps(_record(engine, setup, experiments, results), indent=1)
     )
     return text
 
 
 def _pictures(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     photos: Photographs,
     results: Mapping[str, list[Row]],
     out: Path,
@@ -113,7 +112,7 @@ def _pictures(
                 out / f"{name}-misfit.png", out / "trajectories.csv", tasks, methods
             )
     if "steps" in results:
-        plots.over_steps(out / "steps.png", results["steps"], config)
+        plots.over_steps(out / "steps.png", results["steps"], setup)
     if "noise" in results:
         plots.over_noise(out / "noise.png", results["noise"])
     strip = out / "anchors.png"
@@ -122,8 +121,8 @@ def _pictures(
         sheets.anchor_strip(
             strip,
             engine,
-            config,
-            make_case(engine, config, "native", "sr4", name, truth, 0.05, 0),
+            setup,
+            make_case(engine, setup, "native", "sr4", name, truth, 0.05, 0),
             0,
         )
 
@@ -190,7 +189,7 @@ def _device(engine: ImageEngine) -> str:
 
 def _record(
     engine: ImageEngine,
-    config: APSConfig,
+    setup: Setup,
     experiments: list[Experiment],
     results: Mapping[str, Mapping[str, list[Row]]],
 ) -> dict[str, object]:
@@ -198,7 +197,8 @@ def _record(
     return {
         "prior": engine.spec.type,
         "weights": engine.spec.identity(),
-        "settings": config.model_dump(),
+        "settings": setup.sampler.model_dump(),
+        "loss": setup.loss.model_dump(),
         "tuned": engine.spec.tuned,
         "environment": {
             "device": _device(engine),

@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from aps_core.objectives.perceptual import Features
-from aps_core.types import BoundOperator
+from aps_core.types import BoundOperator, Features
 
 
 class MeasurementObjective:
@@ -24,15 +23,16 @@ class MeasurementObjective:
     could never leave. Where ``y`` is inside the range by three sigma, the sensor did not clip, and
     the loss compares with A(x) before clipping. At the truth both are the same.
 
-    ``sigma`` may differ from value to value (photon noise): residuals are then divided by it and
-    multiplied by its mean over the observed values, which stands for it in the noise floor and the
-    misfit.
+    ``y`` is one measurement (C, H, W) or (1, C, H, W) for all samples, or one for each of them
+    (B, C, H, W), and ``sigma`` the standard deviation of its noise. ``sigma`` may differ from value
+    to value (photon noise): residuals are then divided by it and multiplied by its mean over the
+    observed values, which stands for it in the noise floor and the misfit.
     """
 
     def __init__(
         self,
         operator: BoundOperator,
-        y_CHW: Tensor,
+        y: Tensor,
         sigma: float | Tensor,
         norm: Literal["l1", "l2"] = "l1",
         perceptual: Features | None = None,
@@ -40,16 +40,17 @@ class MeasurementObjective:
     ) -> None:
         self.operator = operator
         weight = operator.weight
-        self.y_BCHW = y_CHW[None] if weight is None else y_CHW[None] * weight
-        self.observed = float(
-            y_CHW.numel() if weight is None else weight.expand_as(self.y_BCHW).sum()
-        )
+        y_BCHW = y if y.ndim == 4 else y[None]
+        self.y_BCHW = y_BCHW if weight is None else y_BCHW * weight
+        seen = y_BCHW.numel() if weight is None else weight.expand_as(y_BCHW).sum()
+        self.observed = float(seen) / len(y_BCHW)
         self.norm = norm
         self.trust: Tensor | None = None
         deviation = sigma
         if isinstance(sigma, Tensor):
-            observed = sigma if weight is None else sigma * weight[0]
-            spread, sigma = sigma, float(observed.sum()) / self.observed
+            spread = sigma.expand_as(y_BCHW)
+            counted = spread if weight is None else spread * weight
+            sigma = float(counted.sum()) / len(y_BCHW) / self.observed
             self.trust = sigma / spread
         # Expected misfit of the truth: mean absolute, or mean square, of Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2

@@ -1,25 +1,21 @@
 """Feature extractors for perceptual distances.
 
-A :data:`Features` function maps pictures (B, 3, H, W) in [-1, 1] to a list of feature maps. The
-distance is the sum over maps of the mean squared difference. The paper says "VGG" and no more: here
-it is VGG16 at the five layers of LPIPS, unnormalised, which gives the distance a size at which the
-paper's weight of 1e-3 matters. The embedded tokenizer's own encoder serves where no weights can be
-had.
+A :data:`aps_core.types.Features` function maps pictures (B, 3, H, W) in [-1, 1] to a list of
+feature maps. The distance is the sum over maps of the mean squared difference. The paper says "VGG"
+and no more: here it is VGG16 at the five layers of LPIPS, unnormalised, which gives the distance a
+size at which the paper's weight of 1e-3 matters. The embedded tokenizer's own encoder serves where
+no weights can be had.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from aps_core.checkpoints import checkpoint_cache
+from aps_core.errors import InvalidSpec
 from aps_core.objectives.vgg16_net import load_vgg16
-from aps_core.types import Tokenizer
-
-Features = Callable[[Tensor], list[Tensor]]
+from aps_core.types import Features, Tokenizer
 
 
 def tokenizer_features(tokenizer: Tokenizer) -> Features:
@@ -35,16 +31,17 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
     return features
 
 
-def perceptual_features(
-    kind: Literal["tokenizer", "vgg16"], tokenizer: Tokenizer, device: torch.device
-) -> Features:
-    """The extractor that :attr:`aps_core.sampling.config.APSConfig.perceptual` names; never another
+def perceptual_features(kind: str, tokenizer: Tokenizer, device: torch.device) -> Features:
+    """The extractor that :class:`aps_core.losses.measurement.MeasurementLoss` names; never another
     one in its place.
 
     Raises:
+        InvalidSpec: there is no extractor of that name.
         WeightsMissing, WeightsInvalid: VGG16 was asked for, and its file is absent or damaged.
     """
     if kind == "tokenizer":
         return tokenizer_features(tokenizer)
+    if kind != "vgg16":
+        raise InvalidSpec(f"There are no features {kind!r}; known: tokenizer, vgg16.")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     return load_vgg16(checkpoint_cache.path("vgg16") / "model.safetensors", device, dtype)

@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 
 from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.networks import differentiable
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.resampling import resize
 
@@ -177,7 +178,7 @@ def load_csd(
     )
     content_ED = tensors.pop("last_layer_content").T.contiguous()
     with torch.device("meta"):
-        model = CLIPVisionModelWithProjection(config.clip())
+        model = CLIPVisionModelWithProjection(differentiable(config.clip(), device))
     model.load_state_dict(_clip_state(tensors), assign=True)
     # positions are derived, not stored: build them off the meta device
     embeddings: Any = model.vision_model.embeddings

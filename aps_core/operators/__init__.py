@@ -5,8 +5,6 @@ import sys
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 from aps_core.registry import discover
 
-discover(
-    sys.modules[__name__], "aps.operators", skip=("kernel_wizard_net",)
-)  # the network itself: it needs torch
+discover(sys.modules[__name__], "aps.operators")
 
 __all__ = ["Bound", "OperatorSpec", "Shape"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +14,8 @@ from aps_core.checkpoints.files import folder_identity, stored_numbers
 from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.runtime import memory
-from aps_core.sampling.config import PriorConfig
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
 from aps_core.text.rewards import RewardSpec
 
 if TYPE_CHECKING:
@@ -72,11 +75,13 @@ class PriorSpec(Spec, family=True):
 
 class ImagePriorSpec(PriorSpec):
     """A prior over pictures; ``recommended`` holds fields of
-    :class:`aps_core.sampling.config.APSConfig`.
+    :class:`aps_core.samplers.aps.APSConfig`.
     """
 
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings of the samplers other than APS, by method, where they were tuned on this prior."""
+    """Settings of the samplers other than ``aps``, by type, where they were tuned on this prior."""
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Fields of the losses, by type, used where a job leaves them out."""
     native_size: ClassVar[tuple[int, int]]
     """Height and width in pixels the prior was trained at; larger pictures are seen through
     overlapping windows.
@@ -93,16 +98,15 @@ class ImagePriorSpec(PriorSpec):
         """
 
     @classmethod
-    def alone(cls) -> dict[str, Any]:
-        """Fields of :class:`aps_core.sampling.config.PriorConfig` recommended for drawing without a
-        measurement.
+    def recommended_for(
+        cls, sampler: builtins.type[SamplerSpec], changes: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Fields of ``sampler`` recommended for this prior: the work of ``recommended`` with
+        ``changes``, and what was tuned.
         """
-        shared = {
-            name: value
-            for name, value in cls.recommended.items()
-            if name in PriorConfig.model_fields
-        }
-        return shared | cls.tuned.get("prior_only", {})
+        name = sampler.model_fields["type"].default
+        base = APSConfig(**{**cls.recommended, **(changes or {})})
+        return sampler.like(base, cls.tuned.get(name)).model_dump(exclude={"type"})
 
     @property
     def native_tokens(self) -> int:
@@ -157,7 +161,9 @@ class TextPriorSpec(PriorSpec):
         order.
         """
         prior, *rewards = (memory.language_model(folder) for folder in self.folders())
-        return memory.text_token_bytes(prior, rewards, self.number_bytes(device))
+        return memory.text_token_bytes(
+            prior, rewards, self.number_bytes(device), self.native_length
+        )
 
     @abstractmethod
     def load(self, device: torch.device) -> TextModels:

@@ -4,32 +4,36 @@ for text.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 import aps_core
-from aps_core.aps import sample_aps
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec
-from aps_core.objectives.measurement import MeasurementObjective
-from aps_core.objectives.perceptual import Features, perceptual_features
+from aps_core.losses import LossSpec
+from aps_core.losses.measurement import MeasurementLoss
+from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
-from aps_core.sampling.config import APSConfig
-from aps_core.tasks.base import Inputs, TaskSpec, spec_digest
+from aps_core.samplers.aps import APSConfig
+from aps_core.sampling import driver
 from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.config import TextConfig
-from aps_core.types import BoundOperator, Grid, Objective, Prior
+from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.objectives.style import StyleDescriptor
+
+
+CANARY_STEPS = 4
+"""Reverse steps of the run that measures a device."""
 
 
 class Engine(ABC):
@@ -41,18 +45,15 @@ class Engine(ABC):
         self.device = device
 
     @classmethod
-    def load(cls, prior: str = "embedded", device: str = "cpu", threads: int | None = None) -> Self:
-        """Loads a prior's weights. ``threads``: CPU threads, default every core this process may
-        use.
+    def load(cls, prior: str = "embedded", device: str = "cpu") -> Self:
+        """Loads a prior's weights and leaves the process as it is; see
+        :mod:`aps_core.runtime.process` for what makes its runs reproducible.
 
         Raises:
             InvalidSpec: there is no prior of that name, or it is not of this engine's kind.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
         spec = PriorSpec.named(prior)(type=prior)
-        if device == "cpu":
-            torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-        be_deterministic()
         where = torch.device(device)
         engine: Engine
         match spec:
@@ -68,26 +69,21 @@ class Engine(ABC):
             raise InvalidSpec(f"The prior '{prior}' makes something else than this task does.")
         return engine
 
-    def fingerprint(self, spec: TaskSpec, inputs: Inputs) -> str:
-        """Equal for runs that give the same tokens: spec, pictures, weights' identity, device type,
-        threads, versions.
-        """
-        return hashlib.sha256(
-            f"{spec_digest(spec)}\n{json.dumps(self.origin(inputs), sort_keys=True)}".encode()
-        ).hexdigest()
-
-    def origin(self, inputs: Inputs) -> dict[str, Any]:
-        """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device
+    def origin(self) -> dict[str, Any]:
+        """What the tokens depend on besides spec and pictures, as JSON: weights by hash, device
         type, threads, versions.
         """
         return {
-            "inputs": inputs.digests(),
             "weights": self.spec.identity(),
             "device": self.device.type,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "aps": aps_core.__version__,
         }
+
+    def fallbacks(self) -> list[str]:
+        """What runs slower than planned on this machine, and why; results repeat it."""
+        return []
 
     @abstractmethod
     def seconds_per_token(self) -> float:
@@ -112,23 +108,27 @@ class ImageEngine(Engine):
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(
-        self, operator: BoundOperator, y_CHW: Tensor, sigma: float | Tensor, config: APSConfig
-    ) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term of the extractor the settings name.
+        self, operator: BoundOperator, y: Tensor, sigma: float | Tensor, loss: LossSpec
+    ) -> Objective:
+        """``loss`` bound to a measurement (C, H, W), or to several (B, C, H, W).
 
         Raises:
-            WeightsMissing, WeightsInvalid: the extractor's file is absent or damaged.
+            WeightsMissing, WeightsInvalid: a feature extractor's file is absent or damaged.
         """
-        features = None
-        if config.perceptual_weight:
-            if config.perceptual not in self._features:
-                self._features[config.perceptual] = perceptual_features(
-                    config.perceptual, self.prior.tokenizer, self.device
-                )
-            features = self._features[config.perceptual]
-        return MeasurementObjective(
-            operator, y_CHW, sigma, config.norm, features, config.perceptual_weight
-        )
+        return loss.bind(operator, y if y.ndim == 4 else y[None], sigma, self.features)
+
+    def features(self, kind: str) -> Features:
+        """A feature extractor by its name, loaded once; see
+        :func:`aps_core.objectives.perceptual.perceptual_features`.
+        """
+        if kind not in self._features:
+            self._features[kind] = perceptual_features(kind, self.prior.tokenizer, self.device)
+        return self._features[kind]
+
+    def fallbacks(self) -> list[str]:
+        """See :meth:`Engine.fallbacks`."""
+        fallback = getattr(self.prior.tokenizer, "fallback", None)
+        return [fallback] if fallback else []
 
     def padded(self, x_CHW: Tensor) -> Tensor:
         """The picture with its last row and column repeated until it fills whole tokens."""
@@ -157,24 +157,19 @@ class ImageEngine(Engine):
             Bound(lambda x: x),
             torch.zeros(3, height, width, device=self.device),
             0.0,
-            APSConfig(perceptual_weight=0),
+            MeasurementLoss(perceptual_weight=0),
         )
 
-        def seconds(inner: int) -> float:
-            config = APSConfig(steps=1, inner_steps=inner, perceptual_weight=0)
-            started = time.perf_counter()
-            sample_aps(
-                self.prior,
-                objective,
-                config,
-                grid=grid,
-                generator=torch.Generator(self.device).manual_seed(0),
-            )
-            return time.perf_counter() - started
-
-        seconds(2)  # warms caches
-        # the difference leaves out what a step costs once: the prior's forward and the last decode
-        return max(1e-9, (seconds(10) - seconds(2)) / (8 * grid[0] * grid[1]))
+        inner, seconds = 8, list[float]()
+        driver.sample(
+            self.prior,
+            objective,
+            APSConfig(steps=CANARY_STEPS, inner_steps=inner),
+            grid=grid,
+            generator=torch.Generator(self.device).manual_seed(0),
+            on_step=lambda info: seconds.append(info.seconds - info.prior_seconds),
+        )
+        return _steady(seconds) / (inner * grid[0] * grid[1])
 
 
 class TextEngine(Engine):
@@ -189,28 +184,22 @@ class TextEngine(Engine):
         """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer
         token.
         """
-        config = TextConfig(max_new_tokens=32, steps=4)
-        reward = TextReward(self.reward, self.spec.reward, "canary")
-        prompt_BP = torch.tensor([self.prior.encode("canary")], device=self.device)
-
-        def seconds() -> float:
-            started = time.perf_counter()
-            sample_text_aps(
-                self.prior,
-                prompt_BP,
-                config,
-                generator=torch.Generator(self.device).manual_seed(0),
-                reward=reward,
-            )
-            return time.perf_counter() - started
-
-        seconds()  # warms caches
-        return seconds() / (config.steps * config.max_new_tokens)
+        config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
+        times = [time.perf_counter()]
+        sample_text_aps(
+            self.prior,
+            torch.tensor([self.prior.encode("canary")], device=self.device),
+            config,
+            generator=torch.Generator(self.device).manual_seed(0),
+            reward=TextReward(self.reward, self.spec.reward, "canary"),
+            on_step=lambda _: times.append(time.perf_counter()),
+        )
+        seconds = [end - start for start, end in pairwise(times)]
+        return _steady(seconds) / config.max_new_tokens
 
 
-def be_deterministic() -> None:
-    """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count."""
-    # lets deterministic CUDA matmuls work
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that writes every new tensor twice
+def _steady(seconds: Sequence[float]) -> float:
+    """Seconds of a reverse step once a job is under way. The first step compiles, chooses kernels
+    and captures a CUDA graph; the others replay that graph.
+    """
+    return median(seconds[1:])

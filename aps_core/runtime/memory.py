@@ -27,6 +27,12 @@ LEAN_BLOCK, LEAN_MIDDLE = 2, 8
 """The same of our frozen layers, the inputs of the normalisations alone; and of the middle: two
 blocks and attention with its queries, keys, values.
 """
+ATTENTION_ROWS = 4096
+"""Scores per token of an attention table in a decoder, at most: the square root of
+:data:`aps_core.tokenizers.attention.TABLE`. Every layer keeps one table.
+"""
+ATTENTION_PASSING = 2
+"""Tables of a backward pass alive at once beside them."""
 GRADIENTS = 4
 """Full-size tensors of the backward pass alive at once beside them."""
 MAGVIT_CHANNELS = 128
@@ -43,6 +49,7 @@ class Transformer:
     layers: int
     inner: int
     words: int
+    heads: int
 
     def forward_bytes(self, number: int) -> int:
         """Working memory of a forward pass without gradients, per token of the sequence: one
@@ -50,16 +57,19 @@ class Transformer:
         """
         return (6 * self.width + 3 * self.inner) * number
 
-    def backward_bytes(self, number: int) -> int:
-        """Memory of a forward pass whose gradients are wanted, per token: every layer, and the
-        logits.
+    def backward_bytes(self, number: int, length: int) -> int:
+        """Memory of a forward pass whose gradients are wanted, per token of a sequence of
+        ``length``: every layer with its attention tables, and the logits.
         """
-        return self.layers * (12 * self.width + 3 * self.inner) * number + 2 * self.words * FLOAT
+        layer = 12 * self.width + 3 * self.inner + self.heads * length
+        return self.layers * layer * number + 2 * self.words * FLOAT
 
 
 def llada(folder: Path) -> Transformer:
     """The shape in a LLaDA or MMaDA ``config.json``."""
-    return _transformer(folder, "d_model", "n_layers", "mlp_hidden_size", "embedding_size")
+    return _transformer(
+        folder, "d_model", "n_layers", "mlp_hidden_size", "embedding_size", "n_heads"
+    )
 
 
 def language_model(folder: Path) -> Transformer:
@@ -69,7 +79,12 @@ def language_model(folder: Path) -> Transformer:
     if "d_model" in read_json(folder / "config.json"):
         return llada(folder)
     return _transformer(
-        folder, "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"
+        folder,
+        "hidden_size",
+        "num_hidden_layers",
+        "intermediate_size",
+        "vocab_size",
+        "num_attention_heads",
     )
 
 
@@ -81,6 +96,8 @@ class Decoder:
     """Kept from the forward pass for the backward pass."""
     widest: float
     """One tensor at full size."""
+    attentions: int = 1
+    """Attention layers over all tokens."""
 
 
 def magvit_decoder(folder: Path) -> Decoder:
@@ -111,9 +128,11 @@ def vqmodel_decoder(folder: Path) -> Decoder:
     """
     config = read_json(folder / "config.json")
     widths, count = config["block_out_channels"], int(config["layers_per_block"]) + 1
+    attending = sum(kind.startswith("Attn") for kind in config["up_block_types"])
     return Decoder(
         STOCK_BLOCK * sum(width * count / 4**level for level, width in enumerate(widths)),
         float(widths[0]),
+        1 + attending * count,
     )
 
 
@@ -122,15 +141,18 @@ def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, n
     of one number in the decoder.
     """
     pixels = stride**2 * (decoder.saved + GRADIENTS * decoder.widest) * number
-    return int(pixels + LOGIT_TABLES * FLOAT * codes + forward)
+    tables = (decoder.attentions + ATTENTION_PASSING) * ATTENTION_ROWS * number
+    return int(pixels + tables + LOGIT_TABLES * FLOAT * codes + forward)
 
 
-def text_token_bytes(prior: Transformer, rewards: Sequence[Transformer], number: int) -> int:
-    """Bytes per token of a text job."""
+def text_token_bytes(
+    prior: Transformer, rewards: Sequence[Transformer], number: int, length: int
+) -> int:
+    """Bytes per token of a text job of at most ``length`` tokens."""
     return (
         LOGIT_TABLES * FLOAT * prior.words
         + prior.forward_bytes(number)
-        + sum(reward.backward_bytes(number) for reward in rewards)
+        + sum(reward.backward_bytes(number, length) for reward in rewards)
     )
 
 

@@ -14,33 +14,38 @@ the same.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field
-from torch import Generator, Tensor
+from pydantic import Field
 
-from aps_core.aps import Sample
+from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.samplers.run import finish, report, start
-from aps_core.sampling.expectation import expected_code
+from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.random_ops import categorical, gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
+from aps_core.types import MASK
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+
+    from aps_core.sampling.driver import Problem
+    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
+else:
+    torch = lazy_import("torch")
 
 
-class G2D2Config(BaseModel):
-    """Settings of G2D2, the paper's for super-resolution; ``inner_steps`` is the number of decodes
-    a reverse step takes.
+class G2D2Config(SamplerSpec):
+    """G2D2: optimises a distribution over all tokens in every step, and masks its draws afresh.
 
-    Learning rate and KL weight fall over the run by the given powers of ten, half of them above the
-    value named and half below. The paper's KL weight is for an unsquared L2 norm: with a sum over
-    the measurement its counterpart is larger.
+    Defaults are the paper's for super-resolution. Learning rate and KL weight fall over the run by
+    the given powers of ten, half of them above the value named and half below. The paper's KL
+    weight is for an unsquared L2 norm: with a sum over the measurement its counterpart is larger.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+    type: Literal["g2d2"] = "g2d2"
     steps: int = Field(100, ge=1, le=1024, description="Reverse steps T.")
     inner_steps: int = Field(
         30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step."
@@ -74,91 +79,56 @@ class G2D2Config(BaseModel):
         0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
     )
 
+    def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
+        """Fits the distribution, draws all tokens from it and masks as many as the schedule says.
 
-@dataclass(frozen=True)
-class G2D2State(SamplerState):
-    """G2D2 also carries its last distribution from step to step."""
+        The distribution is carried from step to step.
 
-    log_q_BLK: Tensor
-
-
-def sample_g2d2(
-    prior: Prior,
-    objective: Objective,
-    config: G2D2Config,
-    *,
-    grid: Grid,
-    generator: Generator,
-    batch: int = 1,
-    condition: str = "",
-    on_step: StepHook | None = None,
-    resume: SamplerState | None = None,
-) -> Sample:
-    """Draws ``batch`` samples by G2D2.
-
-    Raises:
-        InvalidSpec: ``resume`` is another sampler's state.
-        SamplingCancelled: ``on_step`` returned False.
-        SamplingDiverged: the loss is not finite.
-    """
-    if resume is not None and not isinstance(resume, G2D2State):
-        raise InvalidSpec(
-            "G2D2 resumes from a G2D2State only; this state comes from another sampler."
-        )
-    z_BL, first = start(grid, generator, batch, resume)
-    log_q_BLK = resume.log_q_BLK.to(z_BL.device) if resume is not None else None
-    for step, left in list(enumerate(masked_counts(z_BL.shape[1], config.steps)))[first:]:
-        started = time.perf_counter()
-        fraction = mask_fraction(step / config.steps)
-        with torch.no_grad():
-            logits_BLK = prior.logits(
-                z_BL,
-                grid=grid,
-                mask_fraction=fraction,
-                condition=condition,
-                guidance_scale=config.guidance_scale,
-            )
-            prior_seconds = time.perf_counter() - started
-            log_p_BLK = reconsidered(logits_BLK, z_BL, config.revision)
-        start_BLK = (
-            log_p_BLK
-            if log_q_BLK is None
-            else torch.log_softmax(
-                config.forget * log_p_BLK + (1 - config.forget) * log_q_BLK, dim=-1
-            )
-        )
-        above = 0.5 - step / max(1, config.steps - 1)  # from half the decades above to half below
+        Raises:
+            InvalidSpec: the state is another sampler's.
+            SamplingDiverged: the loss is not finite.
+        """
+        z_BL, done = state.z_BL, state.step
+        left = masked_counts(z_BL.shape[1], self.steps)[done]
+        logits_BLK = problem.logits(z_BL, mask_fraction(done / self.steps), self.guidance_scale)
+        log_p_BLK = reconsidered(logits_BLK, z_BL, self.revision)
+        start_BLK = log_p_BLK
+        if done:
+            if (log_q_BLK := state.carried.get("log_q_BLK")) is None:
+                raise InvalidSpec("G2D2 cannot resume from the state of another sampler.")
+            mixed_BLK = self.forget * log_p_BLK + (1 - self.forget) * log_q_BLK
+            start_BLK = torch.log_softmax(mixed_BLK, dim=-1)
         fit = variational_fit(
-            start_BLK, log_p_BLK, prior.tokenizer, objective, config, grid, above, generator
+            start_BLK,
+            log_p_BLK,
+            problem.prior.tokenizer,
+            problem.objective,
+            self,
+            problem.grid,
+            0.5 - done / max(1, self.steps - 1),  # from half the decades above to half below
+            problem.generator,
+            problem.watch(done, self.steps),
         )
-        log_q_BLK = fit.log_q_BLK
-        x_BL = categorical(log_q_BLK.exp().flatten(0, 1), generator).view_as(z_BL)
-        order_BL = (
-            torch.rand(z_BL.shape, generator=generator, device=z_BL.device).argsort(1).argsort(1)
+        x_BL = categorical(fit.log_q_BLK.exp().flatten(0, 1), problem.generator).view_as(z_BL)
+        order_BL = problem.uniform(z_BL.shape).argsort(1).argsort(1)
+        return Step(
+            z_BL=torch.where(order_BL < left, MASK, x_BL),  # star-shaped: from x, not from z
+            confidence_BL=fit.log_q_BLK.gather(-1, x_BL[..., None])[..., 0],
+            x_hat_BCHW=fit.x_hat_BCHW,
+            misfit=fit.misfit,
+            loss_curve=fit.loss_curve,
+            carried={"log_q_BLK": fit.log_q_BLK},
         )
-        # star-shaped: from the drawn tokens, not from z
-        z_next_BL = torch.where(order_BL < left, MASK, x_BL)
-        state = G2D2State(step + 1, z_next_BL, generator.get_state(), log_q_BLK)
-        kappa_BL = log_q_BLK.gather(-1, x_BL[..., None])[..., 0]
-        anchors_BL = (z_BL == MASK) & (z_next_BL != MASK)
-        seconds = time.perf_counter() - started
-        report(
-            on_step,
-            StepInfo(
-                state,
-                config.steps,
-                fit.x_hat_BCHW,
-                anchors_BL,
-                kappa_BL,
-                fit.loss_curve,
-                fit.misfit,
-                seconds,
-                prior_seconds,
-            ),
-        )
-        z_BL = z_next_BL
-    with torch.no_grad():
-        return finish(prior, objective, z_BL, grid)
+
+    @property
+    def decodes(self) -> int:
+        """One a RAdam step."""
+        return self.inner_steps
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One RAdam step a decode, at least one."""
+        return {"inner_steps": max(1, decodes)}
 
 
 @dataclass(frozen=True)
@@ -194,29 +164,35 @@ def variational_fit(
     grid: Grid,
     above: float,
     generator: Generator,
+    watch: InnerWatch = UNWATCHED,
 ) -> VariationalFit:
     """Optimises q's logits from ``start``: objective of a relaxed draw plus weighted KL(q || p).
     ``above`` in [-0.5, 0.5] sets the decades.
+
+    Raises:
+        SamplingCancelled: ``watch`` was told to stop.
+        SamplingDiverged: the loss is not finite.
     """
+    from aps_core.sampling.expectation import expected_code
+
     kl_weight = config.kl_weight * 10 ** (above * config.kl_decades)
     phi_BLK = start_BLK.clone().requires_grad_()
     radam = torch.optim.RAdam(
         [phi_BLK], lr=config.learning_rate * 10 ** (above * config.learning_rate_decades)
     )
     codebook_KD, losses = tokenizer.codebook_KD, []
-    for _ in range(config.inner_steps):
-        perturbed_BLK = gumbel_perturbed(phi_BLK, 1.0, generator) / config.gumbel_temperature
-        # not quantised
-        x_hat_BCHW = tokenizer.decode(
-            expected_code(perturbed_BLK.flatten(0, 1), codebook_KD).unflatten(0, phi_BLK.shape[:2]),
-            grid,
-        )
-        loss_B, misfit_B = objective(x_hat_BCHW)
-        (phi_BLK.grad,) = torch.autograd.grad(loss_B.sum(), phi_BLK)
+    for iteration in range(1, config.inner_steps + 1):
+        with torch.enable_grad():
+            perturbed_BLK = gumbel_perturbed(phi_BLK, 1.0, generator) / config.gumbel_temperature
+            relaxed_MD = expected_code(perturbed_BLK.flatten(0, 1), codebook_KD)  # not quantised
+            x_hat_BCHW = tokenizer.decode(relaxed_MD.unflatten(0, phi_BLK.shape[:2]), grid)
+            loss_B, misfit_B = objective(x_hat_BCHW)
+            (phi_BLK.grad,) = torch.autograd.grad(loss_B.sum(), phi_BLK)
         divergence, gradient_BLK = divergence_with_gradient(phi_BLK.detach(), log_p_BLK)
         phi_BLK.grad.add_(gradient_BLK, alpha=kl_weight)
         losses.append(loss_B.detach().sum() + kl_weight * divergence)
         radam.step()
+        watch(iteration, config.inner_steps, losses[-1] / len(start_BLK))
     curve = (torch.stack(losses) / len(start_BLK)).tolist()
     if not math.isfinite(curve[-1]):
         raise SamplingDiverged(

@@ -2,79 +2,60 @@
 
 from __future__ import annotations
 
-import time
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Generator, Tensor
+from pydantic import Field
 
-from aps_core.aps import Sample
-from aps_core.samplers.run import finish, report, start
-from aps_core.sampling.config import PriorConfig
+from aps_core._lazy import lazy_import
+from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.sampling.random_ops import categorical
 from aps_core.sampling.schedule import mask_fraction
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo
+from aps_core.types import MASK
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+
+    from aps_core.sampling.driver import Problem
+    from aps_core.types import SamplerState
+else:
+    torch = lazy_import("torch")
 
 
-@torch.no_grad()
-def sample_prior(
-    prior: Prior,
-    objective: Objective | None,
-    config: PriorConfig,
-    *,
-    grid: Grid,
-    generator: Generator,
-    batch: int = 1,
-    condition: str = "",
-    on_step: StepHook | None = None,
-    resume: SamplerState | None = None,
-    z_BL: Tensor | None = None,
-) -> Sample:
-    """Unguided generation; ``objective`` only reports the misfit. ``z_BL`` may hold decided tokens,
-    which are kept.
+class PriorConfig(SamplerSpec):
+    """The prior alone: unguided generation, which ignores the measurement."""
 
-    Raises:
-        SamplingCancelled: ``on_step`` returned False.
-    """
-    first_BL, first = start(grid, generator, batch, resume)
-    z_BL = first_BL if z_BL is None or resume is not None else z_BL
-    order_temperature = 1.0 if config.order_temperature is None else config.order_temperature
-    for step in range(first, config.steps):
-        started = time.perf_counter()
-        fraction = mask_fraction(step / config.steps)
-        logits_BLK = prior.logits(
-            z_BL,
-            grid=grid,
-            mask_fraction=fraction,
-            condition=condition,
-            guidance_scale=config.guidance_scale,
-        )
-        prior_seconds = time.perf_counter() - started
+    type: Literal["prior_only"] = "prior_only"
+    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    guidance_scale: float = Field(
+        3.5,
+        ge=0,
+        le=20,
+        description=(
+            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
+        ),
+    )
+    order_temperature: float | None = Field(
+        None,
+        ge=0,
+        le=1000,
+        description=(
+            "Noise on the choice of tokens to keep; more makes their order more random. 0 also"
+            " takes the likeliest code of every token, so that nothing is drawn at random. Left"
+            " out: the prior's own, which is 1 for MMaDA."
+        ),
+    )
+    keeps_decided: ClassVar[bool] = True
+
+    def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
+        """Draws every masked token and keeps the most confident."""
+        temperature = 1.0 if self.order_temperature is None else self.order_temperature
+        fraction = mask_fraction(state.step / self.steps)
+        logits_BLK = problem.logits(state.z_BL, fraction, self.guidance_scale)
         z_next_BL, x_BL, kappa_BL = unmask(
-            logits_BLK, z_BL, step, config.steps, order_temperature, generator
+            logits_BLK, state.z_BL, state.step, self.steps, temperature, problem.generator
         )
-        if on_step is not None:
-            # for the hook alone
-            x_hat_BCHW = prior.tokenizer.decode(prior.tokenizer.codebook_KD[x_BL], grid)
-            misfit = float(objective(x_hat_BCHW)[1].mean()) if objective is not None else 0.0
-            state = SamplerState(step + 1, z_next_BL, generator.get_state())
-            anchors_BL = (z_BL == MASK) & (z_next_BL != MASK)
-            seconds = time.perf_counter() - started
-            report(
-                on_step,
-                StepInfo(
-                    state,
-                    config.steps,
-                    x_hat_BCHW,
-                    anchors_BL,
-                    kappa_BL,
-                    [],
-                    misfit,
-                    seconds,
-                    prior_seconds,
-                ),
-            )
-        z_BL = z_next_BL
-    return finish(prior, objective, z_BL, grid)
+        return Step(z_BL=z_next_BL, confidence_BL=kappa_BL, clean_BL=x_BL)
 
 
 def unmask(

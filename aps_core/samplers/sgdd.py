@@ -14,26 +14,34 @@ t)**alpha) (1 - 1/K)``.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field
-from torch import Generator, Tensor
+from pydantic import Field
 
-from aps_core.aps import Sample
-from aps_core.samplers.run import finish, report, start
+from aps_core._lazy import lazy_import
+from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.random_ops import categorical
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo, Tokenizer
+from aps_core.types import MASK
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+
+    from aps_core.sampling.driver import Problem
+    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
+else:
+    torch = lazy_import("torch")
 
 
-class SGDDConfig(BaseModel):
-    """Settings of SGDD, the release's for pictures; ``mh_steps`` + 1 is the number of decodes a
-    sweep takes.
+class SGDDConfig(SamplerSpec):
+    """SGDD: alternates denoising by the prior with Metropolis-Hastings steps on the measurement.
+
+    Defaults are the release's for pictures. The noise level falls linearly from 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+    type: Literal["sgdd"] = "sgdd"
     steps: int = Field(70, ge=1, le=1024, description="Gibbs sweeps.")
     denoise_steps: int = Field(
         64, ge=1, le=1024, description="Prior steps a sweep denoises in, at most."
@@ -53,84 +61,52 @@ class SGDDConfig(BaseModel):
         0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
     )
 
-
-@torch.no_grad()
-def sample_sgdd(
-    prior: Prior,
-    objective: Objective,
-    config: SGDDConfig,
-    *,
-    grid: Grid,
-    generator: Generator,
-    batch: int = 1,
-    condition: str = "",
-    on_step: StepHook | None = None,
-    resume: SamplerState | None = None,
-) -> Sample:
-    """Draws ``batch`` posterior samples by split Gibbs sampling; the noise level falls linearly
-    from 1.
-
-    Raises:
-        SamplingCancelled: ``on_step`` returned False.
-    """
-    z_BL, first = start(grid, generator, batch, resume)
-    codes = len(prior.tokenizer.codebook_KD)
-    for sweep in range(first, config.steps):
-        started = time.perf_counter()
-        level = 1 - sweep / config.steps
-        noised_BL = torch.where(
-            torch.rand(z_BL.shape, generator=generator, device=z_BL.device) < level, MASK, z_BL
-        )
-        x_BL = denoise(prior, noised_BL, config, grid, condition, generator)
-        prior_seconds = time.perf_counter() - started
+    def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
+        """One Gibbs sweep: a prior step, then a likelihood step."""
+        z_BL, level = state.z_BL, 1 - state.step / self.steps
+        noised_BL = torch.where(problem.uniform(z_BL.shape) < level, MASK, z_BL)
+        x_BL = denoise(problem, noised_BL, self)
+        tokenizer = problem.prior.tokenizer
         chain = metropolis_hastings(
             x_BL,
-            prior.tokenizer,
-            objective,
-            grid,
-            hamming_log_odds(level, config.alpha, codes),
-            config.mh_steps,
-            generator,
+            tokenizer,
+            problem.objective,
+            problem.grid,
+            hamming_log_odds(level, self.alpha, len(tokenizer.codebook_KD)),
+            self.mh_steps,
+            problem.generator,
+            problem.watch(state.step, self.steps),
         )
-        z_BL = chain.z_BL
-        state = SamplerState(sweep + 1, z_BL, generator.get_state())
-        moved_BL = z_BL != x_BL
-        seconds = time.perf_counter() - started
-        report(
-            on_step,
-            StepInfo(
-                state,
-                config.steps,
-                chain.x_hat_BCHW,
-                noised_BL == MASK,
-                moved_BL.float(),
-                chain.loss_curve,
-                chain.misfit,
-                seconds,
-                prior_seconds,
-            ),
+        return Step(
+            z_BL=chain.z_BL,
+            confidence_BL=(chain.z_BL != x_BL).float(),
+            anchors_BL=noised_BL == MASK,
+            x_hat_BCHW=chain.x_hat_BCHW,
+            misfit=chain.misfit,
+            loss_curve=chain.loss_curve,
         )
-    return finish(prior, objective, z_BL, grid)
+
+    @property
+    def decodes(self) -> int:
+        """One for the start of the chain, and one a proposal."""
+        return self.mh_steps + 1
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One proposal a decode, but the first."""
+        return {"mh_steps": max(0, decodes - 1)}
 
 
-def denoise(
-    prior: Prior, z_BL: Tensor, config: SGDDConfig, grid: Grid, condition: str, generator: Generator
-) -> Tensor:
+def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
     """Draws all masked tokens from the prior, in random order over ``denoise_steps`` steps."""
-    masked_BL = z_BL == MASK
+    masked_BL, generator = z_BL == MASK, problem.generator
     step_BL = torch.randint(
         config.denoise_steps, z_BL.shape, generator=generator, device=z_BL.device
     )
     for step in torch.unique(step_BL[masked_BL]).tolist():
         revealed_BL = masked_BL & (step_BL == step)
         fraction = float((z_BL == MASK).float().mean())
-        logits_BLK = prior.logits(
-            z_BL,
-            grid=grid,
-            mask_fraction=fraction,
-            condition=condition,
-            guidance_scale=config.guidance_scale,
-        )
+        logits_BLK = problem.logits(z_BL, fraction, config.guidance_scale)
         z_BL = z_BL.masked_scatter(
             revealed_BL, categorical(logits_BLK[revealed_BL].softmax(-1), generator)
         )
@@ -163,6 +139,7 @@ def metropolis_hastings(
     log_odds: float,
     steps: int,
     generator: Generator,
+    watch: InnerWatch = UNWATCHED,
 ) -> Chain:
     """Draws z from ``exp(-loss(z) / temperature + log_odds * hamming(z, x))``, each sample with a
     chain of its own from x.
@@ -180,7 +157,7 @@ def metropolis_hastings(
     curve: list[float] = []
     device, (batch, length), codes = x_BL.device, x_BL.shape, len(tokenizer.codebook_KD)
     current = evaluate(x_BL)
-    for _ in range(steps):
+    for proposal in range(1, steps + 1):
         where_B1 = torch.randint(length, (batch, 1), generator=generator, device=device)
         code_B1 = torch.randint(codes, (batch, 1), generator=generator, device=device)
         proposed = evaluate(current[0].scatter(1, where_B1, code_B1))
@@ -195,4 +172,5 @@ def metropolis_hastings(
             torch.where(accepted_B.view(-1, *[1] * (new.ndim - 1)), new, old)
             for new, old in zip(proposed, current, strict=True)
         )
+        watch(proposal, steps, current[2].mean())
     return Chain(current[0], current[1], curve, float(current[3].mean()))

@@ -9,25 +9,35 @@ the prior's likeliest code at every masked token.
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field
-from torch import Generator, Tensor
+from pydantic import Field
 
-from aps_core.aps import Sample
+from aps_core._lazy import lazy_import
+from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.prior import unmask
-from aps_core.samplers.run import finish, report, start
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction
-from aps_core.types import MASK, Grid, Objective, Prior, SamplerState, StepHook, StepInfo
+from aps_core.types import MASK
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.sampling.driver import Problem
+    from aps_core.types import SamplerState
+else:
+    torch = lazy_import("torch")
 
 
-class SVDDConfig(BaseModel):
-    """Settings of SVDD; ``candidates`` is the number of decodes a reverse step takes."""
+class SVDDConfig(SamplerSpec):
+    """SVDD: draws several next states from the prior and goes on with the best.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    With one candidate this is the prior alone.
+    """
 
+    type: Literal["svdd"] = "svdd"
     steps: int = Field(15, ge=1, le=1024, description="Reverse steps T.")
     candidates: int = Field(
         20,
@@ -54,110 +64,100 @@ class SVDDConfig(BaseModel):
         0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
     )
 
+    def init(self, problem: Problem, z_BL: Tensor) -> Ahead:
+        """The chosen candidate's logits, which the next step starts from."""
+        return Ahead()
 
-@torch.no_grad()
-def sample_svdd(
-    prior: Prior,
-    objective: Objective,
-    config: SVDDConfig,
-    *,
-    grid: Grid,
-    generator: Generator,
-    batch: int = 1,
-    condition: str = "",
-    on_step: StepHook | None = None,
-    resume: SamplerState | None = None,
-) -> Sample:
-    """Draws ``batch`` samples by SVDD-PM. With one candidate this is
-    :func:`aps_core.samplers.prior.sample_prior`.
-
-    Raises:
-        SamplingCancelled: ``on_step`` returned False.
-    """
-    z_BL, first = start(grid, generator, batch, resume)
-
-    def predict(z_BL: Tensor, step: int) -> Tensor:
-        fraction = mask_fraction(step / config.steps)
-        return prior.logits(
-            z_BL,
-            grid=grid,
-            mask_fraction=fraction,
-            condition=condition,
-            guidance_scale=config.guidance_scale,
-        )
-
-    logits_BLK = predict(z_BL, first) if first < config.steps else None
-    for step in range(first, config.steps):
-        assert logits_BLK is not None
-        started, prior_seconds = time.perf_counter(), 0.0
-        best: _Candidates | None = None
+    def step(self, problem: Problem, memory: Ahead, state: SamplerState) -> Step:
+        """Draws the candidates and keeps one for every sample."""
+        logits_BLK = memory.logits_BLK
+        if logits_BLK is None:
+            logits_BLK = self._predict(problem, state.z_BL, state.step)
+        watch = problem.watch(state.step, self.steps)
+        best: Candidate | None = None
         curve: list[float] = []
-        for _ in range(config.candidates):
-            next_BL, _, kappa_BL = unmask(
-                logits_BLK, z_BL, step, config.steps, config.order_temperature, generator
-            )
-            forward = time.perf_counter()
-            logits_next_BLK = predict(next_BL, step + 1) if step + 1 < config.steps else logits_BLK
-            prior_seconds += time.perf_counter() - forward
-            clean_BL = torch.where(next_BL == MASK, logits_next_BLK.argmax(-1), next_BL)
-            x_hat_BCHW = prior.tokenizer.decode(prior.tokenizer.codebook_KD[clean_BL], grid)
-            loss_B, misfit_B = objective(x_hat_BCHW)
+        for number in range(1, self.candidates + 1):
+            fresh, loss_B = self._candidate(problem, logits_BLK, state)
             curve.append(float(loss_B.mean()))
-            # the largest of Gumbel-perturbed values is a draw by exp(value / alpha)
-            value_B = gumbel_perturbed(
-                -loss_B, config.temperature * objective.temperature, generator
-            )
-            fresh = _Candidates(value_B, next_BL, logits_next_BLK, kappa_BL, x_hat_BCHW, misfit_B)
             best = fresh if best is None else best.better(fresh)
+            watch(number, self.candidates, loss_B.mean())
         assert best is not None
-        state = SamplerState(step + 1, best.z_BL, generator.get_state())
-        anchors_BL = (z_BL == MASK) & (best.z_BL != MASK)
-        misfit, seconds = float(best.misfit_B.mean()), time.perf_counter() - started
-        report(
-            on_step,
-            StepInfo(
-                state,
-                config.steps,
-                best.x_hat_BCHW,
-                anchors_BL,
-                best.kappa_BL,
-                curve,
-                misfit,
-                seconds,
-                prior_seconds,
-            ),
+        memory.logits_BLK = best.logits_BLK
+        return Step(
+            z_BL=best.z_BL,
+            confidence_BL=best.kappa_BL,
+            x_hat_BCHW=best.x_hat_BCHW,
+            misfit=float(best.misfit_B.mean()),
+            loss_curve=curve,
         )
-        z_BL, logits_BLK = best.z_BL, best.logits_BLK
-    return finish(prior, objective, z_BL, grid)
+
+    @property
+    def decodes(self) -> int:
+        """One a candidate."""
+        return self.candidates
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One candidate a decode, at least one."""
+        return {"candidates": max(1, decodes)}
+
+    def _predict(self, problem: Problem, z_BL: Tensor, step: int) -> Tensor:
+        return problem.logits(z_BL, mask_fraction(step / self.steps), self.guidance_scale)
+
+    def _candidate(
+        self, problem: Problem, logits_BLK: Tensor, state: SamplerState
+    ) -> tuple[Candidate, Tensor]:
+        """One next state of every sample, and its loss (B,)."""
+        step, generator = state.step, problem.generator
+        next_BL, _, kappa_BL = unmask(
+            logits_BLK, state.z_BL, step, self.steps, self.order_temperature, generator
+        )
+        ahead_BLK = logits_BLK
+        if step + 1 < self.steps:
+            ahead_BLK = self._predict(problem, next_BL, step + 1)
+        x_hat_BCHW = problem.decode(torch.where(next_BL == MASK, ahead_BLK.argmax(-1), next_BL))
+        loss_B, misfit_B = problem.objective(x_hat_BCHW)
+        # the largest of Gumbel-perturbed values is a draw by exp(value / alpha)
+        value_B = gumbel_perturbed(
+            -loss_B, self.temperature * problem.objective.temperature, generator
+        )
+        candidate = Candidate(
+            value_B=value_B,
+            z_BL=next_BL,
+            logits_BLK=ahead_BLK,
+            kappa_BL=kappa_BL,
+            x_hat_BCHW=x_hat_BCHW,
+            misfit_B=misfit_B,
+        )
+        return candidate, loss_B
 
 
-class _Candidates:
+@dataclass
+class Ahead:
+    """Logits (B, L, K) of the state the next step starts from, None where they are not known."""
+
+    logits_BLK: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
     """One candidate of every sample, with all that is known about it; the first dimension is the
     sample's.
     """
 
-    def __init__(
-        self,
-        value_B: Tensor,
-        z_BL: Tensor,
-        logits_BLK: Tensor,
-        kappa_BL: Tensor,
-        x_hat_BCHW: Tensor,
-        misfit_B: Tensor,
-    ) -> None:
-        self.value_B, self.z_BL, self.logits_BLK, self.kappa_BL, self.x_hat_BCHW, self.misfit_B = (
-            value_B,
-            z_BL,
-            logits_BLK,
-            kappa_BL,
-            x_hat_BCHW,
-            misfit_B,
-        )
+    value_B: Tensor
+    z_BL: Tensor
+    logits_BLK: Tensor
+    kappa_BL: Tensor
+    x_hat_BCHW: Tensor
+    misfit_B: Tensor
 
-    def better(self, other: _Candidates) -> _Candidates:
+    def better(self, other: Candidate) -> Candidate:
         """The one of larger value, for every sample on its own."""
         chosen_B = other.value_B > self.value_B
-        pairs = zip(vars(other).values(), vars(self).values(), strict=True)
-        return _Candidates(
-            *(torch.where(chosen_B.view(-1, *[1] * (new.ndim - 1)), new, old) for new, old in pairs)
-        )
+
+        def pick(name: str) -> Tensor:
+            new, old = getattr(other, name), getattr(self, name)
+            return torch.where(chosen_B.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+        return Candidate(**{field.name: pick(field.name) for field in fields(self)})

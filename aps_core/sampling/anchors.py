@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Generator, Tensor
 
-from aps_core.sampling.config import APSConfig
 from aps_core.sampling.random_ops import gumbel_perturbed
+
+if TYPE_CHECKING:
+    from aps_core.samplers.aps import APSConfig
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:

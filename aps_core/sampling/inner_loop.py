@@ -10,15 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from aps_core.errors import SamplingDiverged
-from aps_core.sampling.config import APSConfig
 from aps_core.sampling.cuda_graph import captured
+from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.regularisers import regularisers
 from aps_core.types import MASK
+
+if TYPE_CHECKING:
+    from aps_core.samplers.aps import APSConfig
 
 WINDOW, MIN_STEPS, PLATEAU = 5, 10, 0.005
 """Adaptive stop: looked at every ``WINDOW`` steps, from ``MIN_STEPS`` on; less improvement than
@@ -54,18 +58,19 @@ class InnerLoop:
         graph: bool | None = None,
     ) -> None:
         fixed = codebook_KD.is_cuda if graph is None else graph
-        self.step, self.config, self.noise_floor = (
-            InnerStep(evaluate, codebook_KD, config, fixed),
-            config,
-            noise_floor,
-        )
+        self.step = InnerStep(evaluate, codebook_KD, config, fixed)
+        self.config = config
+        self.noise_floor = noise_floor
         self.replay: Callable[[], None] | None = None
 
-    def run(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> Fit:
+    def run(
+        self, start_NK: Tensor, z_BL: Tensor, keep: float, watch: InnerWatch = UNWATCHED
+    ) -> Fit:
         """Optimises the logits of the masked tokens of ``z`` from ``start``; ``keep`` scales the
         prior term of Eq. (qe).
 
         Raises:
+            SamplingCancelled: ``watch`` was told to stop.
             SamplingDiverged: the loss is not finite.
         """
         step, limit = self.step, self.config.inner_steps
@@ -84,6 +89,7 @@ class InnerLoop:
             advance()
             losses[used] = step.loss
             used += 1
+            watch(used, limit, step.loss / len(z_BL))
         curve = (losses[:used] / len(z_BL)).tolist()
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(
@@ -119,12 +125,10 @@ class InnerStep:
     def __init__(
         self, evaluate: Evaluate, codebook_KD: Tensor, config: APSConfig, fixed: bool
     ) -> None:
-        self.evaluate, self.codebook_KD, self.config, self.fixed = (
-            evaluate,
-            codebook_KD,
-            config,
-            fixed,
-        )
+        self.evaluate = evaluate
+        self.codebook_KD = codebook_KD
+        self.config = config
+        self.fixed = fixed
         self.tensors: dict[str, Tensor] = {}
 
     def begin(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> None:
@@ -163,7 +167,7 @@ class InnerStep:
             )
 
     def place(self, x_ND: Tensor) -> Tensor:
-        """See :data:`Place`."""
+        """Puts embeddings (N, D) of the masked tokens among the decided ones: (B, L, D)."""
         decided_BLD = self.tensors["decided"]
         decided_MD = decided_BLD.flatten(0, 1)
         x_MD = (
@@ -195,7 +199,8 @@ class InnerStep:
     def __call__(self) -> None:
         """Evaluates and moves the logits once."""
         phi = self.tensors["phi"]
-        (phi.grad,) = torch.autograd.grad(self.forward(), phi)
+        with torch.enable_grad():
+            (phi.grad,) = torch.autograd.grad(self.forward(), phi)
         self.adam.step()  # line 14
 
     @property

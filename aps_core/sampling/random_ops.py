@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Generator, Tensor
+from typing import TYPE_CHECKING
+
+from aps_core._lazy import lazy_import
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+else:
+    torch = lazy_import("torch")
 
 
 def categorical(p_NK: Tensor, generator: Generator) -> Tensor:

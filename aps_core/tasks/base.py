@@ -15,11 +15,14 @@ from pydantic import Field, StringConstraints
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.images import Picture, encode_jpeg
+from aps_core.losses import LossSpec
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec, PriorSpec
-from aps_core.registry import Spec
-from aps_core.sampling.config import APSConfig
+from aps_core.registry import Spec, any_of
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
 from aps_core.tasks.results import Result
-from aps_core.types import MASK, SamplerState, StepInfo
+from aps_core.types import MASK, InnerHook, SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +34,11 @@ else:
     torch = lazy_import("torch")
 
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
+
+LARGEST_CARRIED = 1 << 20
+"""Bytes of a checkpoint beside the tokens."""
+CARRIED = "carried."
+"""Prefix in a checkpoint of what a sampler carries."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -106,14 +114,7 @@ class TaskSpec(Spec, family=True):
         """
 
     @abstractmethod
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> Result:
+    def run(self, inputs: Inputs, context: RunContext) -> Result:
         """Computes the task; called through :func:`run`, which resolves the settings and reads the
         checkpoint.
         """
@@ -145,9 +146,12 @@ class PictureTaskSpec(TaskSpec):
         "", max_length=500, description="Text describing the picture; may stay empty."
     )
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
-    sampler: APSConfig = Field(
+    sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
         default_factory=APSConfig,
-        description="Sampler settings; fields left out follow the prior's recommendation.",
+        description=(
+            "How samples are drawn, 'aps' where no type is named; fields left out follow the"
+            " prior's recommendation."
+        ),
     )
 
     pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
@@ -160,22 +164,22 @@ class PictureTaskSpec(TaskSpec):
         """
         return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
 
-    def settings(self) -> APSConfig:
-        """Sampler settings with the recommendation filled in."""
-        return self.sampler.with_recommended(self.recommended())
+    def settings(self) -> SamplerSpec:
+        """Sampler settings with the recommendation filled in: the prior's, and the task's own over
+        it.
+        """
+        sampler: SamplerSpec = self.sampler
+        recommended = self.prior_spec().recommended_for(type(sampler), self.own_settings())
+        return sampler.with_recommended(recommended)
 
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """See :attr:`TaskSpec.checkpoints`: the perceptual distance's."""
-        settings = self.settings()
-        return ("vgg16",) if settings.perceptual_weight and settings.perceptual == "vgg16" else ()
-
-    def recommended(self) -> dict[str, Any]:
-        """Sampler settings used where the job leaves them out: the prior's, or the task's own."""
-        return self.prior_spec().recommended
+    def own_settings(self) -> dict[str, Any]:
+        """Fields of :class:`aps_core.samplers.aps.APSConfig` this task recommends over the prior's;
+        the other samplers' settings follow from them.
+        """
+        return {}
 
     def resolved(self) -> Self:
-        """See :meth:`TaskSpec.resolved`."""
+        """Fills in the sampler's settings; see :meth:`TaskSpec.resolved`."""
         return self.model_copy(update={"sampler": self.settings()})
 
     @abstractmethod
@@ -190,10 +194,33 @@ class PictureTaskSpec(TaskSpec):
         """See :meth:`TaskSpec.work`; what is measured is an inner step."""
         width, height = self.sampled_size(image)
         stride = self.prior_spec().stride
-        config = self.settings()
-        return -(-width // stride) * -(-height // stride) * self.num_samples, config.steps * max(
-            1, config.inner_steps
-        )
+        sampler = self.settings()
+        tokens = -(-width // stride) * -(-height // stride) * self.num_samples
+        return tokens, sampler.steps * sampler.decodes
+
+
+class MeasuredTaskSpec(PictureTaskSpec):
+    """A picture task whose samples agree with a measurement."""
+
+    loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
+        default_factory=MeasurementLoss,
+        description=(
+            "What the samples are compared by, 'measurement' where no type is named; fields left"
+            " out follow the prior's recommendation."
+        ),
+    )
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """What the loss needs."""
+        loss: LossSpec = self.resolved().loss
+        return loss.checkpoints
+
+    def resolved(self) -> Self:
+        """Fills in the settings of sampler and loss; see :meth:`TaskSpec.resolved`."""
+        loss: LossSpec = self.loss
+        recommended = self.prior_spec().recommended_loss.get(loss.type, {})
+        return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
 
 
 @dataclass(frozen=True)
@@ -258,13 +285,24 @@ class Progress:
         return None
 
     def checkpoint(self) -> bytes:
-        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`."""
+        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
+
+        Empty where a sampler carries more than ``LARGEST_CARRIED`` bytes from step to step: such a
+        run starts again.
+        """
         from safetensors.torch import save
 
+        carried = {
+            f"{CARRIED}{name}": tensor.cpu().contiguous()
+            for name, tensor in self.state.carried.items()
+        }
+        if sum(tensor.nbytes for tensor in carried.values()) > LARGEST_CARRIED:
+            return b""
         tensors = {
             "z": self.state.z_BL.cpu().contiguous(),
             "generator": self.state.generator_state.cpu(),
             "step": torch.tensor(self.step),
+            **carried,
         }
         return save(tensors, metadata={"fingerprint": self.fingerprint})
 
@@ -323,6 +361,18 @@ ProgressHook = Callable[[Any], bool | None]
 """Called after every reverse step with the task's own :class:`Progress`; returning False cancels
 the run.
 """
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Engine, checkpoint and callbacks of one run."""
+
+    engine: Engine
+    fingerprint: str
+    """Identifies prior, settings and inputs; a checkpoint of another one is not used."""
+    on_step: ProgressHook | None = None
+    on_inner: InnerHook | None = None
+    resume: SamplerState | None = None
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:

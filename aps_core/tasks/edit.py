@@ -18,24 +18,25 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.blending import filled, joined
 from aps_core.operators.inpainting import Inpainting
-from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
+from aps_core.samplers import SamplerSpec
+from aps_core.tasks.base import Inputs, MeasuredTaskSpec, Prompt, RunContext, Size
 from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import MASK, SamplerState
+from aps_core.types import MASK
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine, ImageEngine
+    from aps_core.runtime.engine import ImageEngine
 else:
     torch = lazy_import("torch")
 
 Margin = Annotated[int, Field(ge=0, le=4096)]
 
 
-class EditSpec(PictureTaskSpec):
+class EditSpec(MeasuredTaskSpec):
     """Draw part of a picture anew after a prompt, or extend it beyond its edges; every other pixel
     stays as it is.
     """
@@ -76,15 +77,21 @@ class EditSpec(PictureTaskSpec):
         scale = min(1.0, (self.working_size or max(width, height)) / max(width, height))
         return max(1, round(width * scale)), max(1, round(height * scale))
 
-    def recommended(self) -> dict[str, Any]:
-        """The prior's, and a start from a draw of the prior: its likeliest codes alone would fill a
-        large block with one colour.
+    def own_settings(self) -> dict[str, Any]:
+        """A start from a draw of the prior: its likeliest codes alone would fill a large block with
+        one colour.
         """
-        return {**super().recommended(), "temperature": 1.0}
+        return {"temperature": 1.0}
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """See :meth:`TaskSpec.check`."""
         self.prior_spec().check_prompt(self.prompt)
+        if not self.sampler.keeps_decided:
+            keeping = [n for n in sorted(SamplerSpec.family) if SamplerSpec.named(n).keeps_decided]
+            raise InvalidSpec(
+                f"The sampler '{self.sampler.type}' decides every token anew, so it cannot edit;"
+                f" samplers that can: {', '.join(keeping)}."
+            )
         image = _given(image)
         if mask is not None and mask != image:
             raise InvalidSpec(
@@ -109,21 +116,15 @@ class EditSpec(PictureTaskSpec):
     def _grows(self) -> bool:
         return any((self.left, self.top, self.right, self.bottom))
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
-        """Known tokens, the known pixels' measurement, Algorithm 1 on the rest; then the upload's
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
+        """Known tokens, the known pixels' measurement, the sampler on the rest; then the upload's
         own pixels.
         """
         from aps_core.runtime.engine import ImageEngine
 
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        job = Run(engine, fingerprint, on_step, resume)
+        job = Run(context)
         upload = inputs.picture()
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
         width, height = self.sampled_size((upload.width, upload.height))
@@ -133,7 +134,7 @@ class EditSpec(PictureTaskSpec):
         operator = (
             Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
         )
-        objective = engine.measurement_objective(operator, y_CHW, 0.0, self.sampler)
+        objective = engine.measurement_objective(operator, y_CHW, 0.0, self.loss)
         steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least a token a step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
         result = job.sample(

@@ -11,15 +11,14 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.provenance import TRAINED
 from aps_core.priors import ImagePriorSpec
-from aps_core.sampling.config import PriorConfig
-from aps_core.tasks.base import Inputs, PictureProgress, ProgressHook, Size, TaskSpec
+from aps_core.samplers.prior import PriorConfig
+from aps_core.tasks.base import Inputs, PictureProgress, RunContext, Size, TaskSpec
 from aps_core.tasks.results import PictureResult
-from aps_core.types import SamplerState, StepInfo
+from aps_core.types import StepInfo
 
 if TYPE_CHECKING:
     import torch
 
-    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
@@ -65,21 +64,15 @@ class GenerateSpec(TaskSpec):
     def resolved(self) -> Self:
         """See :meth:`TaskSpec.resolved`."""
         width, height = self.output_size(None)
-        sampler = self.sampler.with_recommended(self._prior().alone())
+        sampler = self.sampler.with_recommended(self._prior().recommended_for(PriorConfig))
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """MaskGIT's sampling as MMaDA does it."""
         from aps_core.runtime.engine import ImageEngine
-        from aps_core.samplers import sample_prior
+        from aps_core.sampling import driver
 
+        engine, resume = context.engine, context.resume
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         started = time.perf_counter()
         width, height = self.output_size(None)
@@ -89,16 +82,16 @@ class GenerateSpec(TaskSpec):
         def hook(info: StepInfo) -> bool | None:
             timing["prior"] += info.prior_seconds
             timing["sampling"] += info.seconds
-            if on_step is None:
+            if context.on_step is None:
                 return None
             picture = info.x_hat_BCHW[..., :height, :width]
-            return on_step(
+            return context.on_step(
                 PictureProgress(
                     info.state,
                     info.total,
                     info.seconds,
                     info.prior_seconds,
-                    fingerprint,
+                    context.fingerprint,
                     info,
                     picture,
                     grid,
@@ -106,7 +99,7 @@ class GenerateSpec(TaskSpec):
                 )
             )
 
-        sample = sample_prior(
+        sample = driver.sample(
             engine.prior,
             None,
             self.sampler,
@@ -115,6 +108,7 @@ class GenerateSpec(TaskSpec):
             batch=self.num_samples,
             condition=self.prompt,
             on_step=hook,
+            on_inner=context.on_inner,
             resume=resume,
         )
         return PictureResult(
@@ -122,7 +116,7 @@ class GenerateSpec(TaskSpec):
             pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
             codes_BL=sample.z_BL,
             seconds={**timing, "total": time.perf_counter() - started},
-            fingerprint=fingerprint,
+            fingerprint=context.fingerprint,
             resumed_from_step=resume.step if resume else None,
             source_type=TRAINED,
         )

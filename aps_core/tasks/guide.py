@@ -13,7 +13,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, Size, TaskSpec
+from aps_core.tasks.base import Inputs, Progress, RunContext, Size, TaskSpec
 from aps_core.tasks.results import File, Result
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine, TextEngine
+    from aps_core.runtime.engine import TextEngine
     from aps_core.text.aps import TextReward
     from aps_core.text.masked_lm import MaskedLM
     from aps_core.text.sampling import TextStep
@@ -90,18 +90,12 @@ class GuideSpec(TaskSpec):
             }
         )
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> TextResult:
+    def run(self, inputs: Inputs, context: RunContext) -> TextResult:
         """One run, or a guided and an unguided one from the same seed."""
         from aps_core.runtime.engine import TextEngine
         from aps_core.text.aps import TextReward, sample_text_aps
 
+        engine, resume = context.engine, context.resume
         assert isinstance(engine, TextEngine)  # ``resolved`` has refused other priors
         assert self.reward is not None
         started = time.perf_counter()
@@ -117,7 +111,7 @@ class GuideSpec(TaskSpec):
             timing["prior"] += info.prior_seconds
             timing["sampling"] += info.seconds
             curve.extend(info.reward_curve[:1])
-            if on_step is None:
+            if context.on_step is None:
                 return None
             ids_BS = torch.cat([*done, info.state.z_BL])
             state = SamplerState(
@@ -133,14 +127,14 @@ class GuideSpec(TaskSpec):
                 len(runs) * steps,
                 info.seconds,
                 info.prior_seconds,
-                fingerprint,
+                context.fingerprint,
                 runs[len(done)],
                 text,
                 shown,
                 fresh,
                 info.reward_curve,
             )
-            return on_step(progress)
+            return context.on_step(progress)
 
         first = len(done)
         for number, guided in list(enumerate(runs))[first:]:
@@ -159,6 +153,7 @@ class GuideSpec(TaskSpec):
                     generator=generator,
                     reward=chosen,
                     on_step=hook,
+                    on_inner=context.on_inner,
                     resume=state,
                 )
             )
@@ -174,7 +169,7 @@ class GuideSpec(TaskSpec):
         return TextResult(
             spec=self,
             seconds={**timing, "total": time.perf_counter() - started},
-            fingerprint=fingerprint,
+            fingerprint=context.fingerprint,
             resumed_from_step=resume.step if resume else None,
             notes=[long] if total > engine.spec.native_length else [],
             answer=answers[0],

@@ -1,4 +1,4 @@
-"""Draws a picture task's samples by Algorithm 1, with what every such task reports on the way and
+"""Draws a picture task's samples, with what every such task reports on the way and
 in the end.
 """
 
@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
-from aps_core.tasks.base import PictureProgress, PictureTaskSpec, ProgressHook
+from aps_core.tasks.base import PictureProgress, PictureTaskSpec, RunContext
 from aps_core.tasks.results import PictureResult
-from aps_core.types import Objective, SamplerState, StepInfo
+from aps_core.types import Objective, StepInfo
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine
     from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
@@ -35,12 +34,9 @@ class Step(NamedTuple):
 
 @dataclass
 class Run:
-    """One run of a picture task: where it runs, where it starts, and who is told."""
+    """One run of a picture task."""
 
-    engine: Engine
-    fingerprint: str
-    on_step: ProgressHook | None
-    resume: SamplerState | None
+    context: RunContext
     started: float = field(default_factory=time.perf_counter)
 
     def sample(
@@ -53,13 +49,13 @@ class Run:
     ) -> PictureResult:
         """Samples of ``size`` (height, width) under ``objective``.
 
-        ``z_BL`` holds decided tokens, see :func:`aps_core.aps.sample_aps`; ``finish`` turns decoded
-        pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
+        ``z_BL`` holds decided tokens, see :func:`aps_core.sampling.driver.sample`; ``finish`` turns
+        decoded pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
         """
-        from aps_core.aps import sample_aps
         from aps_core.runtime.engine import ImageEngine
+        from aps_core.sampling import driver
 
-        engine = self.engine
+        context, engine = self.context, self.context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
         height, width = size
         grid = engine.grid(height, width)
@@ -69,7 +65,7 @@ class Run:
             picture_BCHW = x_BCHW[..., :height, :width]
             return finish(picture_BCHW) if finish is not None else picture_BCHW
 
-        sample = sample_aps(
+        sample = driver.sample(
             engine.prior,
             objective,
             spec.sampler,
@@ -78,7 +74,8 @@ class Run:
             batch=spec.num_samples,
             condition=spec.prompt,
             on_step=lambda info: self._report(info, steps, grid, objective, shown),
-            resume=self.resume,
+            on_inner=context.on_inner,
+            resume=context.resume,
             z_BL=z_BL,
         )
         return PictureResult(
@@ -94,8 +91,8 @@ class Run:
                 "sampling": sum(step.seconds for step in steps),
                 "total": time.perf_counter() - self.started,
             },
-            fingerprint=self.fingerprint,
-            resumed_from_step=self.resume.step if self.resume else None,
+            fingerprint=context.fingerprint,
+            resumed_from_step=context.resume.step if context.resume else None,
         )
 
     def _report(
@@ -107,16 +104,16 @@ class Run:
         shown: Callable[[Tensor], Tensor],
     ) -> bool | None:
         steps.append(Step(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds))
-        if self.on_step is None:
+        if self.context.on_step is None:
             return None
         picture_BCHW = shown(info.x_hat_BCHW)
-        return self.on_step(
+        return self.context.on_step(
             PictureProgress(
                 info.state,
                 info.total,
                 info.seconds,
                 info.prior_seconds,
-                self.fingerprint,
+                self.context.fingerprint,
                 info,
                 picture_BCHW,
                 grid,

@@ -12,24 +12,22 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Size
+from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size
 from aps_core.tasks.masks import check_mask, mask_source
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine
 else:
     torch = lazy_import("torch")
 
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
-class RestoreSpec(PictureTaskSpec):
+class RestoreSpec(MeasuredTaskSpec):
     """Restore a degraded picture: find a plausible picture whose measurement agrees with the
     upload.
     """
@@ -114,19 +112,13 @@ class RestoreSpec(PictureTaskSpec):
         if self.operator.needs_mask and (source := mask_source(inputs)) is not None:
             check_mask(source)
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
-        """Measurement, operator, objective; then Algorithm 1."""
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
+        """Measurement, operator, objective; then the sampler."""
         from aps_core.runtime.engine import ImageEngine
 
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        job = Run(engine, fingerprint, on_step, resume)
+        job = Run(context)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
         notes = (
@@ -139,7 +131,7 @@ class RestoreSpec(PictureTaskSpec):
         sigma, spread = self._noise(y_CHW, operator.weight)
         _, height, width = shape
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, spread, self.sampler
+            operator.cropped(height, width), y_CHW, spread, self.loss
         )
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.tasks.base import TaskSpec
+    from aps_core.registry import Spec
 else:
     torch = lazy_import("torch")
 
@@ -39,7 +39,7 @@ class File(NamedTuple):
 class Result:
     """What a task returns."""
 
-    spec: TaskSpec
+    spec: Spec
     """The spec as it was run: settings filled in, sigma a number."""
     seconds: dict[str, float]
     """Wall time: ``sampling``, of it ``prior``; ``total``."""
@@ -52,7 +52,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     """What the caller should know: a reduced size, a checkpoint that could not be used."""
     origin: dict[str, Any] = field(default_factory=dict)
-    """Where it was made and from what; see :meth:`Engine.origin`."""
+    """Where it was made and from what; see :func:`aps_core.tasks.running.origin`."""
 
     def sidecar(self) -> dict[str, Any]:
         """Everything needed to understand and repeat the job, as JSON."""

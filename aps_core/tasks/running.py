@@ -4,15 +4,24 @@ out of memory.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.tasks.base import Inputs, Progress, ProgressHook, TaskSpec
+from aps_core.tasks.base import (
+    CARRIED,
+    Inputs,
+    Progress,
+    ProgressHook,
+    RunContext,
+    TaskSpec,
+    spec_digest,
+)
 from aps_core.tasks.results import Result
-from aps_core.types import SamplerState
+from aps_core.types import InnerHook, SamplerState
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
@@ -24,6 +33,7 @@ def run(
     engine: Engine,
     on_step: ProgressHook | None = None,
     resume: bytes | None = None,
+    on_inner: InnerHook | None = None,
 ) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
@@ -31,7 +41,8 @@ def run(
     ``notes``.
 
     Raises:
-        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` returned False.
+        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` or ``on_inner``
+            returned False.
     """
     if spec.prior != engine.spec.type:
         raise InvalidSpec(
@@ -40,11 +51,12 @@ def run(
     spec = spec.resolved()
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
-    fingerprint = engine.fingerprint(spec, inputs)
-    state = _read_checkpoint(resume, fingerprint) if resume is not None else None
-    result = _run_frugally(spec, inputs, engine, fingerprint, on_step, state)
-    result.origin.update(engine.origin(inputs))
-    if resume is not None and state is None:
+    fingerprint = fingerprint_of(spec, inputs, engine)
+    state = _read_checkpoint(resume, fingerprint) if resume else None
+    result = _run_frugally(spec, inputs, RunContext(engine, fingerprint, on_step, on_inner, state))
+    result.origin.update(origin(engine, inputs))
+    result.notes.extend(engine.fallbacks())
+    if resume and state is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job started"
             " again."
@@ -52,30 +64,39 @@ def run(
     return result
 
 
-def _run_frugally(
-    spec: TaskSpec,
-    inputs: Inputs,
-    engine: Engine,
-    fingerprint: str,
-    on_step: ProgressHook | None,
-    resume: SamplerState | None,
-) -> Result:
+def origin(engine: Engine, inputs: Inputs) -> dict[str, Any]:
+    """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device
+    type, threads, versions.
+    """
+    return {"inputs": inputs.digests(), **engine.origin()}
+
+
+def fingerprint_of(spec: TaskSpec, inputs: Inputs, engine: Engine) -> str:
+    """Equal for runs that give the same tokens: a hash of the spec and of their :func:`origin`."""
+    told = json.dumps(origin(engine, inputs), sort_keys=True)
+    return hashlib.sha256(f"{spec_digest(spec)}\n{told}".encode()).hexdigest()
+
+
+def _run_frugally(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result:
     """Goes on from the last finished step, more frugally, whenever the device runs out of
     memory.
     """
     from aps_core.runtime.oom_fallback import free_memory, is_out_of_memory, ladder
 
-    state, rungs, taken, notes = resume, ladder(spec, engine), list[str](), list[str]()
+    engine, state = context.engine, context.resume
+    rungs, taken, notes = ladder(spec, engine), list[str](), list[str]()
 
     def remember(progress: Progress) -> bool | None:
         nonlocal state
-        go_on = on_step(progress) if on_step is not None else None
+        go_on = context.on_step(progress) if context.on_step is not None else None
         state = progress.state
         return go_on
 
     while True:
         try:
-            result = spec.run(inputs, engine, fingerprint, remember, state)
+            result = spec.run(
+                inputs, replace(context, engine=engine, on_step=remember, resume=state)
+            )
             break
         except RuntimeError as error:
             if not is_out_of_memory(error):
@@ -94,7 +115,7 @@ def _run_frugally(
         )
     return replace(
         result,
-        resumed_from_step=resume.step if resume else None,
+        resumed_from_step=context.resume.step if context.resume else None,
         memory_rungs=taken,
         notes=[*notes, *result.notes],
     )
@@ -111,4 +132,9 @@ def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
         tensors = load(data)
     except (SafetensorError, ValueError):
         return None
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"])
+    carried = {
+        name.removeprefix(CARRIED): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(CARRIED)
+    }
+    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)

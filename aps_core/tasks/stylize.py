@@ -17,16 +17,16 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.provenance import TRAINED
-from aps_core.tasks.base import Inputs, PictureTaskSpec, ProgressHook, Prompt, Size
+from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, RunContext, Size
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import Objective, SamplerState
+from aps_core.types import Objective
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import Engine, ImageEngine
+    from aps_core.runtime.engine import ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -106,13 +106,9 @@ class StylizeSpec(PictureTaskSpec):
             width, height = max(1, round(width * scale)), max(1, round(height * scale))
         return self.width or width, self.height or height
 
-    def recommended(self) -> dict[str, Any]:
-        """The prior's settings, and those of the style measure."""
-        return {
-            **super().recommended(),
-            **SETTINGS["csd" if self.csd_weight else "gram"],
-            "perceptual_weight": 0.0,
-        }
+    def own_settings(self) -> dict[str, Any]:
+        """Those of the style measure."""
+        return SETTINGS["csd" if self.csd_weight else "gram"]
 
     def work(self, image: Size | None) -> tuple[int, int]:
         """See :meth:`TaskSpec.work`: an encoder's pass comes on top of every decoder's."""
@@ -140,21 +136,15 @@ class StylizeSpec(PictureTaskSpec):
                 " each side."
             )
 
-    def run(
-        self,
-        inputs: Inputs,
-        engine: Engine,
-        fingerprint: str,
-        on_step: ProgressHook | None,
-        resume: SamplerState | None,
-    ) -> PictureResult:
+    def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """The reference's style, then Algorithm 1. The result's misfit, and each step's, is the
         style distance.
         """
         from aps_core.runtime.engine import ImageEngine
 
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
-        job = Run(engine, fingerprint, on_step, resume)
+        job = Run(context)
         image = inputs.image
         width, height = self.output_size((image.width, image.height) if image is not None else None)
         result = job.sample(self, self.objective(inputs, engine, height, width), (height, width))

@@ -22,9 +22,10 @@ from torch import Generator, Tensor
 
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.cuda_graph import captured
+from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.text.config import TextConfig
 from aps_core.text.sampling import TextStep, TextStepHook, diffusion_generate
-from aps_core.types import SamplerState, TextPrior
+from aps_core.types import InnerHook, SamplerState, TextPrior
 
 if TYPE_CHECKING:
     from aps_core.text.rewards import RewardSpec
@@ -61,6 +62,7 @@ def sample_text_aps(
     generator: Generator,
     reward: TextReward | None = None,
     on_step: TextStepHook | None = None,
+    on_inner: InnerHook | None = None,
     resume: SamplerState | None = None,
     graph: bool | None = None,
 ) -> Tensor:
@@ -71,7 +73,7 @@ def sample_text_aps(
     (default: on CUDA).
 
     Raises:
-        SamplingCancelled: ``on_step`` returned False.
+        SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
         SamplingDiverged: the reward is not finite.
     """
     curve: list[float] = []
@@ -85,7 +87,8 @@ def sample_text_aps(
         masked_BL = ids_BS[:, prompt:] == prior.mask_id
         if inner is None or not bool(masked_BL.any()):  # the model may reveal everything early
             return logits_BSV
-        phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL)
+        watch = InnerWatch(on_inner, step + 1, config.steps)
+        phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL, watch)
         curve.extend(rewards)
         return torch.cat(
             [
@@ -120,12 +123,13 @@ class RewardAscent:
         self.replay: Callable[[], None] | None = None
 
     def run(
-        self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor
+        self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor, watch: InnerWatch = UNWATCHED
     ) -> tuple[Tensor, list[float]]:
         """The logits after M steps from the prior's, and the reward before each of them (mean over
         rows).
 
         Raises:
+            SamplingCancelled: ``watch`` was told to stop.
             SamplingDiverged: the reward is not finite.
         """
         self.begin(prior_BLV, ids_BL, masked_BL)
@@ -140,6 +144,7 @@ class RewardAscent:
         for step in range(self.config.inner_steps):  # line 7
             self.replay()
             rewards[step] = self.reward_B.mean()
+            watch(step + 1, self.config.inner_steps, rewards[step])
         curve: list[float] = rewards.tolist()  # the only wait for the device
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(

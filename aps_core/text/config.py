@@ -6,15 +6,15 @@ Defaults are the paper's for question answering (appendix, section "Question Ans
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from aps_core.registry import Config
 
 
-class TextConfig(BaseModel):
+class TextConfig(Config):
     """Reverse steps, token filtering, order of unmasking, and the tilt towards a reward."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     max_new_tokens: int = Field(128, ge=1, le=2048, description="Room for the answer, in tokens.")
     steps: int = Field(128, ge=1, le=2048, description="Reverse steps T.")
@@ -64,9 +64,3 @@ class TextConfig(BaseModel):
     learning_rate: float = Field(
         0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats a step."
     )
-
-    def with_recommended(self, recommended: dict[str, Any]) -> TextConfig:
-        """These settings, with a prior's recommendation in the fields that were not set
-        explicitly.
-        """
-        return TextConfig(**{**recommended, **self.model_dump(include=self.model_fields_set)})

@@ -12,14 +12,14 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from aps_core.tokenizers.group_norm import FusedNorm, Settings, stock_backward, stock_forward
 
 
 class Conv2d(nn.Conv2d):
@@ -41,29 +41,30 @@ class Conv2d(nn.Conv2d):
 class GroupNorm(nn.GroupNorm):
     """Group normalisation, followed by SiLU when ``silu``; once frozen it keeps its input alone.
 
-    ``fused`` compiles each direction into a pair of kernels (a reduction, a pointwise pass) for
-    CUDA, where the stock normalisation would also leave the channels-last layout.
+    With ``fused`` both directions are compiled; see
+    :class:`aps_core.tokenizers.group_norm.FusedNorm`.
     """
 
     frozen = False
-    fused = False
+    fused: FusedNorm | None = None
 
     def __init__(self, groups: int, channels: int, eps: float, *, silu: bool) -> None:
         super().__init__(groups, channels, eps)
         self.silu = silu
 
-    def freeze(self, *, fused: bool = False) -> None:
+    def freeze(self, fused: FusedNorm | None = None) -> None:
         """Switches to the lean backward pass."""
         self.frozen, self.fused = True, fused
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Same shape in and out."""
+        settings = self.num_groups, self.eps, self.silu
         if self.frozen and x_BCHW.requires_grad and torch.is_grad_enabled():
-            return _FrozenNorm.apply(  # type: ignore[no-any-return]
-                x_BCHW, self.weight, self.bias, self.num_groups, self.eps, self.silu, self.fused
-            )
-        y = super().forward(x_BCHW)
-        return F.silu(y) if self.silu else y
+            return _FrozenNorm.apply(x_BCHW, self.weight, self.bias, settings, self.fused)  # type: ignore[no-any-return]
+        if self.fused is not None:
+            return self.fused.forward(x_BCHW, self.weight, self.bias, settings)
+        y_BCHW = super().forward(x_BCHW)
+        return F.silu(y_BCHW) if self.silu else y_BCHW
 
 
 class _FrozenConv(torch.autograd.Function):
@@ -101,114 +102,18 @@ class _FrozenNorm(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         bias: Tensor,
-        groups: int,
-        eps: float,
-        silu: bool,
-        fused: bool,
+        settings: Settings,
+        fused: FusedNorm | None,
     ) -> Tensor:
         ctx.save_for_backward(x, weight, bias)
-        ctx.settings = groups, eps, silu
-        ctx.fused = fused
-        return (
-            _compiled(norm_forward, *ctx.settings)(x, weight, bias)
-            if fused
-            else _stock_forward(x, weight, bias, *ctx.settings)
-        )
+        ctx.settings, ctx.fused = settings, fused
+        normalise = stock_forward if fused is None else fused.forward
+        return normalise(x, weight, bias, settings)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = (grad, *ctx.saved_tensors)
-        dx = (
-            _compiled(norm_backward, *ctx.settings)(*tensors)
-            if ctx.fused
-            else _stock_backward(*tensors, *ctx.settings)
-        )
-        return dx, None, None, None, None, None, None
-
-
-def _stock_norm(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    if (
-        x.device.type == "cpu"
-        # float32 weights give float32 statistics of a bfloat16 input; CUDA's kernel takes one dtype
-        # only
-    ):
-        weight, bias = weight.float(), bias.float()
-    return torch.native_group_norm(
-        x, weight, bias, len(x), x.shape[1], x.shape[2:].numel(), groups, eps
-    )
-
-
-def _stock_forward(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
-) -> Tensor:
-    y = _stock_norm(x, weight, bias, groups, eps)[0]
-    return F.silu(y, inplace=True) if silu else y
-
-
-def _stock_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
-) -> Tensor:
-    """PyTorch's own kernels; normalising again costs less than keeping what it gave."""
-    y, mean, rstd = _stock_norm(x, weight, bias, groups, eps)
-    s = torch.ops.aten.silu_backward(grad, y) if silu else grad
-    if (
-        x.device.type == "cpu"
-    ):  # in bfloat16 and channels-last this kernel is nine times slower than in float32
-        s, x, weight = s.float(), x.float(), weight.float()
-    # the kernel reads raw memory
-    layout = torch.contiguous_format if x.is_contiguous() else torch.channels_last
-    s, x = s.contiguous(memory_format=layout), x.contiguous(memory_format=layout)
-    size = len(x), x.shape[1], x.shape[2:].numel(), groups
-    return torch.ops.aten.native_group_norm_backward(  # type: ignore[no-any-return]
-        s, x, mean, rstd, weight, *size, [True, False, False]
-    )[0].to(grad.dtype)
-
-
-def _statistics(x: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Mean and reciprocal standard deviation, (B, G, 1, 1, 1) float32."""
-    var, mean = torch.var_mean(
-        x.float().unflatten(1, (groups, -1)), (2, 3, 4), correction=0, keepdim=True
-    )
-    return mean, (var + eps).rsqrt()
-
-
-def norm_forward(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
-) -> Tensor:
-    """:class:`GroupNorm` in elementary operations, float32 inside: what ``fused`` compiles."""
-    mean, rstd = _statistics(x, groups, eps)
-    x_hat = ((x.float().unflatten(1, (groups, -1)) - mean) * rstd).flatten(1, 2)
-    y = x_hat * weight[:, None, None] + bias[:, None, None]
-    return (F.silu(y) if silu else y).to(x.dtype)
-
-
-def norm_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, silu: bool
-) -> Tensor:
-    """Gradient of :func:`norm_forward` towards ``x``.
-
-    With ``s`` the gradient before SiLU and ``<>`` the mean over a group: ``rstd (w s - <w s> -
-    x_hat <w s x_hat>)``.
-    """
-    mean, rstd = _statistics(x, groups, eps)
-    x_hat = (x.float().unflatten(1, (groups, -1)) - mean) * rstd
-    s = grad.float()
-    if silu:
-        y = x_hat.flatten(1, 2) * weight[:, None, None] + bias[:, None, None]
-        gate = y.sigmoid()
-        s = s * gate * (1 + y * (1 - gate))
-    s = (s * weight[:, None, None]).unflatten(1, (groups, -1))
-    over = (2, 3, 4)
-    dx: Tensor = rstd * (
-        s - s.mean(over, keepdim=True) - x_hat * (s * x_hat).mean(over, keepdim=True)
-    )
-    return dx.flatten(1, 2).to(grad.dtype)
-
-
-@cache
-def _compiled(function: Callable[..., Tensor], *settings: Any) -> Callable[..., Tensor]:
-    """``function`` with its settings fixed, compiled once for all shapes."""
-    return torch.compile(lambda *tensors: function(*tensors, *settings), dynamic=True)
+        differentiate = stock_backward if ctx.fused is None else ctx.fused.backward
+        x, weight, bias = ctx.saved_tensors
+        dx = differentiate(grad, x, weight, bias, ctx.settings)
+        return dx, None, None, None, None

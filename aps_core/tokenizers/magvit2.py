@@ -14,6 +14,7 @@ from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm
+from aps_core.tokenizers.group_norm import FusedNorm
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import Grid
@@ -33,11 +34,12 @@ class MagvitTokenizer:
         self.plan = plan or ExecutionPlan.default(device, self.dtype)
         self.layout = torch.channels_last if self.plan.channels_last else torch.contiguous_format
         net.to(memory_format=self.layout)  # type: ignore[call-overload]
+        self.fused = FusedNorm() if self.plan.compile == "norms" else None
         for layer in net.modules() if self.plan.lean else ():
             if isinstance(layer, Conv2d):
                 layer.freeze()
             elif isinstance(layer, GroupNorm):
-                layer.freeze(fused=self.plan.compile == "norms")
+                layer.freeze(self.fused)
         net.decoder.recompute = self.plan.recompute
         self.decoder = (
             torch.compile(net.decoder, dynamic=False)
@@ -77,6 +79,13 @@ class MagvitTokenizer:
             .contiguous(memory_format=self.layout)
         )
         return self.decoder(z_BDhw).float()  # type: ignore[no-any-return]
+
+    @property
+    def fallback(self) -> str | None:
+        """Why the network runs slower than its plan; None while it follows the plan."""
+        if self.fused is None or self.fused.failure is None:
+            return None
+        return f"The normalisations run uncompiled: {self.fused.failure}"
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:

@@ -17,10 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from aps_core.tokenizers.attention import attention
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm
-
-SMALL_ATTENTION = 2048
-"""Tokens up to which a table of all scores (8 MB in bfloat16) is cheap."""
 
 
 class LevelConfig(BaseModel):
@@ -89,22 +87,10 @@ class AttnBlock(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         h = self.norm(x_BCHW)
-        # Contiguous, or the CPU falls back to an attention three times slower.
         q, k, v = (
             conv(h).flatten(2).transpose(1, 2).contiguous() for conv in (self.q, self.k, self.v)
         )
-        return x_BCHW + self.proj_out(_attention(q, k, v).transpose(1, 2).reshape_as(x_BCHW))  # type: ignore[no-any-return]
-
-
-def _attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
-    """Softmax attention. On a CPU the flash kernel's backward pass costs more than keeping a small
-    table of scores.
-    """
-    if q_BLC.device.type == "cpu" and q_BLC.shape[1] <= SMALL_ATTENTION:
-        scores_BLL = q_BLC * q_BLC.shape[-1] ** -0.5 @ k_BLC.transpose(1, 2)
-        out_BLC: Tensor = scores_BLL.softmax(-1) @ v_BLC
-        return out_BLC
-    return F.scaled_dot_product_attention(q_BLC[:, None], k_BLC[:, None], v_BLC[:, None])[:, 0]
+        return x_BCHW + self.proj_out(attention(q, k, v).transpose(1, 2).reshape_as(x_BCHW))  # type: ignore[no-any-return]
 
 
 class Downsample(nn.Module):
@@ -215,7 +201,9 @@ class Decoder(nn.Module):
         for level in reversed(self.up):
             for block in level.block:  # type: ignore[union-attr]
                 h = (
-                    checkpoint(block, h, use_reentrant=False)
+                    # The block draws nothing, and a CUDA graph's capture must not read the state
+                    # of a random generator.
+                    checkpoint(block, h, use_reentrant=False, preserve_rng_state=False)
                     if self.recompute and h.requires_grad
                     else block(h)
                 )

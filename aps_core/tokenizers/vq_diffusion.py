@@ -5,12 +5,15 @@ row.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import VQModel
+from diffusers.models.attention_processor import Attention
 from torch import Tensor
 
 from aps_core.checkpoints.diffusers_parts import load_part
+from aps_core.tokenizers.attention import attention
 from aps_core.tokenizers.quantizers import VectorQuantizer
 from aps_core.types import Grid
 
@@ -25,6 +28,9 @@ class VQDiffusionTokenizer:
 
     def __init__(self, net: VQModel) -> None:
         self.net = net
+        for layer in net.modules():
+            if isinstance(layer, Attention):
+                layer.set_processor(SingleHead())
         self.dtype = next(net.parameters()).dtype
         self.codebook_KD = net.quantize.embedding.weight.detach().float()
         self.quantizer = VectorQuantizer(self.codebook_KD)
@@ -56,6 +62,18 @@ class VQDiffusionTokenizer:
         z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
         picture: Tensor = self.net.decode(z_BDhw, force_not_quantize=True).sample
         return picture.float()
+
+
+class SingleHead:
+    """diffusers' attention block, one head over all pixels, by our own attention."""
+
+    def __call__(self, block: Attention, x_BCHW: Tensor, **_: Any) -> Tensor:
+        """Same shape in and out."""
+        h_BLC = block.group_norm(x_BCHW.flatten(2)).transpose(1, 2)
+        q_BLC, k_BLC, v_BLC = block.to_q(h_BLC), block.to_k(h_BLC), block.to_v(h_BLC)
+        out_BLC = block.to_out[0](attention(q_BLC, k_BLC, v_BLC))
+        y_BCHW = out_BLC.transpose(1, 2).reshape_as(x_BCHW) + x_BCHW
+        return y_BCHW / block.rescale_output_factor  # type: ignore[no-any-return]
 
 
 def load_vq_tokenizer(

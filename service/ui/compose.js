@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { demo } from "./demo.js";
 import { button, el } from "./dom.js";
-import { group, markErrors, validate } from "./form.js";
+import { choice, group, markErrors, validate } from "./form.js";
 import { maskEditor } from "./mask.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
@@ -97,10 +97,10 @@ function settingsForm(task, described) {
   const prior = offered[0];
   const properties = { ...schema.properties };
   if (names.length) properties.prior = { ...properties.prior, enum: names, default: names[0] };
-  const folding = Object.keys(properties).filter((name) => properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties);
+  const folding = Object.keys(properties).filter((name) => properties[name]["x-default-type"] || (properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties));
   const skip = [...folding, ...(names.length > 1 ? [] : ["prior"])];
   const main = group({ properties }, schema.$defs, "", undefined, skip);
-  const folds = new Map(folding.map((name) => [name, foldedGroup(name, properties[name], schema.$defs, prior?.recommended ?? {})]));
+  const folds = new Map(folding.map((name) => [name, foldedGroup(name, properties[name], schema.$defs, prior?.recommended[name] ?? {})]));
   // large results take long: suggest twice the size the prior was made for
   if (prior?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...prior.native_size));
 
@@ -129,10 +129,16 @@ function settingsForm(task, described) {
 
 /** A group of settings of which only those that were filled in are sent. */
 function foldedGroup(name, property, defs, recommended) {
-  const inner = defs[property.$ref.split("/").at(-1)];
-  const made = group(inner, defs, `/${name}`, recommended);
+  const made = property.oneOf ? choice(property, defs, `/${name}`, recommended) : ownSettings(property, defs, `/${name}`, recommended);
   const help = el("p", { class: "help", textContent: property.description });
   return { ...made, element: folded(t.labels[name] ?? humanise(name), help, made.element) };
+}
+
+/** The settings of a sampler that cannot be chosen; recommendations of several are told apart by its type. */
+function ownSettings(property, defs, pointer, recommended) {
+  const inner = defs[property.$ref.split("/").at(-1)];
+  const type = inner.properties.type?.default;
+  return group(inner, defs, pointer, type ? (recommended[type] ?? {}) : recommended);
 }
 
 /** Whether an operator, or one inside it, takes its mask from an upload. */

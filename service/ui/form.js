@@ -20,7 +20,7 @@ export function control(schema, defs, pointer, suggested) {
   schema = resolve(schema, defs);
   const kinds = schema.anyOf?.find((kind) => kind.oneOf); // one of several kinds, or nothing
   if (kinds) return choice({ ...schema, oneOf: kinds.oneOf, optional: true }, defs, pointer);
-  if (schema.oneOf) return choice(schema, defs, pointer);
+  if (schema.oneOf) return choice(schema, defs, pointer, suggested);
   if (schema.properties) return group(schema, defs, pointer, suggested);
   if (schema.type === "array") return list(schema, defs, pointer);
   if (schema.type === "boolean") return check(schema, pointer, suggested);
@@ -142,10 +142,12 @@ export function group(schema, defs, pointer, suggested, skip = []) {
   return { element, controls, read, write };
 }
 
-/** One of several kinds, told apart by ``type``: radio buttons at the top, a select inside a list. */
-function choice(schema, defs, pointer) {
+/** One of several kinds, told apart by ``type``: radio buttons at the top, a select inside a list or where one is the default.
+ * ``suggested`` holds values by kind; with it only fields that were filled in are read, and the default kind is not named. */
+export function choice(schema, defs, pointer, suggested) {
   const kinds = schema.oneOf.map((kind) => resolve(kind, defs));
-  const nested = pointer.split("/").length > 2;
+  const usual = schema["x-default-type"];
+  const nested = pointer.split("/").length > 2 || usual !== undefined;
   // kinds that contain further kinds come last, and are not offered within one another
   const [simple, containing] = [false, true].map((wanted) => kinds.filter((kind) => containsKinds(kind) === wanted));
   const offered = nested ? simple : [...simple, ...containing];
@@ -159,21 +161,26 @@ function choice(schema, defs, pointer) {
   };
   const show = (type) => {
     const kind = offered.find((candidate) => candidate.properties.type.default === type);
-    current = { type, ...group(kind, defs, pointer) };
+    current = { type, ...group(kind, defs, pointer, suggested && (suggested[type] ?? {})) };
     details.replaceChildren(el("p", { class: "summary", textContent: plain(kind.description) }), current.element);
     details.dispatchEvent(new Event("choose", { bubbles: true }));
   };
   picker.onPick((type) => (type ? show(type) : nothing()));
   const write = (value) => {
-    picker.pick(value?.type ?? "");
-    if (!value) return nothing();
-    show(value.type);
+    const type = value?.type ?? usual ?? "";
+    picker.pick(type);
+    if (!value && !usual) return nothing();
+    show(type);
     current.write(value);
   };
-  const first = offered.find((kind) => kind.properties.type.default === "super_resolution") ?? offered[0];
+  const first = offered.find((kind) => kind.properties.type.default === (usual ?? "super_resolution")) ?? offered[0];
   write(schema.optional ? undefined : { type: first.properties.type.default });
   const element = el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details);
-  return { element, read: () => current ? { type: current.type, ...current.read() } : undefined, write };
+  const read = () => {
+    if (!current) return undefined;
+    return { ...(suggested && current.type === usual ? {} : { type: current.type }), ...current.read() };
+  };
+  return { element, read, write };
 }
 
 const containsKinds = (kind) => Object.values(kind.properties).some((property) => property.type === "array");

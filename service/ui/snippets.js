@@ -37,9 +37,15 @@ function asked(job, task, described) {
   return Object.fromEntries(
     Object.entries(job.spec)
       .map(([name, value]) => {
-        const inner = $defs[properties[name]?.$ref?.split("/").at(-1)]?.properties;
+        const usual = properties[name]?.["x-default-type"];
+        const kinds = properties[name]?.$ref || usual ? [properties[name], ...(properties[name].oneOf ?? [])].map(({ $ref }) => $defs[$ref?.split("/").at(-1)]?.properties).filter(Boolean) : [];
+        const inner = kinds.find((kind) => !usual || kind.type.default === value.type);
         if (!inner) return [name, value];
-        return [name, Object.fromEntries(Object.entries(value).filter(([field, set]) => set !== null && set !== (prior?.recommended[field] ?? inner[field]?.default)))];
+        const recommended = prior?.recommended[name] ?? {};
+        const usualValues = inner.type ? (recommended[inner.type.default] ?? {}) : recommended;
+        const unusual = Object.entries(value).filter(([field, set]) => field !== "type" && set !== null && set !== (usualValues[field] ?? inner[field]?.default));
+        const named = usual && value.type !== usual ? { type: value.type } : {};
+        return [name, { ...named, ...Object.fromEntries(unusual) }];
       })
       .filter(([name, value]) => name !== "type" && value !== null && value !== properties[name]?.default && !(isEmpty(value))),
   );
@@ -81,7 +87,7 @@ function literal(value) {
 }
 
 function cli({ task, spec, files, origin }) {
-  const { prompt, operator, sampler, ...rest } = spec;
+  const { prompt, operator, sampler, loss, ...rest } = spec;
   const [first, ...others] = Object.entries(files);
   const words = [`aps ${task}`, first?.[1], prompt && first && !operator ? quoted(prompt) : undefined, !first && prompt ? quoted(prompt) : undefined];
   const flag = (name, value) => (value === true ? `--${dashed(name)}` : `--${dashed(name)} ${shell(value)}`);
@@ -91,7 +97,10 @@ function cli({ task, spec, files, origin }) {
     flags.push(`--operator ${type}`, ...Object.entries(fields).map(([name, value]) => flag(RENAMED[name] ?? name, value)));
     if (prompt) flags.push(flag("prompt", prompt));
   }
-  for (const [name, value] of Object.entries({ ...rest, ...sampler })) flags.push(flag(name, value));
+  const { type: samplerName, ...samplerFields } = sampler ?? {};
+  const { type: lossName, ...lossFields } = loss ?? {};
+  const chosen = { ...(samplerName && { sampler: samplerName }), ...(lossName && { loss: lossName }) };
+  for (const [name, value] of Object.entries({ ...rest, ...chosen, ...samplerFields, ...lossFields })) flags.push(flag(name, value));
   return [words.filter(Boolean).join(" "), ...flags, `--server ${origin}`].join(" \\\n  ");
 }
 

@@ -99,12 +99,13 @@ export const t = {
   noPrior: (kind) => `No worker here holds a prior for ${kind}; a job would be refused until one starts.`,
   kinds: { picture: "pictures", text: "text" },
   labels: {
-    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Kind of noise", peak: "Photons of white", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler",
+    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Kind of noise", peak: "Photons of white", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
     compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
   },
-  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Kind of reward" },
+  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Kind of reward", "/sampler/type": "Kind of sampler", "/loss/type": "Kind of loss" },
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
+    aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
   },
 
   demo: {

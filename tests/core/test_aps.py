@@ -1,14 +1,17 @@
 """Algorithm 1: its invariants, an independent implementation to compare with, and its switches."""
 
+import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
 from aps_core.aps import anchored_remasking, sample_aps
 from aps_core.errors import SamplingCancelled, SamplingDiverged
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.anchors import token_score
-from aps_core.sampling.config import APSConfig
+from aps_core.sampling.inner_watch import LOOK_SECONDS, InnerWatch
 from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
@@ -344,6 +347,38 @@ def test_entropy_term_sharpens(prior, objective):
             on_step=lambda info, w=weight: scores.update({w: info.confidence_BL.mean().item()}),
         )
     assert scores[1.0] > scores[0.0]  # negative entropy is larger
+
+
+def test_the_inner_hook_sees_every_tenth_iteration_and_cancels_between_two(prior, objective):
+    seen = []
+    config = APSConfig(steps=2, inner_steps=35)
+    sample(prior, objective, config, on_inner=seen.append)
+    first = [info.iteration for info in seen if info.step == 1]
+    assert first[0] == 1
+    assert len(first) >= 3
+    assert all(0 < later - sooner <= 10 for sooner, later in pairwise(first))
+    assert {(info.total, info.inner_steps) for info in seen} == {(2, 35)}
+    assert seen[0].loss > [info.loss for info in seen if info.step == 1][-1]
+
+    finished = []
+    with pytest.raises(SamplingCancelled, match="reverse step 2 of 2, after inner iteration 1 "):
+        sample(
+            prior,
+            objective,
+            config,
+            on_step=lambda info: finished.append(info.state.step),
+            on_inner=lambda info: info.step == 1,
+        )
+    assert finished == [1]
+
+
+def test_slow_iterations_are_reported_one_by_one():
+    seen = []
+    watch = InnerWatch(seen.append, step=1, total=1)
+    for iteration in range(1, 4):
+        time.sleep(1.1 * LOOK_SECONDS)
+        watch(iteration, 3, torch.tensor(0.0))
+    assert [info.iteration for info in seen] == [1, 2, 3]
 
 
 def test_cancelling_and_diverging(prior, objective):

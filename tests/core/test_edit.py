@@ -22,7 +22,7 @@ QUICK = {"steps": 3, "inner_steps": 3}
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu", 1)
+    return ImageEngine.load("embedded")
 
 
 def photo(width=50, height=38, mode="RGB"):

@@ -15,7 +15,7 @@ from aps_core.imaging import images
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import Engine
 from aps_core.runtime.estimate import check_size, estimate
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
@@ -23,7 +23,7 @@ PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 @pytest.fixture(scope="module")
 def engine():
-    return Engine.load("embedded", "cpu", threads=1)
+    return Engine.load("embedded")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ CEILING = 24.8
 
 
 def restored(engine, photos, task, method, name="coffee", **settings):
-    config = APSConfig(**settings).with_recommended(engine.spec.recommended)
-    case = evaluation.make_case(engine, config, "native", task, name, photos[name], 0.05, 0)
-    x = evaluation.run_method(engine, config, case, evaluation.Variant(method), 0)[0]
+    setup = evaluation.Setup.recommended(engine, settings)
+    case = evaluation.make_case(engine, setup, "native", task, name, photos[name], 0.05, 0)
+    x = evaluation.run_method(engine, setup, case, evaluation.Variant(method), 0)[0]
     return float(psnr(x, photos[name][None])), float(
         psnr(evaluation.input_baseline(case), photos[name][None])
     )

@@ -15,6 +15,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.evaluation import (
     Plan,
     Row,
+    Setup,
     Variant,
     evaluate,
     make_case,
@@ -30,14 +31,15 @@ from aps_core.evaluation.sheets import decided_only
 from aps_core.evaluation.suite import run_suite
 from aps_core.evaluation.tables import ablations, against, paired_interval, summary
 from aps_core.imaging import images
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers.methods import METHODS
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
 
-CONFIG = APSConfig(steps=2, inner_steps=2, perceptual_weight=0.0)
+CONFIG = Setup(APSConfig(steps=2, inner_steps=2), MeasurementLoss(perceptual_weight=0.0))
 
 
 class BlockTokenizer:
@@ -133,7 +135,7 @@ def test_an_interrupted_run_continues_and_shares_equal_variants(engine, photos, 
 def test_a_run_depends_on_settings_and_seed_alone(engine, photos):
     case = make_case(engine, CONFIG, "native", "sr4", *photos[0], 0.05, 0)
     assert case.y_CHW.shape == (3, 16, 16)
-    for method in METHODS:
+    for method in SamplerSpec.family:
         first, decodes, _ = run_method(engine, CONFIG, case, Variant(method), 3)
         assert torch.equal(first, run_method(engine, CONFIG, case, Variant(method), 3)[0]), method
         assert decodes == (1 if method == "prior_only" else 5)
@@ -167,7 +169,7 @@ def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp
     told = []
     chosen = [
         experiment
-        for experiment in experiments(CONFIG, ("native",))
+        for experiment in experiments(CONFIG.sampler, ("native",))
         if experiment.name not in ("general", "ablations")
     ]
     text = run_suite(
@@ -204,10 +206,8 @@ def test_the_suite_writes_every_table_beside_the_printed_one(engine, photos, tmp
 
 
 def test_every_printed_row_belongs_to_a_sweep():
-    names = {experiment.name: experiment.plan for experiment in experiments(CONFIG)}
-    weights = {
-        f"{variant.changes['perceptual_weight']:g}" for variant in names["perceptual"].variants
-    }
+    names = {experiment.name: experiment.plan for experiment in experiments(CONFIG.sampler)}
+    weights = {f"{variant.loss['perceptual_weight']:g}" for variant in names["perceptual"].variants}
     assert weights == {weight for by_weight in printed.PERCEPTUAL.values() for weight in by_weight}
     assert [f"{sigma:g}" for sigma in names["noise"].sigmas] == list(printed.NOISE["APS"])
     assert [

@@ -22,7 +22,7 @@ STEPS = 5
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine.load("embedded", "cpu", threads=1)
+    return Engine.load("embedded")
 
 
 @pytest.fixture

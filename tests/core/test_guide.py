@@ -15,7 +15,7 @@ SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine.load("embedded_text", "cpu", threads=1)
+    return Engine.load("embedded_text")
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ def test_decoders_save_what_is_estimated(tmp_path):
     assert magvit_decoder(tmp_path).saved == pytest.approx(
         saved_numbers(published, (32, 32)), rel=0.02
     )
-    embedded = ImageEngine.load("embedded", "cpu", threads=1).prior.tokenizer
+    embedded = ImageEngine.load("embedded").prior.tokenizer
     assert magvit_decoder(PriorSpec.named("embedded")().folders()[1]).saved == pytest.approx(
         saved_numbers(embedded, (8, 8)), rel=0.03
     )
@@ -146,7 +146,11 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
     """
     (tmp_path / "config.json").write_text("{}")
     token = image_token_bytes(
-        magvit_decoder(tmp_path), 8192, 16, Transformer(4096, 32, 12288, 134656).forward_bytes(2), 2
+        magvit_decoder(tmp_path),
+        8192,
+        16,
+        Transformer(4096, 32, 12288, 134656, 32).forward_bytes(2),
+        2,
     )
     assert 3.5 < token * 4096 / 2**30 < 23 - 15.1
 

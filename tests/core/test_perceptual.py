@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.evaluation.lpips import load_lpips
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.objectives.vgg16_net import VGG16, load_vgg16
 from aps_core.operators import Bound
 from aps_core.runtime.engine import ImageEngine
-from aps_core.sampling.config import APSConfig
 
 # index of every convolution in the published network, with its channels in and out
 CONVOLUTIONS = {
@@ -120,29 +120,29 @@ def test_gradients_reach_the_picture_alone(files):
 
 def test_extractor_is_the_one_asked_for(files, monkeypatch):
     """VGG16 is loaded once when named, refused when absent, and never replaced."""
-    engine = ImageEngine.load("embedded", threads=1)
+    engine = ImageEngine.load("embedded")
     y = pictures(6, (32, 32))[0]
     objectives = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
     for kind in ("tokenizer", "vgg16"):
         objectives[kind] = engine.measurement_objective(
-            Bound(lambda x: x), y, 0.0, APSConfig(perceptual=kind, perceptual_weight=1e-3)
+            Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual=kind, perceptual_weight=1e-3)
         )
     assert isinstance(objectives["vgg16"].perceptual, VGG16)
     assert not isinstance(objectives["tokenizer"].perceptual, VGG16)
     again = engine.measurement_objective(
-        Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3)
+        Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual="vgg16", perceptual_weight=1e-3)
     )
     assert again.perceptual is objectives["vgg16"].perceptual
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1] / "nowhere"))
     fresh = ImageEngine(engine.spec, engine.prior, engine.device)
     with pytest.raises(WeightsMissing, match="vgg16"):
         fresh.measurement_objective(
-            Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=1e-3)
+            Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual="vgg16", perceptual_weight=1e-3)
         )
     # not needed, not read
     fresh.measurement_objective(
-        Bound(lambda x: x), y, 0.0, APSConfig(perceptual="vgg16", perceptual_weight=0)
+        Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual="vgg16", perceptual_weight=0)
     )
 
 

@@ -17,7 +17,7 @@ QUICK = {"steps": 6, "inner_steps": 12}
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu", 1)
+    return ImageEngine.load("embedded")
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,12 @@ def test_a_job_names_the_weights_it_needs_and_stops_before_any_work_without_them
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     spec = RestoreSpec(
         operator={"type": "compose", "stages": [{"type": "nonlinear_blur"}, {"type": "jpeg"}]},
-        sampler={"perceptual": "vgg16", "perceptual_weight": 1e-3},
+        loss={"perceptual": "vgg16", "perceptual_weight": 1e-3},
     )
     assert spec.checkpoints == ("kernelwizard", "vgg16")
     assert (
         RestoreSpec(
-            operator={"type": "jpeg"}, sampler={"perceptual": "vgg16", "perceptual_weight": 0}
+            operator={"type": "jpeg"}, loss={"perceptual": "vgg16", "perceptual_weight": 0}
         ).checkpoints
         == ()
     )

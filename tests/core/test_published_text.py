@@ -90,7 +90,7 @@ def weights(tmp_path, monkeypatch):
 
 
 def test_dream_guided_by_qwen3(weights):
-    engine = TextEngine.load("dream_7b", threads=1)
+    engine = TextEngine.load("dream_7b")
     known = engine.reward.alignment.known_V
     special = {
         text: bool(known[engine.prior.tokenizer.token_to_id(text)])
@@ -115,4 +115,4 @@ def test_dream_guided_by_qwen3(weights):
 def test_an_absent_reward_model_is_named_before_the_prior_is_read(weights):
     (weights / "qwen3-0.6b").rename(weights / "elsewhere")
     with pytest.raises(WeightsMissing, match=r"qwen3-0\.6b"):
-        TextEngine.load("dream_7b", threads=1)
+        TextEngine.load("dream_7b")

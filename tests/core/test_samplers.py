@@ -11,28 +11,27 @@ from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
-from aps_core.samplers import (
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.g2d2 import (
     G2D2Config,
-    SGDDConfig,
-    SVDDConfig,
-    sample_g2d2,
-    sample_prior,
-    sample_sgdd,
-    sample_svdd,
+    divergence_with_gradient,
+    reconsidered,
+    variational_fit,
 )
-from aps_core.samplers.g2d2 import divergence_with_gradient, reconsidered, variational_fit
-from aps_core.samplers.methods import METHODS
-from aps_core.samplers.sgdd import denoise, hamming_log_odds, metropolis_hastings
-from aps_core.sampling.config import APSConfig, PriorConfig
+from aps_core.samplers.prior import PriorConfig
+from aps_core.samplers.sgdd import SGDDConfig, denoise, hamming_log_odds, metropolis_hastings
+from aps_core.samplers.svdd import SVDDConfig
+from aps_core.sampling import driver
 from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
 SAMPLERS = {
-    "prior": (sample_prior, PriorConfig(steps=4)),
-    "aps": (sample_aps, APSConfig(steps=4, inner_steps=5, perceptual_weight=0.0)),
-    "g2d2": (sample_g2d2, G2D2Config(steps=4, inner_steps=5)),
-    "sgdd": (sample_sgdd, SGDDConfig(steps=4, denoise_steps=3, mh_steps=5)),
-    "svdd": (sample_svdd, SVDDConfig(steps=4, candidates=5, temperature=1.0)),
+    "prior": (driver.sample, PriorConfig(steps=4)),
+    "aps": (sample_aps, APSConfig(steps=4, inner_steps=5)),
+    "g2d2": (driver.sample, G2D2Config(steps=4, inner_steps=5)),
+    "sgdd": (driver.sample, SGDDConfig(steps=4, denoise_steps=3, mh_steps=5)),
+    "svdd": (driver.sample, SVDDConfig(steps=4, candidates=5, temperature=1.0)),
 }
 
 
@@ -43,6 +42,12 @@ def world():
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def problem(world):
+    return driver.Problem(
+        prior=world.prior, objective=world.objective, grid=GRID, generator=generator()
+    )
 
 
 def draw(world, name, seed=0, **options):
@@ -102,11 +107,11 @@ def test_the_hook_can_cancel(world, name):
         draw(world, name, on_step=lambda info: info.state.step < 2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SamplerSpec.family)
 def test_methods_compared_do_the_same_work(world, method):
-    config, lengths = APSConfig(steps=6, inner_steps=4, perceptual_weight=0.0), []
-    settings = METHODS[method].configured(config, {})
-    METHODS[method].sampler(
+    config, lengths = APSConfig(steps=6, inner_steps=4), []
+    settings = SamplerSpec.named(method).like(config)
+    driver.sample(
         world.prior,
         world.objective,
         settings,
@@ -118,25 +123,25 @@ def test_methods_compared_do_the_same_work(world, method):
 
 
 def test_settings_of_one_method_can_be_changed_alone():
-    settings = METHODS["g2d2"].configured(APSConfig(steps=7), {"learning_rate": 3.0})
+    settings = SamplerSpec.named("g2d2").like(APSConfig(steps=7), {"learning_rate": 3.0})
     assert settings == G2D2Config(steps=7, inner_steps=100, learning_rate=3.0, guidance_scale=3.5)
     with pytest.raises(ValidationError, match="momentum"):
-        METHODS["g2d2"].configured(APSConfig(), {"momentum": 1})
+        SamplerSpec.named("g2d2").like(APSConfig(), {"momentum": 1})
 
 
 def test_other_steps_share_the_same_budget():
     config = APSConfig(steps=10, inner_steps=30)
-    assert METHODS["g2d2"].configured(config, {"steps": 15}) == G2D2Config(
+    assert SamplerSpec.named("g2d2").like(config, {"steps": 15}) == G2D2Config(
         steps=15, inner_steps=20, guidance_scale=3.5
     )
-    sgdd = METHODS["sgdd"].configured(config, {"steps": 5})
+    sgdd = SamplerSpec.named("sgdd").like(config, {"steps": 5})
     assert (sgdd.steps, sgdd.mh_steps + 1) == (5, 60)
-    svdd = METHODS["svdd"].configured(config, {"steps": 15, "candidates": 3})
+    svdd = SamplerSpec.named("svdd").like(config, {"steps": 15, "candidates": 3})
     assert (svdd.steps, svdd.candidates) == (15, 3), "what is named is taken as it is"
-    few = METHODS["g2d2"].configured(APSConfig(steps=2, inner_steps=3), {"steps": 15})
+    few = SamplerSpec.named("g2d2").like(APSConfig(steps=2, inner_steps=3), {"steps": 15})
     assert (few.steps, few.inner_steps) == (6, 1), "no more steps than decodes"
     with pytest.raises(ValidationError, match="steps"):
-        METHODS["g2d2"].configured(config, {"steps": "many"})
+        SamplerSpec.named("g2d2").like(config, {"steps": "many"})
 
 
 # -- the prior alone ------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def test_other_steps_share_the_same_budget():
 
 def test_unguided_generation_keeps_what_is_decided(world):
     z_BL = torch.tensor([[2, MASK, MASK, 1]])
-    sample = sample_prior(
+    sample = driver.sample(
         world.prior, None, PriorConfig(steps=3), grid=GRID, generator=generator(), z_BL=z_BL
     )
     assert sample.z_BL[0, [0, 3]].tolist() == [2, 1]
@@ -156,10 +161,10 @@ def test_unguided_generation_keeps_what_is_decided(world):
 
 def test_one_candidate_is_the_prior_sampler(world):
     config = SVDDConfig(steps=4, candidates=1)
-    alone = sample_svdd(
+    alone = driver.sample(
         world.prior, world.objective, config, grid=GRID, generator=generator(), batch=200
     )
-    unguided = sample_prior(
+    unguided = driver.sample(
         world.prior,
         world.objective,
         PriorConfig(steps=4, guidance_scale=0.0),
@@ -174,12 +179,12 @@ def test_more_candidates_fit_better_and_the_best_is_kept(world):
     misfit = {}
     for candidates in (1, 4, 32):
         config = SVDDConfig(steps=4, candidates=candidates)
-        misfit[candidates] = sample_svdd(
+        misfit[candidates] = driver.sample(
             world.prior, world.objective, config, grid=GRID, generator=generator(), batch=500
         ).misfit_B.mean()
     assert misfit[32] < misfit[4] < misfit[1]
     best, config = [], SVDDConfig(steps=1, candidates=16)
-    chosen = sample_svdd(
+    chosen = driver.sample(
         world.prior,
         world.objective,
         config,
@@ -195,7 +200,7 @@ def test_drawing_by_likelihood_approaches_the_posterior_where_one_step_decides_a
     M grows.
     """
     config = SVDDConfig(steps=1, candidates=200, temperature=1.0)
-    z_BL = sample_svdd(
+    z_BL = driver.sample(
         world.prior, world.objective, config, grid=GRID, generator=generator(), batch=2000
     ).z_BL
     marginals_LK = world.prior.logits(
@@ -247,13 +252,11 @@ def test_of_an_objective_without_temperature_only_improvements_are_accepted(worl
 
 def test_denoising_one_token_at_a_time_draws_from_the_prior(world):
     config = SGDDConfig(denoise_steps=500)
-    z_BL = denoise(world.prior, torch.full((8000, LENGTH), MASK), config, GRID, "", generator())
+    z_BL = denoise(problem(world), torch.full((8000, LENGTH), MASK), config)
     world.posterior_S = world.prior.p_S
     assert world.total_variation(z_BL) < 0.08
     kept = torch.tensor([[0, MASK, 3, MASK]]).repeat(50, 1)
-    assert (
-        denoise(world.prior, kept, config, GRID, "", generator())[:, [0, 2]] == torch.tensor([0, 3])
-    ).all()
+    assert (denoise(problem(world), kept, config)[:, [0, 2]] == torch.tensor([0, 3])).all()
 
 
 def test_the_coupling_tightens_with_the_noise_level():
@@ -319,7 +322,7 @@ def test_star_shaped_noising_can_undo_decisions(world):
     """
     states = []
     config = G2D2Config(steps=6, inner_steps=20, learning_rate=1.0)
-    sample_g2d2(
+    driver.sample(
         world.prior,
         world.objective,
         config,
@@ -337,10 +340,10 @@ def test_star_shaped_noising_can_undo_decisions(world):
 
 def test_guidance_lowers_the_misfit(world):
     config = G2D2Config(steps=6, inner_steps=30, learning_rate=1.0)
-    guided = sample_g2d2(
+    guided = driver.sample(
         world.prior, world.objective, config, grid=GRID, generator=generator(), batch=300
     )
-    unguided = sample_g2d2(
+    unguided = driver.sample(
         world.prior, Indifferent(), config, grid=GRID, generator=generator(), batch=300
     )
     assert guided.misfit_B.mean() < 0.5 * world.objective(unguided.x_BCHW)[1].mean()

@@ -12,8 +12,8 @@ from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.imaging import images
 from aps_core.objectives.gram import Content, GramStyle, WeightedSum
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers import sample_prior
-from aps_core.sampling.config import PriorConfig
+from aps_core.samplers.prior import PriorConfig
+from aps_core.sampling import driver
 from aps_core.tasks import Inputs, StylizeSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
@@ -21,7 +21,7 @@ PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu", 1)
+    return ImageEngine.load("embedded")
 
 
 def photo(name, side=64):
@@ -56,7 +56,7 @@ def test_the_style_distance_falls_against_the_unguided_run(engine, style):
         lambda p: seen.append(p.info.misfit),
     )
     objective = result.spec.objective(inputs, engine, 60, 64)
-    alone = sample_prior(
+    alone = driver.sample(
         engine.prior,
         objective,
         PriorConfig(steps=3),

@@ -81,6 +81,27 @@ def test_the_worker_image_gets_the_gpu_and_is_stopped_by_sigterm() -> None:
     assert instructions("worker", "STOPSIGNAL") == ["SIGTERM"]
 
 
+def test_compiled_kernels_can_be_built_and_loaded_in_the_worker_s_container() -> None:
+    """A compiler, and a folder of the user's own that stays writable, and executable, on a
+    read-only root; a tmpfs is mounted noexec.
+    """
+    packages, user = (
+        next(line for line in instructions("worker", "RUN") if words in line)
+        for words in ("apt-get install", "useradd")
+    )
+    assert {"gcc", "libc6-dev"} <= set(packages.split())
+    folder = environment("worker")["TORCHINDUCTOR_CACHE_DIR"]
+    assert folder in user.split()
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    mounts = dict(volume.split(":")[:2] for volume in compose["services"]["worker-gpu"]["volumes"])
+    assert folder in mounts.values()
+    assert set(mounts) <= set(compose["volumes"])
+    manifests = yaml.safe_load_all((ROOT / "k8s/base/worker.yaml").read_text())
+    pod = next(m for m in manifests if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+    (name,) = (m["name"] for m in pod["containers"][0]["volumeMounts"] if m["mountPath"] == folder)
+    assert "medium" not in next(v for v in pod["volumes"] if v["name"] == name)["emptyDir"]
+
+
 def test_an_image_listens_on_the_port_that_it_exposes_and_checks() -> None:
     api = json.loads(instructions("api", "CMD")[-1])
     listens = {
@@ -102,7 +123,7 @@ def test_only_the_worker_image_installs_torch() -> None:
     }
     assert {name: found and found[1] for name, found in extras.items()} == {
         "api": "s3,otel",
-        "worker": "worker,s3,otel",
+        "worker": "worker,vqdiffusion,s3,otel",
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert not [

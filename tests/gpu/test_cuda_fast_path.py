@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from aps_core.aps import sample_aps
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.runtime.engine import be_deterministic
-from aps_core.sampling.config import APSConfig
+from aps_core.runtime.process import be_reproducible
+from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.config import TextConfig
@@ -33,7 +33,7 @@ PLANS = pytest.mark.parametrize("compile", ["none", "norms", "decoder"])
 
 @pytest.fixture(autouse=True)
 def _deterministic():
-    be_deterministic()
+    be_reproducible()
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -110,7 +110,7 @@ def test_recompute_needs_less_memory():
 def test_a_seed_repeats_a_job():
     case = Case("embedded", 128, 128, CUDA)
     model = prior("embedded", case.grid, True, tokenizer("embedded", CUDA, torch.bfloat16), CUDA)
-    config = APSConfig(steps=3, inner_steps=6, perceptual_weight=0, temperature=1.0)
+    config = APSConfig(steps=3, inner_steps=6, temperature=1.0)
     runs = [
         sample_aps(
             model,

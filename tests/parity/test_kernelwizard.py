@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.operators import OperatorSpec
-from aps_core.operators.kernel_wizard_net import (
+from aps_core.operators.nonlinear_blur.network import (
     KernelWizard,
     KernelWizardConfig,
     load_kernel_wizard,

@@ -10,8 +10,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from aps_core.priors.mmada.network import Layout, load_mmada
-from aps_core.samplers import sample_prior
-from aps_core.sampling.config import PriorConfig
+from aps_core.samplers.prior import PriorConfig
+from aps_core.sampling import driver
 from aps_core.sampling.schedule import masked_counts
 from aps_core.types import MASK
 
@@ -169,7 +169,7 @@ def test_greedy_text_to_image_step_by_step(t2i, prior):
             expected[f"{name}/input_ids"]
         ):  # captions differ in length: each is a batch of its own
             states = [image_slots(prior, ids)]
-            sample = sample_prior(
+            sample = driver.sample(
                 prior,
                 None,
                 config,

@@ -17,7 +17,7 @@ from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.priors import PriorSpec
 from aps_core.priors.vq_diffusion.network import load_vq_diffusion
-from aps_core.sampling.config import APSConfig
+from aps_core.samplers.aps import APSConfig
 from aps_core.types import MASK
 
 TOLERANCE = 2e-5
@@ -280,9 +280,7 @@ def test_anchored_sampling_runs_on_it(prior, expected):
         objective = MeasurementObjective(Bound(lambda x: x), y, 0.0)
         misfits = {}
         for inner in (0, 25):
-            config = APSConfig(
-                steps=4, inner_steps=inner, learning_rate=0.3, perceptual_weight=0, guidance_scale=1
-            )
+            config = APSConfig(steps=4, inner_steps=inner, learning_rate=0.3, guidance_scale=1)
             sample = sample_aps(
                 prior,
                 objective,

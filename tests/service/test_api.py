@@ -53,7 +53,9 @@ def test_health_and_metrics(stack: Stack) -> None:
 
 def test_settings_left_out_follow_the_priors_recommendation(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 1})
-    recommended = stack.http.get("/v1/capabilities").json()["priors"][0]["recommended"]
+    recommended = stack.http.get("/v1/capabilities").json()["priors"][0]["recommended"]["sampler"][
+        "aps"
+    ]
     assert job["spec"]["sampler"] == {**job["spec"]["sampler"], **recommended, "steps": 1}
     assert stack.wait(job["id"])["metrics"]["inner_steps"] == [recommended["inner_steps"]]
 

@@ -128,7 +128,7 @@ def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
             "restore",
             {
                 "operator": {"type": "denoise"},
-                "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001},
+                "loss": {"perceptual": "vgg16", "perceptual_weight": 0.001},
             },
             "vgg16",
         ),
@@ -137,7 +137,7 @@ def test_weights_beside_the_priors_must_be_wherever_the_job_may_go() -> None:
             {
                 "prompt": "a cup",
                 "left": 8,
-                "sampler": {"perceptual": "vgg16", "perceptual_weight": 0.001},
+                "loss": {"perceptual": "vgg16", "perceptual_weight": 0.001},
             },
             "vgg16",
         ),

@@ -33,8 +33,10 @@ class EmbeddedPrior(ImagePriorSpec):
         "learning_rate": 1.0,
         "anchor_score": "margin",
         "anchor_temperature": 2.0,
-        "perceptual_weight": 0.0,
         "guidance_scale": 1.0,
+    }
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
+        "measurement": {"perceptual_weight": 0.0}
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
         "prior_only": {"steps": 15, "order_temperature": 40.0},

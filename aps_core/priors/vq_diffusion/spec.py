@@ -57,8 +57,9 @@ class VQDiffusion(ImagePriorSpec):
             read_json(folder / "transformer" / "config.json"),
             self.number_bytes(device),
         )
-        width = int(config["num_attention_heads"]) * int(config["attention_head_dim"])
-        transformer = memory.Transformer(width, int(config["num_layers"]), 4 * width, 0)
+        heads = int(config["num_attention_heads"])
+        width = heads * int(config["attention_head_dim"])
+        transformer = memory.Transformer(width, int(config["num_layers"]), 4 * width, 0, heads)
         decoder = memory.vqmodel_decoder(folder / "vqvae")
         return memory.image_token_bytes(
             decoder,

@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from aps_core.checkpoints.files import read_json
-from aps_core.checkpoints.networks import load_network, load_tokenizer
+from aps_core.checkpoints.networks import differentiable, load_network, load_tokenizer
 from aps_core.errors import InvalidSpec, WeightsInvalid
 
 
@@ -240,7 +240,7 @@ def load_reward(
         ) from error
     tokenizer = load_tokenizer(folder)
     config.use_cache = False
-    model = load_network(folder, network, config, device, dtype)
+    model = load_network(folder, network, differentiable(config, device), device, dtype)
     end = data.get("eos_token_id")
     if not isinstance(end, int):
         raise WeightsInvalid(f"{folder / 'config.json'}: eos_token_id is {end!r}, expected one id.")

@@ -49,7 +49,7 @@ class NonlinearBlur(OperatorSpec):
         Raises:
             WeightsMissing, WeightsInvalid: the network's file is absent or damaged.
         """
-        from aps_core.operators.kernel_wizard_net import STRIDE, load_kernel_wizard
+        from aps_core.operators.nonlinear_blur.network import STRIDE, load_kernel_wizard
 
         net, config = load_kernel_wizard(checkpoint_cache.path(self.weights[0]), device)
         _, height, width = shape_CHW

@@ -1,0 +1,1 @@
+"""Objects of other libraries as this library's own."""

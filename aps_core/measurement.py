@@ -1,0 +1,184 @@
+"""A measurement to restore from: the observed values, the operator that made them, their noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from aps_core._lazy import lazy_import
+from aps_core.adapters import deepinv
+from aps_core.errors import InvalidSpec
+from aps_core.imaging import images, noise
+from aps_core.operators import Bound, OperatorSpec
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.types import BoundOperator
+
+    PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
+    OperatorLike = (
+        OperatorSpec | str | Mapping[str, Any] | BoundOperator | Callable[[Tensor], Tensor]
+    )
+else:
+    torch = lazy_import("torch")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``y = A(x) + sigma * noise`` of one picture x, or of several.
+
+    Args:
+        y: what was measured. A float tensor or array (C, H, W), or (B, C, H, W) for B pictures, in
+            the operator's scale (pictures are in [-1, 1]); an 8-bit array (H, W), (H, W, C) or (B,
+            H, W, C); a PIL image; the path of a PNG, JPEG or WebP file; or a list of these.
+        operator: A. A registered operator (its spec, its name or its JSON as a dictionary), a
+            deepinv physics object, or any function or module from pictures (B, 3, H, W) in [-1, 1]
+            to measurements, differentiable and without noise.
+        sigma: the noise's standard deviation in the scale of ``y``, a number or a tensor that
+            broadcasts to it; 'auto' takes a physics object's own, or estimates it from ``y``, which
+            then must be a picture.
+        size: height and width of x in pixels, needed where the operator does not say.
+        mask: picture of what is known (white), for operators that take one.
+    """
+
+    y: PictureLike | Sequence[PictureLike]
+    operator: OperatorLike = "denoise"
+    sigma: float | Tensor | Literal["auto"] = "auto"
+    size: tuple[int, int] | None = None
+    mask: PictureLike | None = None
+
+    def bind(self, device: torch.device) -> Bind:
+        """Values, operator and noise on a device.
+
+        Raises:
+            InvalidSpec: the operator is unknown, or the picture's size or the noise cannot be told.
+            ImageRejected, ImageTooLarge: a picture file cannot be read.
+            ShapeMismatch: the operator cannot make such a measurement.
+        """
+        y_BCHW = _batch(self.y).to(device)
+        operator, size = self._operator(y_BCHW, device)
+        return Bind(y_BCHW, operator, self._sigma(y_BCHW, operator), size)
+
+    def _operator(
+        self, y_BCHW: Tensor, device: torch.device
+    ) -> tuple[BoundOperator, tuple[int, int]]:
+        given = self.operator
+        if isinstance(given, str):
+            given = {"type": given}
+        if isinstance(given, Mapping):
+            given = OperatorSpec.named(str(given.get("type"))).model_validate(given)
+        if isinstance(given, OperatorSpec):
+            channels, height, width = y_BCHW.shape[1:]
+            shape = given.image_shape((channels, height, width))
+            mask_HW = None if self.mask is None else _mask(self.mask).to(device)
+            return given.bind((3, *shape[1:]), device, mask_HW), (shape[1], shape[2])
+        physics = deepinv.is_physics(given)
+        size = self.size or (deepinv.image_size(given) if physics else None)
+        function = deepinv.bound(given) if physics else given
+        if not hasattr(function, "unclipped"):
+            function = Bound(function)  # type: ignore[arg-type]  # neither spec nor operator: a function
+        return _four_dimensional(function), size or _same_size(function, y_BCHW)  # type: ignore[arg-type]
+
+    def _sigma(self, y_BCHW: Tensor, operator: BoundOperator) -> float | Tensor:
+        if not isinstance(self.sigma, str):
+            return self.sigma if isinstance(self.sigma, float | int) else self.sigma.to(y_BCHW)
+        if deepinv.is_physics(self.operator):
+            known = deepinv.sigma(self.operator)
+            if known is not None:
+                return known
+        if y_BCHW.shape[1] != 3 or min(y_BCHW.shape[2:]) < 8:
+            raise InvalidSpec("The noise of such a measurement cannot be estimated; give 'sigma'.")
+        estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
+        return sum(estimates) / len(estimates)
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A measurement on a device."""
+
+    y_BCHW: Tensor
+    operator: BoundOperator
+    sigma: float | Tensor
+    size: tuple[int, int]
+    """Height and width of the picture to restore."""
+
+    def cropped(self) -> BoundOperator:
+        """A after cropping away what the token grid adds on the right and below."""
+        (height, width), operator = self.size, self.operator
+        return Bound(
+            lambda x_BCHW: operator.unclipped(x_BCHW[..., :height, :width]),
+            weight=operator.weight,
+            drawn=operator.state(),
+            clips=operator.clips,
+        )
+
+
+def picture(given: PictureLike) -> Tensor:
+    """Anything that holds one picture as (C, H, W), float; see :class:`Measurement`.
+
+    Raises:
+        InvalidSpec: it is of another type or shape.
+        ImageRejected, ImageTooLarge: a file cannot be read.
+    """
+    if isinstance(given, str | PathLike):
+        return images.to_tensor(images.open_image(Path(given).read_bytes()))
+    if isinstance(given, Image.Image):
+        return images.to_tensor(images.Picture(given.convert("RGB")))
+    if isinstance(given, np.ndarray):
+        if given.dtype == np.uint8:
+            return images.to_tensor(images.Picture(Image.fromarray(given).convert("RGB")))
+        given = torch.from_numpy(given).float()
+    if not isinstance(given, torch.Tensor) or not given.is_floating_point():
+        raise InvalidSpec(
+            "A picture is a float tensor (C, H, W), a float or 8-bit array, a PIL image or a path;"
+            f" this is {type(given).__name__}."
+        )
+    return given
+
+
+def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
+    """One measurement or several as (B, ...) with four dimensions."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return torch.stack([picture(each) for each in given])
+    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4:
+        return torch.stack([picture(each) for each in given])
+    y = picture(given)  # type: ignore[arg-type]  # a sequence was handled above
+    return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
+
+
+def _mask(given: PictureLike) -> Tensor:
+    """A mask (H, W), 1 where the picture is known."""
+    return (picture(given).mean(0) > 0).float()
+
+
+def _four_dimensional(operator: BoundOperator) -> BoundOperator:
+    """The operator with measurements (B, M, 1, 1) where it gives (B, ...) of other dimensions."""
+
+    def measured(x_BCHW: Tensor) -> Tensor:
+        y = operator.unclipped(x_BCHW)
+        return y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
+
+    return Bound(measured, operator.weight, operator.state(), operator.clips)
+
+
+def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:
+    """The measurement's own size, where the operator keeps it."""
+    height, width = y_BCHW.shape[-2:]
+    try:
+        made = operator(y_BCHW.new_zeros(1, 3, height, width)).shape
+    except RuntimeError:  # torch's answer to a shape it cannot take
+        made = None
+    if made is None or made[-2:] != (height, width):
+        raise InvalidSpec(
+            "The operator does not keep the picture's size; give the measurement"
+            " size=(height, width)."
+        )
+    return height, width

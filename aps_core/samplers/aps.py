@@ -1,0 +1,169 @@
+"""Settings of anchored posterior sampling (Algorithm 1), and its presets: the paper's two orders of
+the anchors, and two controls.
+
+Defaults are the paper's (appendix "Implementation Details") wherever it states them. A prior may
+recommend other values for itself (a small prior on a CPU needs fewer inner steps): a recommendation
+fills only the fields the caller left out, and the settings used are echoed in the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from aps_core.samplers.base import SamplerSpec, Step, own_defaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from aps_core.sampling.driver import Problem
+    from aps_core.types import SamplerState
+
+NO_NOISE = "Gumbel noise on the anchors' score, in standard deviations; this order has none."
+
+
+class APSConfig(SamplerSpec):
+    """Anchored posterior sampling (Algorithm 1): optimises the logits, keeps the most trusted."""
+
+    type: Literal["aps"] = "aps"
+    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    inner_steps: int = Field(
+        100,
+        ge=0,
+        le=5000,
+        description=(
+            "Adam steps M on the logits in every reverse step; 0 samples the prior's expectation"
+            " alone."
+        ),
+    )
+    learning_rate: float = Field(
+        1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats a step."
+    )
+    guidance_scale: float = Field(
+        3.5,
+        ge=0,
+        le=20,
+        description=(
+            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
+        ),
+    )
+    inner: Literal["fixed", "adaptive"] = Field(
+        "fixed",
+        description=(
+            "'fixed' runs all inner steps; 'adaptive' stops a step early on a plateau or at the"
+            " noise floor."
+        ),
+    )
+    prior_weight: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Weight of the prior term of Eq. (qe), which Algorithm 1 leaves out (0).",
+    )
+    entropy_weight: float = Field(
+        0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions."
+    )
+    remasking: Literal["posterior", "prior", "random"] = Field(
+        "posterior",
+        description=(
+            "Whose confidence orders the anchors: the optimised posterior (APS-II), the prior"
+            " (APS-I), or chance (control)."
+        ),
+    )
+    anchor_score: Literal["confidence", "margin", "entropy"] = Field(
+        "confidence",
+        description=(
+            "Confidence of a token: probability of its code (paper), margin to the second code, or"
+            " negative entropy."
+        ),
+    )
+    anchor_temperature: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description=(
+            "Gumbel noise on the anchors' score, in standard deviations of the score; 0 is"
+            " Algorithm 1. Noise spreads the anchors over the picture."
+        ),
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description=(
+            "Gumbel noise on the logits each inner optimisation starts from. 0 is Algorithm 1,"
+            " which draws nothing at random; 1 starts from a draw of the prior. Left out: 0 for one"
+            " sample, 1 for several."
+        ),
+    )
+    state_update: Literal["cosine_topk", "bernoulli"] = Field(
+        "cosine_topk",
+        description=(
+            "Keep the best tokens of the cosine schedule, or keep each anchor with the reverse"
+            " process's probability."
+        ),
+    )
+    keeps_decided: ClassVar[bool] = True
+
+    def init(self, problem: Problem, z_BL: Tensor) -> Any:
+        """The number of tokens to decide, and the inner loop with its buffers."""
+        from aps_core.aps import init
+
+        return init(self, problem, z_BL)
+
+    def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
+        """Lines 6-21."""
+        from aps_core.aps import step
+
+        return step(self, problem, memory, state)
+
+    @property
+    def decodes(self) -> int:
+        """One an Adam step; without any the prior's expectation is decoded once."""
+        return max(1, self.inner_steps)
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One Adam step a decode."""
+        return {"inner_steps": decodes}
+
+    @classmethod
+    def preset(cls) -> dict[str, Any]:
+        """What a preset declares itself."""
+        return own_defaults(cls) if cls is not APSConfig else {}
+
+    @classmethod
+    def shared(cls, config: APSConfig) -> dict[str, Any]:
+        """Every field."""
+        return config.model_dump(exclude={"type"})
+
+
+class APSPrior(APSConfig):
+    """APS-I of the paper: the prior's own confidence orders the anchors."""
+
+    type: Literal["aps_i"] = "aps_i"  # type: ignore[assignment]  # a preset has its own name
+    remasking: Literal["prior"] = "prior"
+    anchor_temperature: float = Field(0.0, ge=0, le=10, description=NO_NOISE)
+
+
+class APSPosterior(APSConfig):
+    """APS-II of the paper: the optimised posterior's confidence orders the anchors."""
+
+    type: Literal["aps_ii"] = "aps_ii"  # type: ignore[assignment]  # a preset has its own name
+    remasking: Literal["posterior"] = "posterior"
+    anchor_temperature: float = Field(0.0, ge=0, le=10, description=NO_NOISE)
+
+
+class RandomOrder(APSConfig):
+    """APS with anchors in random order: a control."""
+
+    type: Literal["random_order"] = "random_order"  # type: ignore[assignment]  # its own name
+    remasking: Literal["random"] = "random"
+
+
+class SingleOptimisation(APSConfig):
+    """APS in one reverse step with the Adam steps of all: a control."""
+
+    type: Literal["single_optimisation"] = "single_optimisation"  # type: ignore[assignment]  # its own name
+    steps: int = Field(1, ge=1, le=128, description="Reverse steps T.")

@@ -1,0 +1,177 @@
+"""Runs any sampler: start or resume, reverse steps, time, hooks, cancellation, final decode."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Generator, Tensor
+
+from aps_core.errors import InvalidSpec, SamplingCancelled
+from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.types import (
+    MASK,
+    Grid,
+    InnerHook,
+    Objective,
+    Prior,
+    Sample,
+    SamplerState,
+    StepHook,
+    StepInfo,
+)
+
+if TYPE_CHECKING:
+    from aps_core.samplers.base import SamplerSpec, Step
+
+
+@dataclass(kw_only=True)
+class Problem:
+    """What is sampled: prior, objective and grid, with the run's random generator."""
+
+    prior: Prior
+    objective: Objective
+    grid: Grid
+    generator: Generator
+    condition: str = ""
+    on_inner: InnerHook | None = None
+    graph: bool | None = None
+    """Whether inner loops keep their shapes and, on CUDA, replay a graph; None: on CUDA."""
+    prior_seconds: float = 0.0
+    """Wall time of the prior's forwards in this reverse step."""
+
+    def logits(self, z_BL: Tensor, mask_fraction: float, guidance_scale: float) -> Tensor:
+        """The prior's logits (B, L, K) given the decided codes; ``mask_fraction`` in [0, 1]."""
+        started = time.perf_counter()
+        logits_BLK = self.prior.logits(
+            z_BL,
+            grid=self.grid,
+            mask_fraction=mask_fraction,
+            condition=self.condition,
+            guidance_scale=guidance_scale,
+        )
+        self.prior_seconds += time.perf_counter() - started
+        return logits_BLK
+
+    def decode(self, z_BL: Tensor) -> Tensor:
+        """Complete codes (B, L) to pictures (B, 3, H, W)."""
+        tokenizer = self.prior.tokenizer
+        return tokenizer.decode(tokenizer.codebook_KD[z_BL], self.grid)
+
+    def uniform(self, shape: torch.Size) -> Tensor:
+        """Random numbers in [0, 1) from the run's generator."""
+        return torch.rand(shape, generator=self.generator, device=self.generator.device)
+
+    def watch(self, step: int, total: int) -> InnerWatch:
+        """Reports the inner iterations of reverse step ``step`` (from 0) of ``total``."""
+        return InnerWatch(self.on_inner, step + 1, total)
+
+
+class Unmeasured:
+    """The objective of a run without a measurement: every picture fits."""
+
+    noise_floor = 0.0
+    temperature = 0.0
+
+    def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Zeros (B,), twice."""
+        zero_B = x_BCHW.new_zeros(len(x_BCHW))
+        return zero_B, zero_B
+
+
+def sample(
+    prior: Prior,
+    objective: Objective | None,
+    sampler: SamplerSpec,
+    *,
+    grid: Grid,
+    generator: Generator,
+    batch: int = 1,
+    condition: str = "",
+    on_step: StepHook | None = None,
+    on_inner: InnerHook | None = None,
+    resume: SamplerState | None = None,
+    z_BL: Tensor | None = None,
+    graph: bool | None = None,
+) -> Sample:
+    """Draws ``batch`` samples on a token ``grid`` by ``sampler``; without an objective the misfit
+    is 0.
+
+    Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
+    same tokens as one that was never interrupted. ``z_BL`` (B, L) may hold decided tokens, as many
+    in every sample, which are kept. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
+    them as a CUDA graph (default: on CUDA).
+
+    Raises:
+        InvalidSpec: ``z_BL`` holds decided tokens and ``sampler`` would not keep them.
+        SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
+        SamplingDiverged: the loss is not finite.
+    """
+    if z_BL is None:
+        z_BL = torch.full((batch, grid[0] * grid[1]), MASK)
+    elif not sampler.keeps_decided:
+        raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep tokens that are decided.")
+    z_BL = z_BL.to(generator.device)
+    problem = Problem(
+        prior=prior,
+        objective=objective if objective is not None else Unmeasured(),
+        grid=grid,
+        generator=generator,
+        condition=condition,
+        on_inner=on_inner,
+        graph=graph,
+    )
+    state = SamplerState(0, z_BL, generator.get_state())
+    if resume is not None:
+        generator.set_state(resume.generator_state)
+        carried = {name: tensor.to(z_BL.device) for name, tensor in resume.carried.items()}
+        state = SamplerState(
+            resume.step, resume.z_BL.to(z_BL.device), resume.generator_state, carried
+        )
+    with torch.no_grad():
+        memory = sampler.init(problem, z_BL)
+        while state.step < sampler.steps:
+            before, started = state, time.perf_counter()
+            problem.prior_seconds = 0.0
+            step = sampler.step(problem, memory, state)
+            state = SamplerState(
+                before.step + 1, step.z_BL, generator.get_state(), dict(step.carried)
+            )
+            if (
+                on_step is not None
+                and on_step(_info(problem, sampler, before, state, step, started)) is False
+            ):
+                raise SamplingCancelled(
+                    f"Stopped after reverse step {state.step} of {sampler.steps}."
+                )
+        x_BCHW = problem.decode(state.z_BL)
+        return Sample(state.z_BL, x_BCHW, problem.objective(x_BCHW)[1])
+
+
+def _info(
+    problem: Problem,
+    sampler: SamplerSpec,
+    before: SamplerState,
+    after: SamplerState,
+    step: Step,
+    started: float,
+) -> StepInfo:
+    """What the hook sees of a finished step."""
+    x_hat_BCHW, misfit = step.x_hat_BCHW, step.misfit
+    if x_hat_BCHW is None:
+        x_hat_BCHW = problem.decode(step.clean_BL if step.clean_BL is not None else step.z_BL)
+        misfit = float(problem.objective(x_hat_BCHW)[1].mean())
+    decided_BL = (before.z_BL == MASK) & (after.z_BL != MASK)
+    return StepInfo(
+        state=after,
+        total=sampler.steps,
+        x_hat_BCHW=x_hat_BCHW,
+        anchors_BL=decided_BL if step.anchors_BL is None else step.anchors_BL,
+        confidence_BL=step.confidence_BL,
+        loss_curve=step.loss_curve,
+        misfit=misfit,
+        seconds=time.perf_counter() - started,
+        prior_seconds=problem.prior_seconds,
+    )

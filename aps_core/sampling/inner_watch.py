@@ -1,0 +1,55 @@
+"""Watching a reverse step from outside: progress and cancellation between its inner iterations."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aps_core.errors import SamplingCancelled
+from aps_core.types import InnerHook, InnerInfo
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LOOK_ITERATIONS, LOOK_SECONDS = 10, 0.1
+"""The hook is called every ``LOOK_ITERATIONS``, or every ``LOOK_SECONDS`` where those take longer.
+"""
+
+
+class InnerWatch:
+    """Calls ``hook`` during reverse step ``step`` (from 1) of ``total``.
+
+    Each call reads the loss and therefore waits for the device, which also bounds how much work is
+    queued on a GPU when a cancellation arrives.
+    """
+
+    def __init__(self, hook: InnerHook | None, step: int, total: int) -> None:
+        self.hook = hook
+        self.step = step
+        self.total = total
+        self._seen = 0
+        self._next = 1
+        self._time = time.perf_counter()
+
+    def __call__(self, iteration: int, inner_steps: int, loss: Tensor) -> None:
+        """Reports that ``iteration`` of at most ``inner_steps`` is finished with ``loss`` (scalar).
+
+        Raises:
+            SamplingCancelled: the hook returned False.
+        """
+        if self.hook is None or iteration < self._next:
+            return
+        info = InnerInfo(self.step, self.total, iteration, inner_steps, float(loss))
+        now = time.perf_counter()
+        pace = max(now - self._time, 1e-9) / (iteration - self._seen)
+        self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))
+        self._seen, self._time = iteration, now
+        if self.hook(info) is False:
+            raise SamplingCancelled(
+                f"Stopped in reverse step {self.step} of {self.total},"
+                f" after inner iteration {iteration} of {inner_steps}."
+            )
+
+
+UNWATCHED = InnerWatch(None, step=1, total=1)
+"""Reports to nobody."""

@@ -1,0 +1,56 @@
+"""Attention over a picture's tokens, with a backward pass that is deterministic and fast.
+
+PyTorch's fused attention is neither on CUDA for the single head of 512 channels of image decoders:
+too wide for its flash kernel, it takes the memory-efficient one, whose deterministic backward pass
+runs over all keys in a single block of threads. Explicit matrix products are deterministic and use
+the whole device. Their table of scores is cut into slices of queries, so that memory grows with the
+number of tokens and not with its square.
+
+Shapes: B batch, L tokens, R query tokens of a slice, C channels.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+TABLE = 4096**2
+"""Scores of one sample that are kept for the backward pass: 33 MB in bfloat16, all of a picture of
+1024x1024 pixels at stride 16. Larger tables are cut and computed again.
+"""
+
+CPU_TABLE = 2048**2
+"""The same on a CPU, whose fused attention is the faster one from there on."""
+
+
+def attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
+    """Softmax attention of one head, (B, L, C); contiguous inputs."""
+    length = q_BLC.shape[1]
+    if q_BLC.device.type == "cpu":
+        if length**2 <= CPU_TABLE:
+            return _attend(q_BLC, k_BLC, v_BLC)
+        return F.scaled_dot_product_attention(q_BLC[:, None], k_BLC[:, None], v_BLC[:, None])[:, 0]
+    return sliced_attention(q_BLC, k_BLC, v_BLC, max(1, TABLE // length))
+
+
+def sliced_attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor, rows: int) -> Tensor:
+    """The same by matrix products, ``rows`` queries at a time; more than one slice keeps no table
+    for the backward pass.
+    """
+    if q_BLC.shape[1] <= rows:
+        return _attend(q_BLC, k_BLC, v_BLC)
+    return torch.cat(
+        [
+            checkpoint(_attend, q_BRC, k_BLC, v_BLC, use_reentrant=False, preserve_rng_state=False)
+            for q_BRC in q_BLC.split(rows, dim=1)
+        ],
+        dim=1,
+    )
+
+
+def _attend(q_BRC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
+    scores_BRL = q_BRC * q_BRC.shape[-1] ** -0.5 @ k_BLC.transpose(1, 2)
+    out_BRC: Tensor = scores_BRL.softmax(-1) @ v_BLC
+    return out_BRC
