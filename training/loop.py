@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from training.schedule import Schedule
+from training.stopping import stoppable
 
 LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 """Maps the elapsed share of the budget in [0, 1] to (loss, values to log)."""
@@ -57,43 +56,40 @@ def train(
     last validation.
     """
     out.mkdir(parents=True, exist_ok=True)
-    (out / "STOP").unlink(missing_ok=True)
     run = _Run(model, list(optimizers), out)
-    peak = [[g["lr"] for g in opt.param_groups] for opt in run.optimizers]
-    if run.state_file.exists():
+    with stoppable(out) as stopped:
         run.load()
-    next_validation = run.spent + validate_every_minutes
-    stop = _StopSignals()
-    bar = tqdm(
-        total=round(schedule.end, 2),
-        initial=round(run.spent, 2),
-        mininterval=5,
-        bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min, {remaining} left {postfix}",
-    )
-    while run.spent < schedule.end and not (stop.requested or (out / "STOP").exists()):
-        started = time.monotonic()
-        for opt, rates in zip(run.optimizers, peak, strict=True):
-            for group, rate in zip(opt.param_groups, rates, strict=True):
-                group["lr"] = rate * schedule.rate(run.spent)
-        values = run.advance(loss_fn, schedule.share(run.spent), clip, ema_decay)
-        minutes = (time.monotonic() - started) / 60
-        run.spent += minutes
-        bar.update(minutes)
-        if run.step % 50 == 0:
-            bar.set_postfix_str(" ".join(f"{k} {v:.4g}" for k, v in values.items()))
-            run.log(values)
-        if run.spent >= next_validation or run.spent >= schedule.end:
-            scores = validate(run.averaged())
-            run.log(scores)
-            shown = " ".join(f"{k} {v:.4g}" for k, v in scores.items())
-            bar.write(f"step {run.step} {run.spent:.1f} min {shown}")
-            run.save()
-            plot(out)
-            next_validation = run.spent + validate_every_minutes
-    bar.close()
-    stop.restore()
-    run.save()
+        next_validation = run.spent + validate_every_minutes
+        bar = tqdm(
+            total=round(schedule.end, 2),
+            initial=round(run.spent, 2),
+            mininterval=5,
+            bar_format="{l_bar}{bar}| {n:.1f}/{total:.0f} min, {remaining} left {postfix}",
+        )
+        while run.spent < schedule.end and not stopped():
+            started = time.monotonic()
+            run.set_rate(schedule.rate(run.spent))
+            values = run.advance(loss_fn, schedule.share(run.spent), clip, ema_decay)
+            minutes = (time.monotonic() - started) / 60
+            run.spent += minutes
+            bar.update(minutes)
+            if run.step % 50 == 0:
+                bar.set_postfix_str(_shown(values))
+                run.log(values)
+            if run.spent >= next_validation or run.spent >= schedule.end:
+                scores = validate(run.averaged())
+                bar.write(f"step {run.step} {run.spent:.1f} min {_shown(scores)}")
+                run.log(scores)
+                run.save()
+                plot(out)
+                next_validation = run.spent + validate_every_minutes
+        bar.close()
+        run.save()
     return run.averaged()
+
+
+def _shown(values: dict[str, float]) -> str:
+    return " ".join(f"{k} {v:.4g}" for k, v in values.items())
 
 
 class _Run:
@@ -109,6 +105,13 @@ class _Run:
         self.step = 0
         self.spent = 0.0
         self.state_file = out / "state.pt"
+        self.peak = [[group["lr"] for group in opt.param_groups] for opt in optimizers]
+
+    def set_rate(self, scale: float) -> None:
+        """Sets every learning rate to ``scale`` times its peak."""
+        for opt, rates in zip(self.optimizers, self.peak, strict=True):
+            for group, rate in zip(opt.param_groups, rates, strict=True):
+                group["lr"] = rate * scale
 
     def advance(
         self, loss_fn: LossFn, share: float, clip: float, ema_decay: float
@@ -134,7 +137,9 @@ class _Run:
         return self.ema.module
 
     def load(self) -> None:
-        """Continues from the state file."""
+        """Continues from the state file, if there is one."""
+        if not self.state_file.exists():
+            return
         state = torch.load(self.state_file, weights_only=True, map_location="cpu")
         self.model.load_state_dict(state["model"])
         self.ema.load_state_dict(state["ema"])
@@ -164,22 +169,6 @@ class _Run:
         row = {"step": self.step, "minutes": round(self.spent, 2), **values}
         with (self.out / "log.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
-
-
-class _StopSignals:
-    """Turns SIGTERM and SIGINT into a flag while a run is going."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._before = {n: signal.signal(n, self._request) for n in (signal.SIGTERM, signal.SIGINT)}
-
-    def _request(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-
-    def restore(self) -> None:
-        """Puts the former handlers back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def steps_done(out: Path) -> int:

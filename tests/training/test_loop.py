@@ -63,6 +63,16 @@ def test_a_stopped_run_continues_where_it_was(tmp_path, way):
     assert continued.weight.item() == pytest.approx(straight.weight.item(), abs=1e-3)
 
 
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    def intrude():
+        with pytest.raises(SystemExit, match="Another run"):
+            run(tmp_path, Constant(1e9))
+        (tmp_path / "STOP").touch()
+
+    run(tmp_path, Constant(1e9), at=2, action=intrude)
+    assert steps_done(tmp_path) == 2
+
+
 def test_a_finished_run_does_nothing(tmp_path):
     run(tmp_path, Cosine(0.001))
     steps = steps_done(tmp_path)
