@@ -43,6 +43,7 @@ def test_after_entering_a_key_once_everything_works(
     page.goto("/")
     key = page.get_by_label("API key", exact=True)
     expect(key).to_be_focused()
+    alert = page.get_by_role("dialog").get_by_role("alert")
     assert findings(page) == []
     key.fill("no key at all")
     page.keyboard.press("Enter")
