@@ -194,7 +194,9 @@ def test_the_examples_run(tmp_path):
         assert result.image.size == (64, 64)
         assert (tmp_path / f"{name}.png").stat().st_size > 500
     truth = picture(PHOTO)[:, :64, :64]
-    assert (result.pictures_BCHW[0] - truth).square().mean() < 0.5 * truth.var()
+    assert (
+        result.pictures_BCHW[0] - truth
+    ).square().mean() < 0.75 * truth.var()  # codes alone: 0.3
 
 
 def test_the_own_sampler_runs_in_a_process_of_its_own(tmp_path):
