@@ -54,6 +54,8 @@ def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             heartbeat_seconds=0.5,
             sweep_seconds=0.3,
             max_upload_bytes=2_000_000,
+            max_job_seconds=10**6,  # some tests need a worker that is busy for long
+            max_backlog_seconds=0,
             webhook_allow_private=True,
         )
         settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
