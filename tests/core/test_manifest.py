@@ -171,8 +171,9 @@ def test_the_perceptual_term_takes_what_is_estimated(tmp_path):
 def test_the_published_prior_counts_the_term_it_will_use(root):
     """Without VGG16 its recommended term goes through the tokenizer's encoder, which needs more."""
     prior = PriorSpec.named("mmada_8b")()
+    shape = {"d_model": 8, "n_layers": 1, "n_heads": 1, "mlp_hidden_size": 8, "embedding_size": 9}
     for name, config in (
-        ("mmada-8b-base", {"d_model": 8, "n_layers": 1, "mlp_hidden_size": 8, "embedding_size": 9}),
+        ("mmada-8b-base", shape),
         ("magvitv2", {}),
     ):
         put(root / name, a=10)
