@@ -169,11 +169,9 @@ def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
 def test_the_estimate_includes_the_perceptual_term_in_use(root):
     """Without VGG16, the perceptual term uses the tokenizer's encoder, which needs more memory."""
     prior = PriorSpec.named("mmada_8b")()
+    shape = {"d_model": 8, "n_layers": 1, "n_heads": 1, "mlp_hidden_size": 8, "embedding_size": 9}
     for name, config in (
-        (
-            "mmada-8b-base",
-            {"d_model": 8, "n_layers": 1, "mlp_hidden_size": 8, "embedding_size": 9, "n_heads": 1},
-        ),
+        ("mmada-8b-base", shape),
         ("magvitv2", {}),
     ):
         put(root / name, a=10)
