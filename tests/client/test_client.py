@@ -202,7 +202,7 @@ def test_unreachable_is_raised_after_the_last_attempt():
 
 
 def test_an_unknown_task_is_not_found(stack: Stack):
-    with Client(stack.url) as client, pytest.raises(aps_client.NotFound, match="Not Found"):
+    with Client(stack.url) as client, pytest.raises(aps_client.NotFound, match="nothing at"):
         client.submit("nonesuch")
 
 

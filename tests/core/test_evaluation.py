@@ -221,11 +221,13 @@ def test_ablations_are_paired_with_the_recommended_settings(engine, photos, tmp_
         "ablations"
     ]
     recommended = APSConfig(**EmbeddedPrior.recommended)
-    assert len(
-        {APSConfig(**{**recommended.model_dump(), **variant.changes}) for variant in plan.variants}
-    ) == len(plan.variants)
+    chosen = {
+        (APSConfig(**{**recommended.model_dump(), **variant.changes}), str(variant.loss))
+        for variant in plan.variants
+    }
+    assert len(chosen) == len(plan.variants)
     few = replace(
-        plan, tasks=("hdr", "sr4"), variants=(Variant("aps"), Variant("aps", {"norm": "l2"}))
+        plan, tasks=("hdr", "sr4"), variants=(Variant("aps"), Variant("aps", loss={"norm": "l2"}))
     )
     rows = evaluate(engine, CONFIG, photos, tmp_path, few)
     table = ablations([row for row in rows if row.method.startswith("aps")])
