@@ -72,7 +72,7 @@ def train(
             values = run.advance(loss_fn, schedule.share(run.spent), clip, ema_decay)
             minutes = (time.monotonic() - started) / 60
             run.spent += minutes
-            bar.update(minutes)
+            bar.update(min(minutes, max(0.0, bar.total - bar.n)))
             if run.step % 50 == 0:
                 bar.set_postfix_str(_shown(values))
                 run.log(values)

@@ -1,6 +1,7 @@
 """Documents to train on: what is withheld, tiles, crops, and the files of the two stages."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -15,7 +16,7 @@ from aps_core.tokenizers.magvit2 import load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2
 from aps_core.types import MASK
 from training.documents import sources
-from training.documents.crops import DocumentCrops
+from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
@@ -70,10 +71,15 @@ def test_panels_are_coloured(faces):
     assert len(np.unique(panel.reshape(-1, 3), axis=0)) > 5
 
 
-def crops(seed):
+def tiles():
     rng = np.random.default_rng(0)
     ink = np.kron(rng.integers(0, 2, (4, 32, 32)), np.ones((1, 16, 16))).astype(np.uint8) * 255
-    return DocumentCrops([ink], [np.repeat(255 - ink[..., None], 3, 3)], seed)
+    return ink, np.repeat(255 - ink[..., None], 3, 3)
+
+
+def crops(seed):
+    ink, colour = tiles()
+    return DocumentCrops([ink], [colour], seed)
 
 
 def test_crops_vary_and_repeat():
@@ -87,6 +93,18 @@ def test_crops_vary_and_repeat():
     assert 0 < sum(grey) < 24
     levels = [len(c.unique()) for c in x]
     assert min(levels) < 300 < max(levels)  # flat paper and lit paper
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_repeats_and_its_workers_differ(tmp_path, workers):
+    for name, array in zip(("ink-000", "colour-000"), tiles(), strict=True):
+        np.save(tmp_path / f"{name}.npy", array)
+    draw = partial(DocumentCrops.batch, count=2, size=32)
+    first, again = (stream(tmp_path, 5, draw, workers) for _ in range(2))
+    drawn = [next(first) for _ in range(3)]
+    assert all(torch.equal(x, next(again)) for x in drawn)
+    assert not torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], next(stream(tmp_path, 6, draw, workers)))
 
 
 def test_flips_disturb_at_most_their_share():
