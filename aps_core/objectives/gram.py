@@ -87,7 +87,8 @@ class WeightedSum:
     """
 
     def __init__(self, parts: Sequence[tuple[float, Objective]], measured: int) -> None:
-        self.parts, self.measured = parts, measured
+        self.parts = parts
+        self.measured = measured
         self.noise_floor = self.temperature = 0.0
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:

@@ -179,7 +179,8 @@ class TextEngine(Engine):
     def __init__(self, spec: TextPriorSpec, models: TextModels, device: torch.device) -> None:
         super().__init__(device)
         self.spec: TextPriorSpec = spec
-        self.prior, self.reward = models.prior, models.reward
+        self.prior = models.prior
+        self.reward = models.reward
 
     def seconds_per_token(self) -> float:
         """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer

@@ -200,7 +200,8 @@ class InnerStep:
                 self.config.entropy_weight,
                 counted,
             )
-        self.loss, self.x_hat_BCHW = loss.detach(), x_hat_BCHW.detach()
+        self.loss = loss.detach()
+        self.x_hat_BCHW = x_hat_BCHW.detach()
         return loss
 
     def __call__(self) -> None:

@@ -44,7 +44,8 @@ class InnerWatch:
         now = time.perf_counter()
         pace = max(now - self._time, 1e-9) / (iteration - self._seen)
         self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))
-        self._seen, self._time = iteration, now
+        self._seen = iteration
+        self._time = now
         if self.hook(info) is False:
             raise SamplingCancelled(
                 f"Stopped in reverse step {self.step} of {self.total},"

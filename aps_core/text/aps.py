@@ -125,7 +125,9 @@ class RewardAscent:
     reward_B: Tensor
 
     def __init__(self, reward: TextReward, config: TextConfig, graph: bool | None = None) -> None:
-        self.reward, self.config, self.graph = reward, config, graph
+        self.reward = reward
+        self.config = config
+        self.graph = graph
         self.tensors: dict[str, Tensor] = {}
         self.replay: Callable[[], None] | None = None
 

@@ -40,13 +40,13 @@ class MaskedLM:
     def __init__(
         self, model: PreTrainedModel, ids: TextIds, tokenizer: Tokenizer, *, shifted: bool
     ) -> None:
-        self.model, self.tokenizer, self.shifted = model, tokenizer, shifted
+        self.model = model
+        self.tokenizer = tokenizer
+        self.shifted = shifted
         self.ids = ids
-        self.vocab_size, self.mask_id, self.eos_id = (
-            ids.vocab_size,
-            ids.mask_token_id,
-            ids.eos_token_id,
-        )
+        self.vocab_size = ids.vocab_size
+        self.mask_id = ids.mask_token_id
+        self.eos_id = ids.eos_token_id
 
     @torch.no_grad()
     def logits(self, ids_BS: Tensor, attention_BS: Tensor | None = None) -> Tensor:

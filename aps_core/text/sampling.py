@@ -133,7 +133,9 @@ class PriorForward:
     def __init__(
         self, prior: TextPrior, attention_BS: Tensor | None, graph: bool | None = None
     ) -> None:
-        self.prior, self.attention_BS, self.graph = prior, attention_BS, graph
+        self.prior = prior
+        self.attention_BS = attention_BS
+        self.graph = graph
         self.replay: Callable[[], None] | None = None
 
     def __call__(self, ids_BS: Tensor) -> Tensor:

@@ -54,7 +54,8 @@ class GroupNorm(nn.GroupNorm):
 
     def freeze(self, fused: FusedNorm | None = None) -> None:
         """Switches to the lean backward pass."""
-        self.frozen, self.fused = True, fused
+        self.frozen = True
+        self.fused = fused
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Same shape in and out."""

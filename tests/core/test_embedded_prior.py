@@ -99,7 +99,7 @@ def test_checkpoints_resume_bit_for_bit_and_incompatible_ones_are_reported(engin
     assert (resumed.resumed_from_step, len(resumed.inner_steps)) == (2, 1)
     other = run(spec(num_samples=2, seed=1), inputs, engine, resume=checkpoints[1])
     assert other.resumed_from_step is None
-    assert any("started again" in note for note in other.notes)
+    assert any("restarted" in note for note in other.notes)
     damaged = run(several, inputs, engine, resume=checkpoints[1][:-50])
     assert torch.equal(damaged.pictures_BCHW, whole.pictures_BCHW)
     assert damaged.resumed_from_step is None

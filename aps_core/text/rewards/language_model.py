@@ -101,7 +101,10 @@ class RewardModel:
     """A causal language model, its tokenizer, and its alignment with a prior's vocabulary."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, alignment: Alignment, end: int) -> None:
-        self.model, self.tokenizer, self.alignment, self.end = model, tokenizer, alignment, end
+        self.model = model
+        self.tokenizer = tokenizer
+        self.alignment = alignment
+        self.end = end
         if any(weight.requires_grad for weight in model.parameters()):
             raise InvalidSpec(
                 "A reward model must be frozen: gradients belong to the logits alone."
