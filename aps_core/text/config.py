@@ -1,7 +1,7 @@
-"""Settings of text sampling: Dream's own, and those of anchored posterior sampling on top.
+"""Settings of text sampling: Dream's, and those of anchored posterior sampling.
 
-Defaults are the paper's for question answering (appendix, section "Question Answering"); Dream's
-``entropy`` order is its release's recommendation.
+Defaults are the paper's for question answering (appendix, section "Question Answering"). The
+``entropy`` order is recommended by Dream's release.
 """
 
 from __future__ import annotations
