@@ -58,7 +58,7 @@ BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
 second, is rejected as a decompression bomb.
 """
 Coverage = Literal["all", "some", "none"]
-"""Whether a mask marks known and unknown pixels."""
+"""Share of a picture that its mask marks as known."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 

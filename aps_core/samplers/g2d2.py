@@ -52,15 +52,23 @@ class G2D2Config(SamplerSpec):
         30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step."
     )
     learning_rate: float = Field(
-        10.0, gt=0, le=1000, description="RAdam's learning rate on the logits halfway."
+        10.0,
+        gt=0,
+        le=1000,
+        description="RAdam's learning rate on the logits, halfway through the run.",
     )
     learning_rate_decades: float = Field(
-        2.0, ge=0, le=6, description="Powers of ten the learning rate falls by."
+        2.0, ge=0, le=6, description="Decades by which the learning rate decays over the run."
     )
     kl_weight: float = Field(
-        3e-4, ge=0, le=1e6, description="Weight of the KL divergence to the prior halfway."
+        3e-4,
+        ge=0,
+        le=1e6,
+        description="Weight of the KL divergence to the prior, halfway through the run.",
     )
-    kl_decades: float = Field(2.0, ge=0, le=6, description="Powers of ten the KL weight falls by.")
+    kl_decades: float = Field(
+        2.0, ge=0, le=6, description="Decades by which the KL weight decays over the run."
+    )
     forget: float = Field(
         0.3,
         ge=0,
@@ -71,10 +79,10 @@ class G2D2Config(SamplerSpec):
         ),
     )
     gumbel_temperature: float = Field(
-        1.0, gt=0, le=10, description="Temperature of the relaxed draw."
+        1.0, gt=0, le=10, description="Temperature of the relaxed (Gumbel-softmax) sample."
     )
     revision: float = Field(
-        0.5, gt=0, le=1, description="Probability that a decided token is to be reconsidered."
+        0.5, gt=0, le=1, description="Probability with which the prior may revise a decided token."
     )
     guidance_scale: float = Field(
         0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."

@@ -45,17 +45,17 @@ class SGDDConfig(SamplerSpec):
     type: Literal["sgdd"] = "sgdd"
     steps: int = Field(70, ge=1, le=1024, description="Gibbs sweeps.")
     denoise_steps: int = Field(
-        64, ge=1, le=1024, description="Prior steps a sweep denoises in, at most."
+        64, ge=1, le=1024, description="Maximum number of prior steps per sweep."
     )
     mh_steps: int = Field(
-        5000, ge=0, le=100_000, description="Metropolis-Hastings proposals a sweep."
+        5000, ge=0, le=100_000, description="Metropolis-Hastings proposals per sweep."
     )
     alpha: float = Field(
         10.0,
         gt=0,
         le=100,
         description=(
-            "Looseness of the coupling: noise level of the likelihood step over the prior step's."
+            "Noise level of the likelihood step relative to the prior step's; higher couples less."
         ),
     )
     guidance_scale: float = Field(

@@ -43,7 +43,7 @@ class SVDDConfig(SamplerSpec):
         20,
         ge=1,
         le=10_000,
-        description="Next states M drawn in every reverse step; the paper draws 20 for pictures.",
+        description="Candidate next states per reverse step; the paper uses 20 for pictures.",
     )
     temperature: float = Field(
         0.0,

@@ -53,9 +53,7 @@ Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 class TaskSpec(Spec, family=True):
     """The complete description of one job."""
 
-    prior: str = Field(
-        "embedded", min_length=1, max_length=64, description="Which prior to sample from."
-    )
+    prior: str = Field("embedded", min_length=1, max_length=64, description="Prior to sample from.")
     seed: int = Field(
         0,
         ge=0,

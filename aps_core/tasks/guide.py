@@ -39,11 +39,11 @@ class GuideSpec(TaskSpec):
 
     type: Literal["guide"] = "guide"
     prior: str = Field(
-        "embedded_text", min_length=1, max_length=64, description="Which text prior to sample from."
+        "embedded_text", min_length=1, max_length=64, description="Text prior to sample from."
     )
     prompt: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)
-    ] = Field(description="What to answer.")
+    ] = Field(description="Prompt to answer.")
     guidance: bool = Field(
         True,
         description=(

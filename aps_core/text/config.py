@@ -66,5 +66,5 @@ class TextConfig(Config):
         ),
     )
     learning_rate: float = Field(
-        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats a step."
+        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats per step."
     )
