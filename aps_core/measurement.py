@@ -96,7 +96,7 @@ class Measurement:
             if known is not None:
                 return known
         if y_BCHW.shape[1] != 3 or min(y_BCHW.shape[2:]) < 8:
-            raise InvalidSpec("The noise of such a measurement cannot be estimated; give 'sigma'.")
+            raise InvalidSpec("The noise of this measurement cannot be estimated; set 'sigma'.")
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
         return sum(estimates) / len(estimates)
 

@@ -96,7 +96,7 @@ def safetensors_header(file: Path) -> dict[str, Any]:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WeightsInvalid(f"{file} has a damaged header: {error}") from error
     if size != expected:
-        raise WeightsInvalid(f"{file} has {size} bytes, but its header tells of {expected}.")
+        raise WeightsInvalid(f"{file} has {size} bytes, but its header implies {expected}.")
     return header
 
 

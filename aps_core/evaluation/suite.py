@@ -70,11 +70,17 @@ def run_suite(
         results[dataset] = {}
         for experiment in experiments:
 
-            def told(row: Row, dataset: str = dataset, name: str = experiment.name) -> None:
+            def report_row(row: Row, dataset: str = dataset, name: str = experiment.name) -> None:
                 progress(dataset, name, row)
 
             results[dataset][experiment.name] = evaluate(
-                engine, setup, photos, out / dataset, experiment.plan, lpips=lpips, report=told
+                engine,
+                setup,
+                photos,
+                out / dataset,
+                experiment.plan,
+                lpips=lpips,
+                report=report_row,
             )
         _pictures(engine, setup, photos, results[dataset], out / dataset)
     prior = engine.spec.type

@@ -136,7 +136,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         return Picture(_plain(image if turn is None else image.transpose(turn)))
     except MemoryError as error:
         raise ImageTooLarge(
-            f"Decoding {image.width}x{image.height} pixels needs more memory than there is; send a"
+            f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
             " smaller picture."
         ) from error
     except (OSError, ValueError, SyntaxError, struct.error) as error:

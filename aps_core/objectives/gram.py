@@ -98,10 +98,10 @@ class WeightedSum:
         """Loss and misfit per sample, each (B,)."""
         values = [(weight, *objective(x_BCHW)) for weight, objective in self.parts]
         loss_B = torch.stack([weight * loss_B for weight, loss_B, _ in values]).sum(0)
-        told = values[: self.measured]
-        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in told]).sum(
-            0
-        ) / sum(weight for weight, *_ in told)
+        own = values[: self.measured]
+        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in own]).sum(0) / sum(
+            weight for weight, *_ in own
+        )
 
 
 def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:

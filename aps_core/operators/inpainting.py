@@ -80,7 +80,7 @@ class Inpainting(OperatorSpec):
         _, height, width = shape_CHW
         if self.mask == "box" and self._box(height, width) == (0, height, 0, width):
             raise InvalidSpec(
-                "The box covers the whole picture, so nothing is left to go by; make it smaller,"
+                "The box covers the whole picture, so no pixel is known; make it smaller,"
                 " or use the task 'generate'."
             )
 
@@ -109,7 +109,7 @@ class Inpainting(OperatorSpec):
             if tuple(mask_HW.shape) != (height, width):
                 raise InvalidSpec(
                     f"The mask is {mask_HW.shape[1]}x{mask_HW.shape[0]} pixels, the image"
-                    f" {width}x{height}; they must be of one size."
+                    f" {width}x{height}; they must have the same size."
                 )
             return mask_HW
         known = torch.ones(height, width)

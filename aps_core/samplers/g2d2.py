@@ -74,8 +74,8 @@ class G2D2Config(SamplerSpec):
         ge=0,
         le=1,
         description=(
-            "Share of the prior's log-probabilities in the start; the rest is the step before's"
-            " result."
+            "Share of the prior's log-probabilities in the initial logits; the rest comes from the"
+            " previous step."
         ),
     )
     gumbel_temperature: float = Field(

@@ -93,18 +93,18 @@ class EditSpec(MeasuredTaskSpec):
         if not self.sampler.keeps_decided:
             keeping = [n for n in sorted(SamplerSpec.family) if SamplerSpec.named(n).keeps_decided]
             raise InvalidSpec(
-                f"The sampler '{self.sampler.type}' decides every token anew, so it cannot edit;"
+                f"The sampler '{self.sampler.type}' resamples every token, so it cannot edit;"
                 f" samplers that can: {', '.join(keeping)}."
             )
         image = _given(image)
         if mask is not None and mask != image:
             raise InvalidSpec(
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must be of one size."
+                " must have the same size."
             )
         if mask is None and not has_alpha and not self._grows:
             raise InvalidSpec(
-                "Nothing says what to draw anew: send a 'mask' picture (white = keep), an image"
+                "No part to regenerate is marked: send a 'mask' picture (white = keep), an image"
                 " with transparent pixels, or pixels to add on a side."
             )
 

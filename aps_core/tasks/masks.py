@@ -28,8 +28,8 @@ def check_coverage(known: Coverage, *, may_be_whole: bool = False) -> None:
     """
     if known == "none":
         raise InvalidSpec(
-            "The mask covers the whole picture, so nothing is left to go by; white (opaque) marks"
+            "The mask covers the whole picture, so no pixel is known; white (opaque) marks"
             " what to keep. Or use the task 'generate'."
         )
     if known == "all" and not may_be_whole:
-        raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")
+        raise InvalidSpec("The mask covers nothing; black (transparent) marks what to regenerate.")

@@ -102,7 +102,7 @@ class RestoreSpec(MeasuredTaskSpec):
         if mask is not None and mask != image:
             raise InvalidSpec(
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must be of one size."
+                " must have the same size."
             )
         width, height = self.measurement_size(image)
         self.operator.check_shape(self.operator.image_shape((3, height, width)))

@@ -143,7 +143,7 @@ def test_masks_are_checked_before_computation():
     masked = RestoreSpec(operator={"type": "inpainting"})
     with pytest.raises(InvalidSpec, match="needs a mask"):
         masked.check((8, 8), None, has_alpha=False)
-    with pytest.raises(InvalidSpec, match="must be of one size"):
+    with pytest.raises(InvalidSpec, match="must have the same size"):
         masked.check((8, 8), (8, 9), has_alpha=False)
     masked.check((8, 8), None, has_alpha=True)
     with pytest.raises(InvalidSpec, match="takes no mask"):

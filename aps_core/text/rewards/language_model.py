@@ -104,9 +104,7 @@ class RewardModel:
         self.alignment = alignment
         self.end = end
         if any(weight.requires_grad for weight in model.parameters()):
-            raise InvalidSpec(
-                "A reward model must be frozen: gradients belong to the logits alone."
-            )
+            raise InvalidSpec("A reward model must be frozen: only the logits are optimised.")
         self.embedding_WD: Tensor = model.get_input_embeddings().weight
         # one row for each of the prior's tokens, so that the expectation is one product
         self.aligned_VD = self.embedding_WD[alignment.index_V]
@@ -234,7 +232,7 @@ def load_reward(
         network: Any = AutoModelForCausalLM._model_mapping[type(config)]
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsInvalid(
-            f"{folder / 'config.json'} is of no causal language model that transformers knows:"
+            f"{folder / 'config.json'} does not describe a causal language model in transformers:"
             f" {error}"
         ) from error
     tokenizer = load_tokenizer(folder)
