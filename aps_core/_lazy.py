@@ -1,8 +1,7 @@
-"""Imports at first use: torch, so that specs and their JSON Schemas need none, and a package's
-names, so that importing it costs little.
+"""Lazy imports of torch and of a package's public names.
 
-The HTTP front end imports every spec of :mod:`aps_core` but computes nothing; a container without
-torch must be able to do the same.
+The HTTP front end imports every spec of :mod:`aps_core` but computes nothing, and must run in a
+container without torch.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ class _LazyModule(ModuleType):
 
 
 def lazy_import(name: str) -> Any:
-    """Returns a stand-in for module ``name`` that imports it when an attribute is first read."""
+    """Returns a proxy for module ``name`` that imports it at the first attribute access."""
     return _LazyModule(name)
 
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """A ``__getattr__`` for ``package`` that imports each name from its home at first use.
+    """Returns a ``__getattr__`` for ``package`` that imports each name at its first use.
 
-    ``homes`` holds the names by module, given relative to the package.
+    ``homes`` maps module names, relative to the package, to the names they define.
     """
     module_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
 

@@ -38,7 +38,15 @@ def sample_aps(
 ) -> Sample:
     """Draws ``batch`` posterior samples on a token ``grid`` by Algorithm 1.
 
-    ``options`` are those of :func:`aps_core.sampling.driver.sample`, which runs every sampler.
+    Args:
+        prior: the masked diffusion prior p(z).
+        objective: the loss of a decoded picture against the measurement.
+        config: T reverse steps, M Adam steps, learning rate and variants; defaults are the paper's.
+        grid: rows and columns (gh, gw) of the token grid; L = gh * gw.
+        generator: source of every random number, on the device of the computation.
+        batch: number of samples B; unused if ``options`` contains ``z_BL``.
+        options: further arguments of :func:`aps_core.sampling.driver.sample`, which runs every
+            sampler.
 
     Raises:
         SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
@@ -51,10 +59,10 @@ def sample_aps(
 
 
 class Memory(NamedTuple):
-    """What lasts for the run."""
+    """State shared by all reverse steps of one run."""
 
     hidden: int
-    """Tokens of each sample to be decided."""
+    """Largest number of tokens, over the samples, that are masked at the start."""
     inner: InnerLoop
 
 
@@ -98,12 +106,18 @@ def step(config: APSConfig, problem: Problem, memory: Memory, state: SamplerStat
 def quantized_expectation(
     phi_NK: Tensor, place: Place, tokenizer: Tokenizer, objective: Objective, grid: Grid
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Lines 8-13: decodes the quantised expectation of the masked tokens' logits and measures the
-    picture.
+    """Lines 8-13: decodes the quantised expected codes and evaluates the loss of the picture.
 
-    ``place`` puts their embeddings (N, D) among those of the decided tokens, which stay clamped to
-    their code, so only masked tokens carry gradients. Returns loss (B,), misfit (B,) and picture
-    (B, 3, H, W).
+    Args:
+        phi_NK: logits of the masked tokens.
+        place: inserts the embeddings (N, D) of the masked tokens between those of the decided
+            tokens. Decided tokens keep their code, so gradients flow only to masked tokens.
+        tokenizer: codebook, quantiser and decoder.
+        objective: loss of a decoded picture.
+        grid: rows and columns of the token grid.
+
+    Returns:
+        Loss (B,), misfit (B,) and picture (B, 3, H, W).
     """
     x_bar_ND = expected_code(phi_NK, tokenizer.codebook_KD)  # lines 8-9: softmax(phi) @ codebook
     x_ND = tokenizer.quantize(x_bar_ND.detach())[1]  # line 10
@@ -122,10 +136,20 @@ def anchored_remasking(
     keep: float,
     generator: Generator,
 ) -> tuple[Tensor, Tensor]:
-    """Lines 16-21: keeps the most trusted optimised tokens (the anchors), re-masks the rest until
-    ``left`` stay masked.
+    """Lines 16-21: keeps the tokens of highest confidence (the anchors) and masks the others again.
 
-    Returns the next state (B, L) and the score of every masked token (B, L), -inf where decided.
+    Args:
+        phi_NK: optimised logits of the masked tokens.
+        prior_NK: the prior's logits of the same tokens.
+        z_BL: current tokens, ``MASK`` where undecided.
+        tokenizer: codebook and quantiser.
+        config: confidence score, order of the anchors and update rule.
+        left: number of tokens per sample that stay masked.
+        keep: probability in (0, 1] that an anchor is kept by the 'bernoulli' update.
+        generator: source of random numbers.
+
+    Returns:
+        The next tokens (B, L), and the score (B, L) of every masked token, -inf where decided.
     """
     masked_BL = z_BL == MASK
     x_bar_ND = torch.softmax(phi_NK, dim=-1) @ tokenizer.codebook_KD  # lines 16-17

@@ -1,4 +1,4 @@
-"""What this installation can do, read from the registry: the source of the API's and the studio's
+"""Capabilities of this installation, read from the registry: source of the API's and studio's
 forms.
 """
 
@@ -17,8 +17,8 @@ from aps_core.tasks import TaskSpec
 
 
 def describe() -> dict[str, Any]:
-    """Tasks, operators, samplers, losses and priors with their JSON Schemas; plain JSON, needs no
-    torch.
+    """Tasks, operators, samplers, losses and priors with their JSON Schemas, as plain JSON. Needs
+    no torch.
     """
     return {
         "version": __version__,
@@ -62,7 +62,7 @@ def describe() -> dict[str, Any]:
 
 
 def _members(root: type[Spec]) -> list[dict[str, Any]]:
-    """Every member of a family, by its name."""
+    """Every member of a family by name."""
     return [
         {"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()}
         for name, cls in sorted(root.family.items())
@@ -70,9 +70,7 @@ def _members(root: type[Spec]) -> list[dict[str, Any]]:
 
 
 def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
-    """Settings used where a job leaves them out: of a picture's prior by sampler and loss, of a
-    text's its sampler's.
-    """
+    """Default settings of a prior: for pictures per sampler and loss, for text the sampler's."""
     if not issubclass(prior, ImagePriorSpec):
         return {"sampler": prior.recommended}
     return {
@@ -84,13 +82,13 @@ def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
 
 
 def _here(cls: type[PriorSpec] | type[OperatorSpec]) -> dict[str, Any]:
-    """Whether its weights are on this machine, and what is missing."""
+    """Whether the prior's weights are installed, and which are missing."""
     missing = checkpoint_cache.missing(cls.weights)
     return {"available": missing is None, "missing": missing}
 
 
 def _native(prior: type[PriorSpec]) -> dict[str, Any]:
-    """What the prior makes, and at which size it was trained."""
+    """Output type of the prior and the size it was trained at."""
     if issubclass(prior, TextPriorSpec):
         return {"makes": "text", "native_length": prior.native_length}
     return (
@@ -101,7 +99,7 @@ def _native(prior: type[PriorSpec]) -> dict[str, Any]:
 
 
 def operator_table() -> str:
-    """The operators as a Markdown table: what each undoes, its fields and their defaults."""
+    """The operators as a Markdown table: degradation, fields and defaults."""
     lines = ["| operator | what happened to the picture | fields (default) |", "|---|---|---|"]
     for name in sorted(OperatorSpec.family):
         cls = OperatorSpec.named(name)

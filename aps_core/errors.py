@@ -1,12 +1,12 @@
-"""Every error a caller can meet, as one tree.
+"""The exceptions of the library, as one tree.
 
     APSError
-    ├── InvalidSpec          a field or a combination of fields makes no sense
+    ├── InvalidSpec          a field or a combination of fields is invalid
     ├── ImageRejected        a picture cannot be read or is not allowed
     │   └── ImageTooLarge    the restored picture would exceed the device's limit
     ├── JobTooLong           the job would take longer than is allowed
-    ├── WeightsMissing       a file of weights is absent
-    ├── WeightsInvalid       a file of weights is damaged or of another model
+    ├── WeightsMissing       a weights file is absent
+    ├── WeightsInvalid       a weights file is damaged or belongs to another model
     ├── InsufficientMemory   the job does not fit the device
     ├── SamplingDiverged     the optimisation produced NaN or infinity
     └── SamplingCancelled    the caller asked to stop (not a failure)
@@ -28,14 +28,14 @@ class APSError(Exception):
 
 
 class InvalidSpec(APSError):
-    """A field, or a combination of fields and pictures, makes no sense."""
+    """A field, or a combination of fields and pictures, is invalid."""
 
     code = "invalid_spec"
     title = "The request does not describe a valid job"
 
 
 class ImageRejected(APSError):
-    """A picture cannot be read or is not allowed; ``code`` may be refined for one instance."""
+    """A picture cannot be read or is not allowed; an instance may set a more specific ``code``."""
 
     code = "image_rejected"
     title = "The picture was refused"
@@ -47,28 +47,28 @@ class ImageRejected(APSError):
 
 
 class ImageTooLarge(ImageRejected):
-    """The restored picture would exceed the area this device is set up for."""
+    """The restored picture would exceed the maximum area configured for this device."""
 
     code = "image_too_large"
     title = "The picture is too large for this device"
 
 
 class JobTooLong(APSError):
-    """The job would take longer than is allowed; the message says how long, and what would fit."""
+    """The estimated time exceeds the limit; the message names the estimate and a size that fits."""
 
     code = "job_too_long"
     title = "The job would take too long"
 
 
 class WeightsMissing(APSError):
-    """A file of weights is absent; the message names it and how to get it."""
+    """A weights file is absent; the message names the file and how to install it."""
 
     code = "weights_missing"
     title = "Model weights are missing"
 
 
 class WeightsInvalid(APSError):
-    """A file of weights is damaged or belongs to another model; the message names file and key."""
+    """A weights file is damaged or belongs to another model; the message names the file and key."""
 
     code = "weights_invalid"
     title = "Model weights do not match the model"
@@ -90,7 +90,7 @@ class SamplingDiverged(APSError):
 
 
 class SamplingCancelled(APSError):
-    """The step hook asked to stop."""
+    """A hook returned False to stop the run."""
 
     code = "canceled"
     title = "The job was canceled"

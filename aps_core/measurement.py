@@ -1,4 +1,4 @@
-"""A measurement to restore from: the observed values, the operator that made them, their noise."""
+"""A measurement to restore from: observed values, forward operator and noise level."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Measurement:
     """``y = A(x) + sigma * noise`` of one picture x, or of several.
 
     Args:
-        y: what was measured. A float tensor or array (C, H, W), or (B, C, H, W) for B pictures, in
+        y: measured values. A float tensor or array (C, H, W), or (B, C, H, W) for B pictures, in
             the operator's scale (pictures are in [-1, 1]); an 8-bit array (H, W), (H, W, C) or (B,
             H, W, C); a PIL image; the path of a PNG, JPEG or WebP file; or a list of these.
-        operator: A. A registered operator (its spec, its name or its JSON as a dictionary), a
-            deepinv physics object, or any function or module from pictures (B, 3, H, W) in [-1, 1]
-            to measurements, differentiable and without noise.
-        sigma: the noise's standard deviation in the scale of ``y``, a number or a tensor that
-            broadcasts to it; 'auto' takes a physics object's own, or estimates it from ``y``, which
-            then must be a picture.
-        size: height and width of x in pixels, needed where the operator does not say.
-        mask: picture of what is known (white), for operators that take one.
+        operator: A. A registered operator (its spec, name, or JSON as a dictionary), a deepinv
+            physics object, or any differentiable, noiseless function or module from pictures (B, 3,
+            H, W) in [-1, 1] to measurements.
+        sigma: standard deviation of the noise in the scale of ``y``, as a number or a tensor that
+            broadcasts to ``y``. 'auto' uses the physics object's noise level, or estimates it from
+            ``y``, which must then be a picture.
+        size: height and width of x in pixels; required if the operator does not determine it.
+        mask: picture of the known pixels (white = known), for operators that use a mask.
     """
 
     y: PictureLike | Sequence[PictureLike]
@@ -56,12 +56,13 @@ class Measurement:
     mask: PictureLike | None = None
 
     def bind(self, device: torch.device) -> Bind:
-        """Values, operator and noise on a device.
+        """Moves values, operator and noise to a device and fixes the operator's random parts.
 
         Raises:
-            InvalidSpec: the operator is unknown, or the picture's size or the noise cannot be told.
+            InvalidSpec: the operator is unknown, or the picture's size or noise cannot be
+                determined.
             ImageRejected, ImageTooLarge: a picture file cannot be read.
-            ShapeMismatch: the operator cannot make such a measurement.
+            ShapeMismatch: the operator cannot produce a measurement of this shape.
         """
         y_BCHW = _batch(self.y).to(device)
         operator, size = self._operator(y_BCHW, device)
@@ -95,7 +96,7 @@ class Measurement:
             if known is not None:
                 return known
         if y_BCHW.shape[1] != 3 or min(y_BCHW.shape[2:]) < 8:
-            raise InvalidSpec("The noise of such a measurement cannot be estimated; give 'sigma'.")
+            raise InvalidSpec("The noise of this measurement cannot be estimated; set 'sigma'.")
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
         return sum(estimates) / len(estimates)
 
@@ -111,7 +112,7 @@ class Bind:
     """Height and width of the picture to restore."""
 
     def cropped(self) -> BoundOperator:
-        """A after cropping away what the token grid adds on the right and below."""
+        """A composed with cropping the token grid's padding on the right and below."""
         (height, width), operator = self.size, self.operator
         return Bound(
             lambda x_BCHW: operator.unclipped(x_BCHW[..., :height, :width]),
@@ -122,10 +123,11 @@ class Bind:
 
 
 def picture(given: PictureLike) -> Tensor:
-    """Anything that holds one picture as (C, H, W), float; see :class:`Measurement`.
+    """Converts one picture of any supported type to a float tensor (C, H, W); see
+    :class:`Measurement`.
 
     Raises:
-        InvalidSpec: it is of another type or shape.
+        InvalidSpec: the type or shape is not supported.
         ImageRejected, ImageTooLarge: a file cannot be read.
     """
     if isinstance(given, str | PathLike):
@@ -145,7 +147,7 @@ def picture(given: PictureLike) -> Tensor:
 
 
 def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
-    """One measurement or several as (B, ...) with four dimensions."""
+    """One or several measurements as a four-dimensional tensor (B, ...)."""
     if isinstance(given, Sequence) and not isinstance(given, str):
         return torch.stack([picture(each) for each in given])
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4:
@@ -160,7 +162,7 @@ def _mask(given: PictureLike) -> Tensor:
 
 
 def _four_dimensional(operator: BoundOperator) -> BoundOperator:
-    """The operator with measurements (B, M, 1, 1) where it gives (B, ...) of other dimensions."""
+    """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1)."""
 
     def measured(x_BCHW: Tensor) -> Tensor:
         y = operator.unclipped(x_BCHW)
@@ -170,11 +172,11 @@ def _four_dimensional(operator: BoundOperator) -> BoundOperator:
 
 
 def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:
-    """The measurement's own size, where the operator keeps it."""
+    """The measurement's own size, if the operator preserves it."""
     height, width = y_BCHW.shape[-2:]
     try:
         made = operator(y_BCHW.new_zeros(1, 3, height, width)).shape
-    except RuntimeError:  # torch's answer to a shape it cannot take
+    except RuntimeError:  # raised by torch for an unsupported shape
         made = None
     if made is None or made[-2:] != (height, width):
         raise InvalidSpec(

@@ -1,9 +1,9 @@
-"""One registry for everything that is chosen by name: tasks, priors, operators, samplers, losses.
+"""One registry for everything selected by name: tasks, priors, operators, samplers, losses.
 
-A *family* is a :class:`Spec` subclass made with ``family=True``. Every further subclass that gives
-its ``type`` field a literal default registers itself under that name; one that does not is a common
-base. OpenAPI, ``/v1/capabilities``, the studio's forms, the command line and the property tests all
-read the registry, so adding a member touches one file.
+A *family* is a :class:`Spec` subclass defined with ``family=True``. A further subclass whose
+``type`` field has a literal default is registered under that name. A subclass without one is a
+shared base class. OpenAPI, ``/v1/capabilities``, the studio's forms, the command line and the
+property tests all read the registry, so adding a member takes one file.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def with_recommended(self, recommended: Mapping[str, Any]) -> Self:
-        """These settings, with ``recommended`` in the fields that were not set explicitly."""
+        """Returns these settings with ``recommended`` in the fields that were not set
+        explicitly.
+        """
         return type(self)(**{**recommended, **self.model_dump(include=self.model_fields_set)})
 
 
 class Spec(Config):
-    """A frozen, JSON-serialisable description of one thing to compute with."""
+    """A frozen, JSON-serialisable description of one component of a computation."""
 
     family: ClassVar[dict[str, type[Spec]]]
     type: str
 
     def __init_subclass__(cls, *, family: bool = False, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)  # pydantic hands ``family`` to the hook below
+        super().__init_subclass__(**kwargs)  # pydantic passes ``family`` to the hook below
 
     @classmethod
     def __pydantic_init_subclass__(cls, *, family: bool = False, **kwargs: Any) -> None:
@@ -50,7 +52,7 @@ class Spec(Config):
             cls.family = {}
             return
         if cls.model_fields["type"].is_required():
-            return  # a common base within the family
+            return  # a shared base class within the family
         name = cls.model_fields["type"].default
         known = cls.family.setdefault(name, cls)
         if known is not cls and (known.__module__, known.__qualname__) != (
@@ -64,10 +66,10 @@ class Spec(Config):
 
     @classmethod
     def named(cls, name: str) -> builtins.type[Self]:
-        """The registered member of this family called ``name``.
+        """Returns the member of this family registered as ``name``.
 
         Raises:
-            InvalidSpec: there is none; the message lists those there are.
+            InvalidSpec: no such member; the message lists the registered names.
         """
         found = cls.family.get(name)
         if found is None or not issubclass(found, cls):
@@ -84,12 +86,15 @@ class Spec(Config):
 
 
 _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())
-"""Classes whose JSON Schema is being made; one that contains its own family meets itself again."""
+"""Classes whose JSON Schema is being generated. Breaks the recursion of a class that contains its
+own family.
+"""
 
 
 class AnyOf:
-    """Pydantic annotation: validates against whichever subclass is registered under ``type``, or
-    under ``default`` where an object names none.
+    """Pydantic annotation that validates against the class registered under the object's ``type``.
+
+    Objects without a ``type`` use ``default``, if one is set.
     """
 
     def __init__(self, root: type[Spec], default: str | None) -> None:
@@ -129,9 +134,7 @@ class AnyOf:
         return described if self.default is None else {**described, "x-default-type": self.default}
 
     def _reference(self, cls: type[Spec], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A reference to the class's definition, which may contain the family again
-        (``compose``).
-        """
+        """A reference to the class's definition, which is recursive for ``compose``."""
         name = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
         reference = core_schema.definition_reference_schema(name)
         if cls in _described.get():
@@ -148,16 +151,19 @@ class AnyOf:
 
 
 def any_of(root: type[Spec], default: str | None = None) -> Any:
-    """A pydantic field type accepting any registered member of the family ``root``, now or later.
+    """A pydantic field type that accepts any member of the family ``root``, including members
+    registered later.
 
-    JSON without a ``type`` means the member called ``default``, where there is one.
+    An object without a ``type`` is validated as the member named ``default``, if one is given.
     """
     return Annotated[root, AnyOf(root, default)]
 
 
 def discover(package: ModuleType, group: str) -> None:
-    """Imports every module of ``package`` and every entry point of ``group``, so that they
-    register. Modules of its sub-packages are not imported: networks that need torch lie there.
+    """Imports every module of ``package`` and every entry point of ``group``, which registers their
+    classes.
+
+    Modules of sub-packages are not imported: they contain networks, which need torch.
     """
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -1,4 +1,4 @@
-"""The library's front door: load a prior, restore a measurement."""
+"""Main entry points of the library: load a prior, restore a measurement."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ AnySpec = TypeVar("AnySpec", bound=Spec)
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration:
-    """Posterior samples of one measurement or of several."""
+    """Posterior samples of one or several measurements."""
 
     pictures_BCHW: Tensor
-    """All samples in [-1, 1]; those of one measurement follow each other."""
+    """All samples in [-1, 1], grouped by measurement."""
     codes_BL: Tensor
     misfit_B: list[float]
-    """Data misfit of each sample, in the measurement's own units."""
+    """Data misfit of each sample in the units of the measurement."""
     noise_floor: float
-    """Misfit expected of the truth."""
+    """Misfit expected of the true picture."""
     samples: int
-    """Samples of each measurement."""
+    """Number of samples per measurement."""
     sampler: SamplerSpec
     """The settings used."""
     loss: LossSpec
@@ -51,7 +51,7 @@ class Restoration:
 
     @property
     def image(self) -> Image.Image:
-        """The sample of the first measurement that agrees with it best."""
+        """The sample of the first measurement with the lowest misfit."""
         first = self.misfit_B[: self.samples]
         return self.images[first.index(min(first))]
 
@@ -68,14 +68,14 @@ class Restoration:
 
 
 def load_prior(name: str = "embedded", device: str | None = None) -> ImageEngine | TextEngine:
-    """Loads a registered prior's weights.
+    """Loads the weights of a registered prior.
 
     Args:
-        name: a prior of ``aps capabilities``; ``embedded`` ships with the package.
-        device: ``cpu`` or ``cuda``; left out, ``cuda`` where there is one.
+        name: a prior listed by ``aps capabilities``; ``embedded`` ships with the package.
+        device: ``cpu`` or ``cuda``. Default: ``cuda`` if available, else ``cpu``.
 
     Raises:
-        InvalidSpec: there is no prior of that name.
+        InvalidSpec: no prior has that name.
         WeightsMissing, WeightsInvalid: its files are absent or damaged.
     """
     engine = Engine.load(name, device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -99,19 +99,19 @@ def restore(
 
     Args:
         measurement: one measurement, or several of the same size.
-        prior: what :func:`load_prior` returned, the name of a registered prior, or any object with
-            the members of :class:`aps_core.types.Prior`.
-        sampler: a sampler's settings, or its name; fields that were not set follow the
-            recommendation of a registered prior.
-        loss: likewise.
-        seed: of every random draw; the same seed gives the same samples on the same hardware.
-        samples: how many to draw of each measurement.
-        prompt: text describing the picture; may stay empty.
+        prior: return value of :func:`load_prior`, the name of a registered prior, or any object
+            that implements :class:`aps_core.types.Prior`.
+        sampler: a sampler's settings or name. Fields that are not set use the recommendation of a
+            registered prior.
+        loss: a loss's settings or name; defaults as for ``sampler``.
+        seed: seed of every random draw; the same seed gives the same samples on the same hardware.
+        samples: number of samples per measurement.
+        prompt: text describing the picture; may be empty.
         on_step: called after every reverse step; returning False cancels the run.
-        on_inner: called between inner iterations; likewise.
+        on_inner: called between inner iterations; returning False cancels the run.
 
     Raises:
-        InvalidSpec: sampler, loss, operator or prior are unknown or do not fit.
+        InvalidSpec: sampler, loss, operator or prior is unknown, or they are incompatible.
         SamplingCancelled: a hook returned False.
         SamplingDiverged: the loss is not finite.
     """
@@ -130,7 +130,7 @@ def restore(
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen)))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
     if isinstance(chosen, APSConfig) and chosen.temperature is None:
-        # several measurements are no reason to draw at random, several samples are
+        # random starts distinguish samples of one measurement; several measurements need none
         chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
     bind = measurement.bind(device)
     y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW
@@ -167,7 +167,7 @@ def restore(
 
 
 def _spec(root: type[AnySpec], given: AnySpec | Mapping[str, Any] | str) -> AnySpec:
-    """A member of a family from its settings, its JSON or its name."""
+    """A member of a family, given as settings, JSON or name."""
     if isinstance(given, root):
         return given
     if isinstance(given, str):

@@ -1,7 +1,7 @@
-"""The nouns of the library: prior, tokenizer, measurement operator, objective, step hook.
+"""Protocols and records shared by the whole library: prior, tokenizer, operator, objective, hooks.
 
-Shape legend for the whole project: B batch (posterior samples), L tokens in raster order,
-K codebook size, D code dimension, C H W picture channels, height, width. A *grid* is ``(gh, gw)``
+Shape legend for the whole project: B batch (posterior samples), L tokens in raster order, K
+codebook size, D code dimension, C H W picture channels, height, width. A *grid* is ``(gh, gw)``
 with ``gh * gw == L``. Pictures are RGB in [-1, 1]. Token states hold codes ``0..K-1`` or ``MASK``.
 """
 
@@ -18,7 +18,7 @@ Features = Callable[["Tensor"], list["Tensor"]]
 """Maps pictures (B, 3, H, W) in [-1, 1] to feature maps, differentiable."""
 
 MASK = -1
-"""A position not decided yet. Priors translate it to their own mask id."""
+"""Marks an undecided token. Priors translate it to their own mask id."""
 
 Grid = tuple[int, int]
 
@@ -64,8 +64,18 @@ class Prior(Protocol):
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """Logits (B, L, K), float32, of every position given the decided codes. Runs without
-        gradients.
+        """Predicts every token from the decided ones, without gradients.
+
+        Args:
+            z_BL: codes, or ``MASK`` where undecided.
+            grid: rows and columns of the token grid.
+            mask_fraction: share of masked tokens in [0, 1], for priors that depend on the noise
+                level.
+            condition: text prompt; empty for none.
+            guidance_scale: classifier-free guidance g >= 0 of ``(1 + g) cond - g uncond``.
+
+        Returns:
+            Logits (B, L, K), float32.
         """
         ...
 
@@ -81,21 +91,23 @@ class TextPrior(Protocol):
         ...
 
     def encode(self, prompt: str) -> list[int]:
-        """Ids of a prompt in the model's own layout."""
+        """Token ids of a prompt, including the model's chat template."""
         ...
 
     def decode(self, ids: list[int]) -> str:
-        """The text of an answer's ids."""
+        """Text of an answer's token ids."""
         ...
 
 
 class BoundOperator(Protocol):
-    """A measurement operator with its random parts drawn: pure, differentiable, batched."""
+    """A measurement operator with its random parts fixed: deterministic, differentiable,
+    batched.
+    """
 
     @property
     def weight(self) -> Tensor | None:
-        """1 where the measurement carries information, 0 where it does not; broadcasts to ``y``.
-        None: everywhere.
+        """1 where the measurement carries information, 0 elsewhere; broadcasts to ``y``. None means
+        1 everywhere.
         """
         ...
 
@@ -109,35 +121,37 @@ class BoundOperator(Protocol):
         ...
 
     def unclipped(self, x_BCHW: Tensor, /) -> Tensor:
-        """A(x) before it clips."""
+        """A(x) before clipping."""
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """What was drawn (kernel, mask), to be stored with the job. Empty when nothing was."""
+        """Randomly drawn parts (kernel, mask), stored with the job. Empty if the operator has
+        none.
+        """
         ...
 
 
 class Objective(Protocol):
-    """What the inner optimisation minimises."""
+    """Loss minimised by the inner optimisation."""
 
     noise_floor: float
-    """Expected misfit of the truth: below it only noise is left to fit. 0 when unknown."""
+    """Misfit expected of the true picture. Below it, a fit only reproduces noise. 0 if unknown."""
     temperature: float
-    """Loss per nat: ``exp(-loss / temperature)`` is the likelihood up to a constant. 0 when
+    """Loss per nat: ``exp(-loss / temperature)`` is proportional to the likelihood. 0 if
     unknown.
     """
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit), both (B,): the loss is what Adam sees, the misfit is in the measurement's
-        own units.
-        """
+        """Loss (B,), which Adam minimises, and misfit (B,) in the units of the measurement."""
         ...
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Outcome of a run: codes (B, L), decoded pictures (B, 3, H, W) in [-1, 1] up to the decoder's
-    overshoot, and the misfit (B,), 0 where nothing was measured.
+    """Result of a run.
+
+    ``z_BL`` are codes. ``x_BCHW`` are decoded pictures with C = 3 in [-1, 1]; the decoder may
+    overshoot slightly. ``misfit_B`` is 0 without a measurement.
     """
 
     z_BL: Tensor
@@ -147,65 +161,68 @@ class Sample:
 
 @dataclass(frozen=True)
 class SamplerState:
-    """Everything needed to continue a run after a finished reverse step: a few kilobytes, unless
-    the sampler carries more.
+    """Everything needed to resume a run after a finished reverse step.
+
+    A few kilobytes, unless the sampler carries further tensors.
     """
 
     step: int
-    """Finished reverse steps."""
+    """Number of finished reverse steps."""
     z_BL: Tensor
     """Codes or ``MASK``."""
     generator_state: Tensor
     """State of the run's random generator."""
     carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """What else a sampler takes from step to step; see :class:`aps_core.samplers.base.Step`."""
+    """Further tensors that a sampler passes from step to step; see
+    :class:`aps_core.samplers.base.Step`.
+    """
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What the step hook sees after each reverse step."""
+    """Argument of the step hook, called after each reverse step."""
 
     state: SamplerState
     total: int
     """Reverse steps of the whole run."""
     x_hat_BCHW: Tensor
-    """Decoded estimate from the last inner iteration; costs no extra decode. May reach beyond the
-    picture (padding).
+    """Decoded estimate from the last inner iteration; costs no extra decode. Includes the padding
+    of the token grid on the right and below.
     """
     anchors_BL: Tensor
     """True where a token was decided in this step."""
     confidence_BL: Tensor
-    """Every masked token's score, before noise or chance on the order of the anchors; -inf where
-    decided.
+    """Confidence score of every token that was masked, before noise is added to the ranking; -inf
+    where decided.
     """
     loss_curve: list[float]
-    """Loss at every inner iteration, mean over the batch: one value for each decoder evaluation."""
+    """Loss of every decoder evaluation, mean over the batch."""
     misfit: float
     """Data misfit at the last inner iteration, mean over the batch."""
     seconds: float
-    """Wall time of this step."""
+    """Wall time of this step in seconds."""
     prior_seconds: float
-    """Of it, the prior's forward."""
+    """Part of ``seconds`` spent in the prior's forward passes."""
 
 
 @dataclass(frozen=True)
 class InnerInfo:
-    """What the inner hook sees between two inner iterations of a reverse step."""
+    """Argument of the inner hook, called between inner iterations of a reverse step."""
 
     step: int
-    """Reverse step in progress, from 1."""
+    """Current reverse step, counted from 1."""
     total: int
     """Reverse steps of the whole run."""
     iteration: int
-    """Finished inner iterations of this step."""
+    """Number of finished inner iterations of this step."""
     inner_steps: int
-    """The most inner iterations this step may take."""
+    """Maximum number of inner iterations of this step."""
     loss: float
-    """Loss (of text: reward) at the last iteration, mean over the batch."""
+    """Loss (for text: reward) of the last iteration, mean over the batch."""
 
 
 InnerHook = Callable[[InnerInfo], bool | None]
-"""Called every 10 inner iterations, or every 100 ms where those take longer; returning False
+"""Called every 10 inner iterations, or every 100 ms if 10 iterations take longer. Returning False
 cancels the run.
 """
 

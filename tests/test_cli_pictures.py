@@ -72,11 +72,11 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch):
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     source = photo(tmp_path / "a.png")
     for arguments, words in (
-        (("edit", source, "a flower"), "Nothing says what to draw anew"),
+        (("edit", source, "a flower"), "No part to regenerate is marked"),
         (("edit", source, " ", "--left", 4), "prompt: String should have at least 1 character"),
         (
             ("edit", source, "a flower", "--mask", photo(tmp_path / "m.png", (20, 20))),
-            "must be of one size",
+            "must have the same size",
         ),
         (
             ("stylize", source, "a flower", "--num-samples", 99),

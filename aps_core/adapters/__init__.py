@@ -1,1 +1,1 @@
-"""Objects of other libraries as this library's own."""
+"""Adapters for objects of other libraries."""

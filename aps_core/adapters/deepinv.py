@@ -1,7 +1,7 @@
-"""A deepinv physics object as a bound operator; deepinv itself is not imported.
+"""Adapts a deepinv physics object to a bound operator, without importing deepinv.
 
-deepinv's pictures are in [0, 1] and its measurements in the physics' own scale, so pictures are
-mapped before they are measured, and the measurement and its noise stay as they are.
+deepinv's pictures are in [0, 1] and its measurements in the physics' own scale. Pictures are
+therefore rescaled before they are measured; the measurement and its noise are unchanged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def bound(physics: Any) -> Bound:
 
 
 def sigma(physics: Any) -> float | None:
-    """Standard deviation of a Gaussian noise model, in the measurement's scale; None where the
-    model has no single one.
+    """Standard deviation of the noise model in the measurement's scale; None unless it has a single
+    one.
     """
     found = getattr(physics.noise_model, "sigma", None)
     if found is None or getattr(found, "numel", lambda: 1)() != 1:
@@ -34,6 +34,6 @@ def sigma(physics: Any) -> float | None:
 
 
 def image_size(physics: Any) -> tuple[int, int] | None:
-    """Height and width of the pictures, where the physics was made for one size."""
+    """Height and width of the pictures, if the physics has a fixed size."""
     found = getattr(physics, "img_size", None)
     return (int(found[-2]), int(found[-1])) if found is not None and len(found) >= 2 else None

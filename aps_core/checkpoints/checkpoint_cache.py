@@ -1,7 +1,6 @@
-"""Which checkpoints of the manifest are on this machine, and whether they are whole.
+"""Checks which checkpoints of the manifest are installed, and whether they are complete.
 
-Needs no torch. Nothing in the library downloads: ``aps weights fetch NAME`` does, when it is asked
-to.
+Needs no torch. The library itself never downloads; only ``aps weights fetch NAME`` does.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from aps_core.checkpoints.manifest import CHECKPOINTS, named
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 WEIGHTS_DIR = "APS_WEIGHTS_DIR"
-"""Environment variable naming the folder of downloaded weights, one folder a checkpoint."""
+"""Environment variable with the folder of downloaded weights, which has one sub-folder per
+checkpoint.
+"""
 
 State = Literal["present", "missing", "incomplete", "damaged"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """What is there of a checkpoint."""
+    """Installation state of a checkpoint."""
 
     name: str
     folder: Path
@@ -42,13 +43,13 @@ def root() -> Path:
 
 
 def check(name: str, hashes: bool = False) -> Check:
-    """Whether a checkpoint is here and whole: files, their lengths, and with ``hashes`` their
+    """Checks that a checkpoint is installed: files, their lengths and, with ``hashes``, their
     published SHA-256.
 
-    Without ``hashes`` only headers are read, so that it takes milliseconds for any size.
+    Without ``hashes`` only headers are read, which takes milliseconds for any size.
 
     Raises:
-        InvalidSpec: there is no checkpoint of that name.
+        InvalidSpec: no checkpoint has that name.
     """
     entry, folder = named(name), root() / name
     if not folder.is_dir():
@@ -78,12 +79,12 @@ def check(name: str, hashes: bool = False) -> Check:
 
 
 def path(name: str) -> Path:
-    """The folder of a checkpoint, which is there and whole as far as headers tell.
+    """Folder of a checkpoint that is complete according to its headers.
 
     Raises:
-        InvalidSpec: there is no checkpoint of that name.
-        WeightsMissing: it is absent or incomplete; the message says how to get it.
-        WeightsInvalid: a file of it is damaged.
+        InvalidSpec: no checkpoint has that name.
+        WeightsMissing: it is absent or incomplete; the message explains how to install it.
+        WeightsInvalid: one of its files is damaged.
     """
     found = check(name)
     if found.state == "present":
@@ -93,24 +94,22 @@ def path(name: str) -> Path:
 
 
 def present() -> tuple[str, ...]:
-    """Names of the checkpoints that are here, whole as far as headers tell."""
+    """Names of the installed checkpoints that are complete according to their headers."""
     return tuple(name for name in CHECKPOINTS if check(name).state == "present")
 
 
 def require(names: Iterable[str]) -> None:
-    """Checks that checkpoints are here, before any work that needs them.
+    """Checks that checkpoints are installed, before work that needs them.
 
     Raises:
-        WeightsMissing, WeightsInvalid: the first that is not.
+        WeightsMissing, WeightsInvalid: the first checkpoint that is absent or damaged.
     """
     for name in names:
         path(name)
 
 
 def missing(names: Iterable[str]) -> str | None:
-    """What is wrong with the first of these checkpoints that cannot be used, and what to do; None
-    when all can.
-    """
+    """Problem and remedy of the first unusable checkpoint; None if all are usable."""
     try:
         require(names)
     except (WeightsMissing, WeightsInvalid) as error:
@@ -119,7 +118,7 @@ def missing(names: Iterable[str]) -> str | None:
 
 
 def remedy(name: str) -> str:
-    """What to do about an absent checkpoint."""
+    """Instructions to install an absent checkpoint."""
     entry = named(name)
     note = ", which says how to convert the published pickle" if entry.convert else ""
     return f"Run: aps weights fetch {name}{note}. Target: {root() / name}, below {WEIGHTS_DIR}."

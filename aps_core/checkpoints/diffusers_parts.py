@@ -1,7 +1,7 @@
-"""Loading one part (network) of a checkpoint in diffusers' folder layout.
+"""Loads one network of a checkpoint in diffusers' folder layout.
 
-Diffusers supplies the network classes; files are read by :mod:`aps_core.checkpoints.files`, so that
-only safetensors are opened and every mismatch names file, key and shape.
+Diffusers provides the network classes. Files are read by :mod:`aps_core.checkpoints.files`, so only
+safetensors are opened and every mismatch names file, key and shape.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ OLD_ATTENTION = {
     ".value.": ".to_v.",
     ".proj_attn.": ".to_out.0.",
 }
-"""Names of attention projections in checkpoints published before diffusers 0.12, and today's."""
+"""Names of attention projections before diffusers 0.12, and the current names."""
 
 
 def load_part(
     cls: type[Any], folder: Path, device: torch.device | str, dtype: torch.dtype, **fixed: Any
 ) -> Any:
-    """A frozen network of diffusers class ``cls`` from ``config.json`` and
+    """Loads a frozen network of diffusers class ``cls`` from ``config.json`` and
     ``diffusion_pytorch_model.safetensors``.
 
-    ``fixed`` overrides fields of the configuration, where a release's own is outdated.
+    ``fixed`` overrides outdated fields of the configuration.
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: the configuration is not the class's, or a key is missing, unknown or of
-            another shape.
+        WeightsInvalid: the configuration does not match the class, or a key is missing, unknown or
+            of another shape.
     """
     config = {**read_json(folder / "config.json"), **fixed}
     try:

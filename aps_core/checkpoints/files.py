@@ -1,4 +1,6 @@
-"""Reading checkpoint files: safetensors only, every mismatch named. Never downloads."""
+"""Reads checkpoint files: safetensors only, with every mismatch named in the error. Never
+downloads.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,17 @@ SINGLE_FILES = (
     "pytorch_model.safetensors",
     "diffusion_pytorch_model.safetensors",
 )
-"""Names of an unsharded checkpoint: transformers', showlab/magvitv2's, diffusers'."""
+"""File names of unsharded checkpoints: transformers, showlab/magvitv2, diffusers."""
 PICKLES = (".bin", ".pth", ".pt", ".ckpt")
 STORED_AS = ("F64", "F32", "F16", "BF16")
 
 
 def refuse_pickle(path: Path) -> None:
-    """Refuses a PyTorch pickle: opening one can run any code its author put there.
+    """Rejects a PyTorch pickle, because opening one can execute arbitrary code.
 
     Raises:
-        WeightsInvalid: ``path`` is a pickle, bare or in PyTorch's zip archive; the message says how
-            to convert it.
+        WeightsInvalid: ``path`` is a pickle, bare or in PyTorch's zip archive; the message explains
+            how to convert it.
     """
     with path.open("rb") as file:
         start = file.read(9)
@@ -54,10 +56,10 @@ def refuse_pickle(path: Path) -> None:
 
 
 def folder_identity(folder: Path) -> str:
-    """Hash of a folder of weights that changes when they do, without reading gigabytes.
+    """Hash of a folder of weights that changes with them, without reading gigabytes.
 
-    Of every safetensors file: name, size, and a mebibyte of its start (all keys and shapes), middle
-    and end.
+    Covers name, size, and one mebibyte at the start (all keys and shapes), middle and end of every
+    safetensors file.
     """
     sha = hashlib.sha256()
     for path in sorted(folder.rglob("*.safetensors")):
@@ -71,11 +73,11 @@ def folder_identity(folder: Path) -> str:
 
 
 def safetensors_header(file: Path) -> dict[str, Any]:
-    """The JSON at a safetensors file's start, without its metadata: dtype, shape and place of every
+    """JSON header of a safetensors file without its metadata: dtype, shape and offsets of every
     tensor. Needs no library.
 
     Raises:
-        WeightsInvalid: the file is something else, or its length is not what the header says.
+        WeightsInvalid: the file is not safetensors, or its length differs from the header's.
     """
     size = file.stat().st_size
     with file.open("rb") as opened:
@@ -94,12 +96,12 @@ def safetensors_header(file: Path) -> dict[str, Any]:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WeightsInvalid(f"{file} has a damaged header: {error}") from error
     if size != expected:
-        raise WeightsInvalid(f"{file} has {size} bytes, but its header tells of {expected}.")
+        raise WeightsInvalid(f"{file} has {size} bytes, but its header implies {expected}.")
     return header
 
 
 def stored_numbers(folder: Path) -> int:
-    """How many numbers the checkpoints in a folder and its sub-folders hold, from their headers."""
+    """Number of values in all checkpoints of a folder and its sub-folders, from their headers."""
     files = (file for file in folder.rglob("*.safetensors"))
     return sum(
         math.prod(value["shape"]) for file in files for value in safetensors_header(file).values()
@@ -142,16 +144,15 @@ def read_config(folder: Path, model: type[Config]) -> Config:
 
 
 def checkpoint_files(path: Path) -> dict[Path, list[str] | None]:
-    """The safetensors files of a checkpoint, each with the keys its index says it holds (None:
-    there is no index).
+    """Safetensors files of a checkpoint, each with the keys listed in its index (None without an
+    index).
 
-    ``path`` is a file, or a folder as published: sharded under ``model.safetensors.index.json``, or
-    one file of a name in :data:`SINGLE_FILES`.
+    ``path`` is a file or a published folder: sharded with ``model.safetensors.index.json``, or one
+    file named in :data:`SINGLE_FILES`.
 
     Raises:
-        WeightsMissing: there is nothing to read.
-        WeightsInvalid: there is only a pickle, or the index is damaged or names a file that is not
-            there.
+        WeightsMissing: no checkpoint file exists.
+        WeightsInvalid: there is only a pickle, or the index is damaged or names a missing file.
     """
     if path.is_dir():
         if (path / INDEX).is_file():
@@ -247,17 +248,17 @@ def read_tensors(
     """Reads exactly the tensors named in ``shapes`` from a safetensors file or a published
     checkpoint folder.
 
-    Keys and shapes are compared before anything is read. Tensors then go one by one to ``device``
-    and ``dtype`` (by default the stored one), so the host never holds more than one of them besides
-    the result.
+    Keys and shapes are compared before anything is read. Tensors are then moved one by one to
+    ``device`` and ``dtype`` (default: the stored one), so the host holds at most one of them
+    besides the result.
 
-    ``ignore`` lists prefixes of keys that may be present without being read; ``rename`` turns a
-    file's spelling of a key into that of ``shapes``, for checkpoints published with several
-    spellings; ``rows`` names tensors of which only these rows are read.
+    ``ignore`` lists prefixes of optional keys that are not read. ``rename`` maps a key in the file
+    to the key in ``shapes``, for checkpoints published under several key names. ``rows`` names
+    tensors of which only the given rows are read.
 
     Raises:
         WeightsMissing: there is no file.
-        WeightsInvalid: a file is damaged or a pickle, the index and the files disagree, or a key is
+        WeightsInvalid: a file is damaged or a pickle, index and files disagree, or a key is
             missing, unexpected, or of another shape; the message names them.
     """
     places = locate_tensors(path, shapes, ignore, rename)
@@ -268,7 +269,7 @@ def read_tensors(
 
 
 def _header(file: Path, promised: list[str] | None) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and number format of every tensor of a file."""
+    """Shape and dtype of every tensor in a file."""
     with _opened(file) as stored:
         found = {key: stored.get_slice(key) for key in stored.keys()}  # noqa: SIM118 - not a dict
         for key in sorted(found.keys() ^ set(found if promised is None else promised)):

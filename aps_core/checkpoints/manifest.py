@@ -1,4 +1,4 @@
-"""Every checkpoint the project can use: what it is, where it is published, who needs it. Needs no
+"""Manifest of all supported checkpoints: content, source and the features that need them. Needs no
 torch.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from aps_core.errors import InvalidSpec
 
 SAFE = ("*.safetensors", "*.json", "*.txt")
-"""What is fetched: tensors, configuration, vocabularies. Never pickles, never code."""
+"""Files that are downloaded: tensors, configuration, vocabularies. Never pickles or code."""
 
 
 @dataclass(frozen=True)
@@ -20,28 +20,32 @@ class Checkpoint:
     name: str
     what: str
     repo: str | None
-    """Repository on the Hugging Face hub; None where the weights are not published there."""
+    """Repository on the Hugging Face hub; None if the weights are published elsewhere."""
     bytes: int
     bytes_known: bool
-    """Whether ``bytes`` is a published size; else it follows from the number of parameters."""
+    """Whether ``bytes`` is a published size; otherwise it is computed from the number of
+    parameters.
+    """
     licence: str
     needed_by: tuple[str, ...]
     revision: str = "main"
-    """A commit where one is known to hold these files, else the branch, which may move."""
+    """A commit known to contain these files, else a branch, which may change."""
     requires: tuple[str, ...] = ("config.json",)
-    """Files there must be besides the tensors."""
+    """Required files besides the tensors."""
     parts: tuple[str, ...] = (".",)
-    """Sub-folders that each hold a checkpoint in safetensors."""
+    """Sub-folders that each contain a checkpoint in safetensors."""
     sha256: Mapping[str, str] = field(default_factory=dict)
-    """Of files, where published."""
+    """SHA-256 by file, where published."""
     pickles: Mapping[str, str] = field(default_factory=dict)
-    """Part to file, where only PyTorch pickles are published."""
+    """Maps a part to its file, if only PyTorch pickles are published."""
     source: str = ""
-    """Where those are published, if not in ``repo``."""
+    """Where the pickles are published, if not in ``repo``."""
 
     @property
     def convert(self) -> str:
-        """Commands, a line each, that make the safetensors; empty where they are published."""
+        """Commands, one per line, that create the safetensors; empty if safetensors are
+        published.
+        """
         if not self.pickles:
             return ""
         files = " ".join(self.pickles.values())
@@ -254,10 +258,10 @@ CHECKPOINTS: dict[str, Checkpoint] = {
 
 
 def named(name: str) -> Checkpoint:
-    """The checkpoint called ``name``.
+    """Returns the checkpoint called ``name``.
 
     Raises:
-        InvalidSpec: there is none.
+        InvalidSpec: no checkpoint has that name.
     """
     if name not in CHECKPOINTS:
         raise InvalidSpec(f"There is no checkpoint '{name}'; known: {', '.join(CHECKPOINTS)}.")

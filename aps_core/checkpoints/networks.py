@@ -1,5 +1,5 @@
-"""Builds a frozen transformers language model from a checkpoint folder, without ever holding it
-twice.
+"""Builds a frozen transformers language model from a checkpoint folder, with only one copy in
+memory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Network = type[PreTrainedModel]
 Config = TypeVar("Config", bound=PretrainedConfig)
 
 EXPLICIT = "aps_explicit"
-"""Name under which transformers knows :func:`explicit_attention`."""
+"""Name under which :func:`explicit_attention` is registered in transformers."""
 
 QWEN_WORDS = Regex(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How the Qwen tokenizers cut text into words before byte-pair merging."""
+"""Regular expression with which Qwen tokenizers split text into words before byte-pair merging."""
 
 
 def load_network(
@@ -45,16 +45,16 @@ def load_network(
     stored_name: Callable[[str], str] = str,
     head_rows: slice | None = None,
 ) -> Any:
-    """Reads a checkpoint folder's safetensors, sharded or not, into ``network``, frozen and in
+    """Loads a checkpoint folder's safetensors, sharded or not, into ``network``, frozen and in
     evaluation mode.
 
     ``stored_name`` maps a parameter's name to its key in the file. A head tied to the embedding may
-    be stored or left out. ``head_rows``: the only rows of the output head to be read and kept.
+    be stored or omitted. ``head_rows`` selects the rows of the output head to load.
 
     Raises:
         WeightsMissing: the file is absent.
-        WeightsInvalid: a key is missing, unknown or of another shape, or the network has tables
-            this loader cannot derive.
+        WeightsInvalid: a key is missing, unknown or of another shape, or the network has buffers
+            this loader cannot compute.
     """
     with torch.device("meta"):
         model = network(config)
@@ -78,7 +78,7 @@ def load_network(
         {names[key]: value for key, value in tensors.items()}, assign=True, strict=not tied
     )
     model.tie_weights()
-    # Rotary tables are derived, not stored: build them off the meta device.
+    # Rotary tables are not stored, so they are computed outside the meta device.
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_meta:
@@ -97,11 +97,13 @@ def explicit_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention by matrix products, as transformers calls it; returns (B, S, H, d). H query heads
-    share G key heads. ``attention_mask``: True where a position is seen, (B, 1, S, S).
+    """Attention by matrix products, with the interface of transformers; returns (B, S, H, d).
+
+    H query heads share G key heads. ``attention_mask`` (B, 1, S, S) is True where a position is
+    attended to.
 
     Raises:
-        ValueError: the attention is causal and no mask says so.
+        ValueError: the attention is causal, but no mask is given.
     """
     if attention_mask is None and getattr(module, "is_causal", False):
         raise ValueError("Explicit attention needs a causal network's mask.")
@@ -121,20 +123,22 @@ AttentionMaskInterface.register(EXPLICIT, sdpa_mask)
 
 
 def differentiable(config: Config, device: torch.device | str) -> Config:
-    """Chooses the attention of a network whose gradients are wanted. On CUDA the deterministic
-    backward pass of fused attention visits all keys in one block of threads per head; explicit
-    matrix products use the whole device. The CPU's fused attention has no such limit.
+    """Selects the attention implementation of a network that needs gradients.
+
+    On CUDA, the deterministic backward pass of fused attention processes all keys of a head in one
+    block of threads; explicit matrix products use the whole device. Fused attention on a CPU has no
+    such limit.
     """
     config._attn_implementation = "sdpa" if torch.device(device).type == "cpu" else EXPLICIT
     return config
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Reads ``tokenizer.json``; where a release has ``vocab.json`` and ``merges.txt`` instead
-    (Dream), builds Qwen's byte-pair tokenizer.
+    """Reads ``tokenizer.json``, or builds Qwen's byte-pair tokenizer from ``vocab.json`` and
+    ``merges.txt`` (Dream).
 
     Raises:
-        WeightsMissing: neither is there.
+        WeightsMissing: the folder has neither.
         WeightsInvalid: a file is damaged.
     """
     path = folder / "tokenizer.json"

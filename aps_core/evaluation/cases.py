@@ -1,9 +1,9 @@
-"""A benchmark's cases: a photograph, an operator, a simulated measurement of it.
+"""Cases of a benchmark: a photograph, an operator, and a simulated measurement.
 
-Protocol ``native``: the measurement is taken of the photograph itself. ``upsampled`` (the paper's
-APS) and ``upsampled4`` (its APS-L): the photograph is enlarged two- or fourfold before the
-measurement is taken, and the result reduced again before it is compared, so the sampler sees four
-or sixteen times as many measured pixels.
+Protocol ``native`` measures the photograph itself. ``upsampled`` (the paper's APS) and
+``upsampled4`` (its APS-L) enlarge the photograph two- or fourfold before measuring it, and reduce
+the result before comparing it. The sampler then receives four or sixteen times as many measured
+pixels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aps_core.samplers.aps import APSConfig
 from aps_core.types import Objective
 
 PROTOCOLS = {"native": 1, "upsampled": 2, "upsampled4": 4}
-"""How much the photograph is enlarged before it is measured."""
+"""Enlargement of the photograph before measurement."""
 
 TASKS: dict[str, dict[str, Any]] = {
     "sr4": {"type": "super_resolution", "factor": 4},
@@ -36,8 +36,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "saturating_blur": {"type": "saturating_blur"},
     "nonlinear_blur": {"type": "nonlinear_blur"},
 }
-"""The paper's operators at its strengths, and a blur that stands beside the nonlinear one, which
-needs weights.
+"""The paper's operators at its strengths, and a substitute for the nonlinear blur that needs no
+weights.
 """
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -45,14 +45,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "motion_blur": {"kernel_size": 15},
     "saturating_blur": {"sigma": 1.5},
 }
-"""Strengths for photographs below 256 pixels: the paper's hold at 512."""
+"""Strengths for photographs below 256 pixels; the paper's are for 512."""
 
 
 def strengths(task: str, size: int) -> dict[str, Any]:
-    """An operator's fields for photographs of ``size`` pixels.
+    """Fields of an operator for photographs of ``size`` pixels.
 
     Raises:
-        InvalidSpec: there is no such task.
+        InvalidSpec: no task has that name.
     """
     if task not in TASKS:
         raise InvalidSpec(f"There is no task '{task}'; known: {', '.join(TASKS)}.")
@@ -61,7 +61,7 @@ def strengths(task: str, size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Setup:
-    """A benchmark's settings, from which those of every sampler follow."""
+    """Settings of a benchmark, from which every sampler's settings are derived."""
 
     sampler: APSConfig
     loss: MeasurementLoss
@@ -73,7 +73,7 @@ class Setup:
         sampler: Mapping[str, Any] | None = None,
         loss: Mapping[str, Any] | None = None,
     ) -> Setup:
-        """The prior's recommendations with changes of fields of the sampler and of the loss.
+        """The prior's recommendations with changed fields of sampler and loss.
 
         Raises:
             pydantic.ValidationError: a field is unknown or out of range.
@@ -97,12 +97,12 @@ class Case:
     operator: Bound
     sigma: float
     height: int
-    """Of the picture that was measured and is restored."""
+    """Height of the measured and restored picture in pixels."""
     width: int
     objective: Objective
 
     def at_truth_size(self, x_BCHW: Tensor) -> Tensor:
-        """Pictures at the size they are compared at."""
+        """Resizes pictures to the size at which they are compared."""
         size = self.truth_CHW.shape[-2:]
         return (
             x_BCHW
@@ -111,7 +111,7 @@ class Case:
         )
 
     def misfit(self, x_BCHW: Tensor) -> float:
-        """Mean data misfit, of the noise floor's own unit."""
+        """Mean data misfit in the unit of the noise floor."""
         if x_BCHW.shape[-2:] != (self.height, self.width):
             x_BCHW = F.interpolate(x_BCHW, (self.height, self.width), mode="bicubic")
         return float(self.objective(x_BCHW)[1].mean())
@@ -127,7 +127,7 @@ def make_case(
     sigma: float,
     seed: int,
 ) -> Case:
-    """Simulates the measurement of one photograph; the noise depends on ``seed`` alone."""
+    """Simulates the measurement of one photograph. The noise depends on ``seed`` only."""
     x = truth_CHW[None].to(engine.device)
     if PROTOCOLS[protocol] > 1:
         x = F.interpolate(
@@ -154,9 +154,7 @@ def make_case(
 
 
 def input_baseline(case: Case) -> Tensor:
-    """What a user has without us: bicubic enlargement, normalised Gaussian filling, or the input
-    itself.
-    """
+    """Simple baseline: bicubic enlargement, normalised Gaussian filling, or the input itself."""
     y = case.y_CHW[None]
     if y.shape[-2:] != (case.height, case.width):
         return F.interpolate(y, (case.height, case.width), mode="bicubic").clamp(-1, 1)
@@ -175,8 +173,8 @@ def input_baseline(case: Case) -> Tensor:
 
 
 def round_trip(engine: ImageEngine, truth_CHW: Tensor) -> Tensor:
-    """The tokenizer's encode-decode of the truth (1, 3, H, W): a reference for what its codes can
-    show.
+    """The tokenizer's reconstruction of the truth (1, 3, H, W), which shows what its codes can
+    represent.
     """
     tokenizer = engine.prior.tokenizer
     _, height, width = truth_CHW.shape

@@ -1,7 +1,7 @@
-"""Networks that judge stylized pictures: CLIP-T and DINO, from installed weights alone. ImageReward
-has no loader here.
+"""Metrics of stylized pictures from installed weights: CLIP-T and DINO. ImageReward is not
+supported.
 
-The paper names the metrics, not the checkpoints; these are the usual ones of its benchmark.
+The paper names the metrics but not the checkpoints; these are the usual ones of its benchmark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class ClipText:
-    """CLIP-T: cosine of a picture's and its prompt's embedding."""
+    """CLIP-T: cosine similarity between the embeddings of a picture and its prompt."""
 
     def __init__(self, device: torch.device) -> None:
         from transformers import CLIPModel, CLIPTokenizer
@@ -34,7 +34,7 @@ class ClipText:
 
     @torch.no_grad()
     def __call__(self, x_BCHW: Tensor, prompt: str) -> Tensor:
-        """(B,) of pictures in [-1, 1]."""
+        """CLIP-T (B,) of pictures in [-1, 1]."""
         size = self.model.config.vision_config.image_size
         text = self.tokenizer([prompt], truncation=True, return_tensors="pt").to(self.device)
         output = self.model(pixel_values=prepared(x_BCHW, size, CLIP_MEAN, CLIP_STD), **text)
@@ -45,7 +45,7 @@ class ClipText:
 
 
 class Dino:
-    """DINO: cosine of two pictures' class tokens."""
+    """DINO: cosine similarity between the class tokens of two pictures."""
 
     def __init__(self, device: torch.device) -> None:
         from transformers import ViTModel
@@ -56,7 +56,7 @@ class Dino:
 
     @torch.no_grad()
     def __call__(self, x_BCHW: Tensor, reference_BCHW: Tensor) -> Tensor:
-        """(B,) of pictures in [-1, 1], pairwise, or all with one reference."""
+        """DINO (B,) of pictures in [-1, 1], pairwise, or all against one reference."""
         size = self.model.config.image_size
         ours_BE, theirs_BE = (
             F.normalize(
@@ -70,7 +70,7 @@ class Dino:
 
 
 def image_reward() -> None:
-    """Refuses: ImageReward is published as a pickle with a package of its own.
+    """Not supported: ImageReward is published as a pickle for a package of its own.
 
     Raises:
         WeightsMissing: always.
@@ -82,8 +82,8 @@ def image_reward() -> None:
 
 
 def prepared(x_BCHW: Tensor, size: int, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Shorter side to ``size`` by antialiased bicubic, centre square, a network's own mean and
-    deviation.
+    """Resizes the shorter side to ``size`` (antialiased bicubic), crops the centre square and
+    normalises for a network.
     """
     height, width = x_BCHW.shape[-2:]
     scale = size / min(height, width)

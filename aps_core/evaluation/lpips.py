@@ -1,5 +1,5 @@
-"""LPIPS, the learned perceptual image patch similarity (Zhang et al. 2018), with VGG16: a metric,
-lower is closer.
+"""LPIPS, the learned perceptual image patch similarity (Zhang et al. 2018), with VGG16. Lower is
+more similar.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LPIPS:
 
 
 def _unit(features_BCHW: Tensor) -> Tensor:
-    """Every position's feature vector at length 1."""
+    """Normalises the feature vector at every position to unit length."""
     return features_BCHW / (features_BCHW.square().sum(1, keepdim=True) + 1e-8).sqrt()
 
 

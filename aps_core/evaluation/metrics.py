@@ -48,6 +48,6 @@ def ssim(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
 
 
 def gradient_energy(x_BCHW: Tensor) -> Tensor:
-    """Mean squared difference of neighbouring pixels: how much fine detail a picture carries."""
+    """Mean squared difference of neighbouring pixels; a measure of fine detail."""
     x = x_BCHW.clamp(-1, 1)
     return x.diff(dim=-1).square().flatten(1).mean(1) + x.diff(dim=-2).square().flatten(1).mean(1)

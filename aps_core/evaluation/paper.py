@@ -1,8 +1,8 @@
-"""The paper's experiments on pictures, and ablations beyond them, each as the runs it takes. Runs
-that experiments share are made once.
+"""The paper's experiments on pictures, and further ablations, each as a list of runs. Runs shared
+by several experiments are computed once.
 
-Where the paper fixes a number for its own prior (M = 100), the experiment scales with the prior's
-recommended settings: M runs over 0, 1/10, 1/2, 1 and 2 of it.
+Where the paper fixes a number for its own prior (M = 100), the experiment scales the prior's
+recommended settings: M takes 0, 1/10, 1/2, 1 and 2 times the recommended value.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"entropy_weight": 0.02},
     {"inner": "adaptive"},
 )
-"""What is changed of the recommended settings, one thing or two that belong together;
-:func:`ablation_changes` adds rates and numbers of steps.
+"""Changes to the recommended settings, one or two related fields each. :func:`ablation_changes`
+adds learning rates and step counts.
 """
 APS, G2D2 = Variant("aps"), Variant("g2d2")
 
@@ -55,11 +55,10 @@ class Experiment:
 def experiments(
     config: APSConfig, protocols: tuple[str, ...] = ("native", "upsampled"), seed: int = 0
 ) -> list[Experiment]:
-    """All experiments on pictures, for settings ``config``; only the first two run under every
-    protocol.
+    """All experiments on pictures for settings ``config``. Only the first two use every protocol.
 
-    Of the nonlinear blurs the paper's is left out where its network's weights are missing, and one
-    without weights is in.
+    The paper's nonlinear blur is omitted if its network's weights are not installed; a blur without
+    weights is always included.
     """
 
     def of(
@@ -124,8 +123,8 @@ def inner_steps(config: APSConfig) -> tuple[int, ...]:
 
 
 def ablation_changes(config: APSConfig) -> tuple[dict[str, Any], ...]:
-    """All changes for settings ``config``: learning rate a third and threefold, threefold work,
-    half and twice the reverse steps for the same work.
+    """All changes for settings ``config``: learning rate divided and multiplied by three, threefold
+    work, and half and twice the reverse steps with the same work.
     """
     steps, inner, rate = config.steps, config.inner_steps, config.learning_rate
     return (
@@ -148,7 +147,7 @@ def perceptual_g2d2() -> dict[str, Variant]:
 
 
 def available(task: str) -> bool:
-    """Whether the weights an operator needs are here; most need none."""
+    """Whether the weights an operator needs are installed. Most operators need none."""
     return all(
         checkpoint_cache.check(name).state == "present"
         for name in OperatorSpec.named(str(TASKS[task]["type"])).weights

@@ -27,8 +27,8 @@ def photographs(folder: Path, size: int, limit: int | None = None) -> Photograph
 
 
 def ffhq(folder: Path, size: int, limit: int | None = None) -> Photographs:
-    """The paper's 100 of the FFHQ validation set: indices 0 to 99 in the order of their names,
-    sub-folders included.
+    """The paper's 100 pictures of the FFHQ validation set: the first 100 by name, including
+    sub-folders.
 
     Raises:
         InvalidSpec: the folder holds fewer pictures.

@@ -1,5 +1,5 @@
-"""The suite's curves: quality over M and over noise, and how the data misfit falls with the work.
-Needs matplotlib.
+"""Plots: quality over M and over noise, and data misfit over decoder evaluations. Needs
+matplotlib.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pyplot() -> Any:
     """matplotlib without a display.
 
     Raises:
-        InvalidSpec: it is not installed.
+        InvalidSpec: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -35,7 +35,7 @@ def pyplot() -> Any:
 
 
 def over_steps(path: Path, rows: list[Row], setup: Setup) -> None:
-    """PSNR and LPIPS (SSIM where there is none) over inner steps M."""
+    """PSNR and LPIPS (SSIM if LPIPS is missing) over inner steps M."""
     values = inner_steps(setup.sampler)
     chosen = [
         [row for row in rows if row.method == Variant("aps", {"inner_steps": inner}).label(setup)]
@@ -49,7 +49,7 @@ def over_steps(path: Path, rows: list[Row], setup: Setup) -> None:
 
 
 def over_noise(path: Path, rows: list[Row]) -> None:
-    """The same over the measurement noise, APS and G2D2."""
+    """PSNR and LPIPS (SSIM if LPIPS is missing) over the measurement noise, for APS and G2D2."""
     sigmas = sorted({row.sigma for row in rows})
     named = {"APS": "aps", "G2D2": "g2d2"}
     lines = {
@@ -93,8 +93,8 @@ def misfit_curves(
     methods: Sequence[str],
     protocol: str = "native",
 ) -> None:
-    """Data misfit over the noise floor after every reverse step, mean over photographs; at 1 only
-    noise is left to fit.
+    """Data misfit relative to the noise floor after every reverse step, mean over photographs.
+    Below 1, only noise is left to fit.
     """
     plots = pyplot()
     runs: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

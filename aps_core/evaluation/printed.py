@@ -1,8 +1,8 @@
-"""The figures the paper prints, by table; what a run here is set beside.
+"""Values printed in the paper's tables, for comparison with runs here.
 
-Continuous methods and, where no photographs of the data set were given, all others appear with
-these alone. Source: paper, the tables named in each docstring. The paper does not say which LPIPS
-it means.
+Continuous methods appear with printed values only, as do all methods on data sets that were not
+provided. Source: the paper's tables named in each docstring. The paper does not specify its LPIPS
+version.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ QUESTIONS: dict[str, tuple[float, float]] = {
     "Dream": (0.9970, 3.7523),
     "Dream+APS": (1.3786, 4.5775),
 }
-"""Question answering: (reward of Qwen3-0.6B, judgement of Qwen3-8B)."""
+"""Question answering: (reward of Qwen3-0.6B, score of Qwen3-8B)."""
 
 EFFICIENCY: tuple[tuple[str, str, int, float, int, int], ...] = (
     ("DPS", "pixel", 256, 10.7, 180, 1000),

@@ -1,5 +1,5 @@
-"""Markdown of the paper's tables: its printed figures beside the ones made here, and why where none
-were made.
+"""The paper's tables as Markdown: printed values beside values measured here, with the reason for
+each missing one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ NAMES = {
     ("aps", "upsampled"): "APS",
     ("aps", "upsampled4"): "APS-L",
 }
-"""What the paper calls a method under a protocol: it took its own measurements after enlargement.
+"""The paper's name of a method under a protocol. It depends on whether pictures are enlarged before
+measurement.
 """
 
 Results = Mapping[str, Mapping[str, list[Row]]]
@@ -36,8 +37,10 @@ def report(
     needs: Mapping[str, str],
     extra: Mapping[str, str],
 ) -> str:
-    """All tables. ``needs`` says by data set of the paper what it takes to reproduce it, ``extra``
-    holds finished sections by title.
+    """All tables.
+
+    ``needs`` maps a data set of the paper to its requirements; ``extra`` holds finished sections by
+    title.
     """
     parts = ["# The paper's tables, printed and run here\n", _legend(results, prior, needs)]
     for experiment in experiments:
@@ -145,8 +148,8 @@ def two_metrics(
     tasks: Sequence[str],
     results: Mapping[str, list[Row]],
 ) -> str:
-    """LPIPS / PSNR by method: a pair of columns a task and data set of the paper, and one a task of
-    any other that was run.
+    """LPIPS / PSNR by method: two columns for each task and data set of the paper, one for each
+    task of other data sets.
     """
     sets = [*PAPER_SETS, *(name for name in results if name not in PAPER_SETS)]
     methods = list(dict.fromkeys(name for by_method in figures.values() for name in by_method))
@@ -205,8 +208,8 @@ def three_metrics(
     results: Mapping[str, list[Row]],
     noisy: bool = False,
 ) -> str:
-    """PSNR / SSIM / LPIPS by row of the paper; ``names`` are our labels of its rows, or with
-    ``noisy`` its rows are noise levels.
+    """PSNR / SSIM / LPIPS by row of the paper. ``names`` are our labels of its rows; with ``noisy``
+    its rows are noise levels.
     """
     lines = []
     for name, label in names.items():
@@ -232,7 +235,7 @@ def three_metrics(
 
 
 def efficiency(results: Results, prior: str, size: int, device: str) -> str:
-    """Memory and time of one picture, printed on an A100 and measured here."""
+    """Memory and time per picture: printed for an A100, and measured here."""
     lines = []
     for method, model, pixels, gib, seconds, steps in printed.EFFICIENCY:
         lines.append(
@@ -258,7 +261,7 @@ def efficiency(results: Results, prior: str, size: int, device: str) -> str:
 
 
 def style() -> str:
-    """The stylization table: its three metrics judge pictures with networks of their own."""
+    """The stylization table, whose three metrics are computed by separate networks."""
     lines = [
         [name, *(f"{value:.2f}" for value in values), "-"] for name, values in printed.STYLE.items()
     ]
@@ -268,7 +271,7 @@ def style() -> str:
 
 
 def questions(rows: Mapping[str, tuple[float, float]]) -> str:
-    """The question-answering table; ``rows`` are (reward, judge) of methods run here."""
+    """The question-answering table. ``rows`` are (reward, judge) of methods run here."""
     lines = [
         [name, f"{reward:.4f}", f"{judge:.4f}", "Qwen3-0.6B, Qwen3-8B, printed"]
         for name, (reward, judge) in printed.QUESTIONS.items()

@@ -1,5 +1,5 @@
-"""The per-image table: one line a photograph, operator and method, appended as it is made and read
-back to continue.
+"""The per-image table: one row per photograph, operator and method. Rows are appended as they are
+computed, and read again to continue a run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind = TypeVar("Kind", bound="DataclassInstance")
 
 @dataclass(frozen=True)
 class Row:
-    """One line."""
+    """One row of the per-image table."""
 
     protocol: str
     task: str
@@ -39,31 +39,31 @@ class Row:
     psnr: float
     ssim: float
     lpips: float
-    """VGG16, version 0.1; not a number where its weights are missing."""
+    """LPIPS version 0.1 with VGG16; NaN without its weights."""
     gradient_energy: float
-    """Relative to the truth's: 1 means as much fine detail."""
+    """Gradient energy relative to the truth; 1 means the same amount of fine detail."""
     misfit: float
     noise_floor: float
     seconds: float
     decodes: int
-    """Pictures decoded on the way: the samplers' budget. 0 where nothing was sampled."""
+    """Decoder evaluations, the samplers' budget. 0 for methods without sampling."""
     gpu_gib: float
-    """Peak GPU memory; not a number on a CPU."""
+    """Peak GPU memory in GiB; NaN on a CPU."""
 
     @property
     def key(self) -> Key:
-        """What the line is about."""
+        """Identity of the row."""
         return self.protocol, self.task, self.sigma, self.image, self.method
 
     @property
     def residual(self) -> float:
-        """Misfit over the noise floor: 1 means only noise is left."""
+        """Misfit divided by the noise floor; 1 means only noise is left."""
         return self.misfit / max(self.noise_floor, 1e-9)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a picture took."""
+    """Resources used for one picture."""
 
     seconds: float
     decodes: int = 0
@@ -94,7 +94,7 @@ def score(case: Case, method: str, x_BCHW: Tensor, cost: Cost, lpips: LPIPS | No
 
 
 def append(table: Path, row: DataclassInstance) -> None:
-    """Adds a line, after the header if it is the first."""
+    """Appends a row, after the header if the file is new."""
     with table.open("a", newline="") as file:
         writer = csv.DictWriter(file, [f.name for f in fields(row)])
         if file.tell() == 0:
@@ -103,11 +103,11 @@ def append(table: Path, row: DataclassInstance) -> None:
 
 
 def read_rows(table: Path, kind: type[Kind]) -> list[Kind]:
-    """Rows of an earlier, perhaps interrupted, evaluation; ``kind`` is a dataclass of strings and
+    """Rows of an earlier, possibly interrupted, evaluation. ``kind`` is a dataclass of strings and
     numbers.
 
     Raises:
-        InvalidSpec: the table has other columns than this version writes.
+        InvalidSpec: the table's columns differ from this version's.
     """
     if not table.exists():
         return []

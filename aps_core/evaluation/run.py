@@ -1,5 +1,5 @@
-"""Runs methods on cases, one line of the per-image table each; what is in the table already is not
-run again.
+"""Runs methods on cases and writes one row of the per-image table for each. Existing rows are not
+computed again.
 """
 
 from __future__ import annotations
@@ -28,29 +28,31 @@ from aps_core.sampling import driver
 from aps_core.types import StepInfo
 
 REFERENCES = ("ceiling", "input")
-"""The tokenizer's encode-decode of the truth, and what a user has without a sampler."""
+"""Baselines without a sampler: the tokenizer's reconstruction of the truth, and simple processing
+of the measurement.
+"""
 Trajectory = list[tuple[int, float]]
-"""Decodes so far and data misfit, after every reverse step."""
+"""Decoder evaluations so far and data misfit, after every reverse step."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A registered sampler by its type, and what differs from the benchmark's settings."""
+    """A registered sampler by type, and its differences to the benchmark's settings."""
 
     method: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of :class:`aps_core.samplers.aps.APSConfig`, from which every method's settings
-    follow.
+    """Fields of :class:`aps_core.samplers.aps.APSConfig`, from which every method's settings are
+    derived.
     """
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the method's own settings, for tuning."""
     loss: Mapping[str, Any] = field(default_factory=dict)
     """Fields of :class:`aps_core.losses.measurement.MeasurementLoss`."""
     samples: int = 1
-    """The mean of so many samples."""
+    """Number of samples whose mean is evaluated."""
 
     def label(self, base: Setup) -> str:
-        """Its name in the table: the same for variants that give the same pictures."""
+        """Name in the table, equal for variants that produce the same pictures."""
         changed = {
             name: value
             for spec, changes in ((base.sampler, self.changes), (base.loss, self.loss))
@@ -68,8 +70,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run on every photograph: all variants on all tasks, at all noise levels, under
-    all protocols.
+    """Runs for every photograph: all variants on all tasks, at all noise levels, under all
+    protocols.
     """
 
     tasks: tuple[str, ...]
@@ -79,7 +81,7 @@ class Plan:
     seed: int = 0
 
     def size(self, photos: int) -> int:
-        """Lines it comes to."""
+        """Number of rows of the plan."""
         return (
             len(self.tasks)
             * (len(self.variants) + len(REFERENCES))
@@ -92,8 +94,8 @@ class Plan:
 def run_method(
     engine: ImageEngine, setup: Setup, case: Case, variant: Variant, seed: int
 ) -> tuple[Tensor, int, Trajectory]:
-    """Samples (B, 3, H, W) of one method on one case, the decodes each of them took, and how the
-    misfit fell.
+    """Samples (B, 3, H, W) of one method on one case, decoder evaluations per sample, and the
+    misfit after every step.
     """
     common = APSConfig(**{**setup.sampler.model_dump(), **variant.changes})
     loss = MeasurementLoss(**{**setup.loss.model_dump(), **variant.loss})
@@ -122,7 +124,7 @@ def run_method(
 def cases(
     engine: ImageEngine, setup: Setup, photos: Photographs, plan: Plan
 ) -> Iterator[tuple[int, Case]]:
-    """Every case of a plan, whole photographs first, with the photograph's number."""
+    """All cases of a plan with the photograph's number, in order of photographs."""
     for protocol in plan.protocols:
         for number, (name, truth) in enumerate(photos):
             for sigma in plan.sigmas:
@@ -147,7 +149,7 @@ def evaluate(
 ) -> list[Row]:
     """Runs a plan; writes ``per_image.csv``, ``trajectories.csv`` and ``pictures/`` into ``out``.
 
-    Returns the plan's rows, those of an earlier run included.
+    Returns the plan's rows, including those of an earlier run.
     """
     (out / "pictures").mkdir(parents=True, exist_ok=True)
     rows = {row.key: row for row in read_rows(out / "per_image.csv", Row)}
@@ -176,9 +178,7 @@ def _picture(
     labels: Mapping[str, Variant],
     seed: int,
 ) -> tuple[Tensor, Cost, Trajectory]:
-    """The picture (1, 3, H, W) that a line is about. The mean of several samples has draws of its
-    own.
-    """
+    """The picture (1, 3, H, W) of a row. The mean of several samples is drawn separately."""
     on_gpu = engine.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(engine.device)
@@ -196,7 +196,7 @@ def _picture(
 
 
 def picture_name(protocol: str, task: str, sigma: float, image: str, column: str) -> str:
-    """File of a picture below ``pictures/``."""
+    """File name of a picture below ``pictures/``."""
     return f"{protocol}-{task}-{sigma:g}-{image}-{column.replace(' ', '_')}.png"
 
 

@@ -1,4 +1,4 @@
-"""Contact sheets of a benchmark: cases by methods, and the anchors being decided step by step."""
+"""Contact sheets of a benchmark: methods side by side, and the anchors step by step."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aps_core.sampling import driver
 from aps_core.types import MASK, Grid, StepInfo
 
 STRIP = ("prior_only", "aps_i", "aps_ii", "aps")
-"""Methods of the strip: the first three are the rows of the paper's ablation figure."""
+"""Methods in the strip; the first three are the rows of the paper's ablation figure."""
 
 
 def contact_sheet(
     path: Path, pictures: Path, rows: Iterable[Row], photos_a_task: int = 3, cell: int = 192
 ) -> None:
-    """Rows (protocol, task, photograph), columns truth, measurement and methods; the first
-    photographs of every task.
+    """Sheet with rows (protocol, task, photograph) and columns truth, measurement and methods, for
+    the first photographs of every task.
     """
     listed = list(rows)
     columns = ["truth", "measurement", *dict.fromkeys(row.method for row in listed)]
@@ -57,8 +57,8 @@ def anchor_strip(
     frames: int = 6,
     cell: int = 160,
 ) -> None:
-    """The paper's ablation figure for one case: a line a method, estimates at some reverse steps,
-    the same of all, with undecided tokens greyed out.
+    """The paper's ablation figure for one case: one row per method, with its estimates after the
+    same reverse steps and undecided tokens greyed out.
     """
     grid = engine.grid(case.height, case.width)
     steps = setup.sampler.steps
@@ -92,7 +92,7 @@ def anchor_strip(
 
 
 def decided_only(x_CHW: Tensor, z_L: Tensor, grid: Grid) -> Tensor:
-    """A picture whose undecided tokens are faded to a light grey."""
+    """Fades undecided tokens of a picture to light grey."""
     decided = (z_L != MASK).float().view(1, 1, *grid)
     share = 0.15 + 0.85 * F.interpolate(decided, x_CHW.shape[-2:], mode="nearest")[0]
     return share * x_CHW + (1 - share) * 0.75
@@ -101,7 +101,9 @@ def decided_only(x_CHW: Tensor, z_L: Tensor, grid: Grid) -> Tensor:
 def _sheet(
     columns: list[str], lines: list[list[Image.Image | None]], cell: int, names: Iterable[str] = ()
 ) -> Image.Image:
-    """Pictures on a white page under their column's name; a missing one leaves its cell empty."""
+    """Arranges pictures on a white page under column names. The cell of a missing picture stays
+    empty.
+    """
     sheet = Image.new("RGB", (len(columns) * (cell + 4), 24 + len(lines) * (cell + 4)), "white")
     draw = ImageDraw.Draw(sheet)
     for i, column in enumerate(columns):

@@ -42,7 +42,7 @@ class Questions:
 
 
 def lpips_if_here(device: torch.device) -> LPIPS | None:
-    """The metric, or None where a file of it is missing."""
+    """The LPIPS metric, or None if its weights are not installed."""
     if any(checkpoint_cache.check(name).state != "present" for name in ("vgg16", "lpips-vgg")):
         return None
     return load_lpips(
@@ -61,8 +61,8 @@ def run_suite(
     questions: Questions | None = None,
     progress: Callable[[str, str, Row], None] = lambda dataset, experiment, row: None,
 ) -> str:
-    """Runs experiments on every data set; what an earlier run in ``out`` has made is kept. Returns
-    the report, also in ``report.md``.
+    """Runs experiments on every data set and returns the report, also written to ``report.md``.
+    Results of an earlier run in ``out`` are kept.
     """
     lpips = lpips_if_here(engine.device)
     results: dict[str, dict[str, list[Row]]] = {}
@@ -70,11 +70,17 @@ def run_suite(
         results[dataset] = {}
         for experiment in experiments:
 
-            def told(row: Row, dataset: str = dataset, name: str = experiment.name) -> None:
+            def report_row(row: Row, dataset: str = dataset, name: str = experiment.name) -> None:
                 progress(dataset, name, row)
 
             results[dataset][experiment.name] = evaluate(
-                engine, setup, photos, out / dataset, experiment.plan, lpips=lpips, report=told
+                engine,
+                setup,
+                photos,
+                out / dataset,
+                experiment.plan,
+                lpips=lpips,
+                report=report_row,
             )
         _pictures(engine, setup, photos, results[dataset], out / dataset)
     prior = engine.spec.type
@@ -100,7 +106,7 @@ def _pictures(
     results: Mapping[str, list[Row]],
     out: Path,
 ) -> None:
-    """Plots and sheets of one data set; the strip is not drawn again."""
+    """Plots and contact sheets of one data set; an existing strip is not drawn again."""
     for name in ("linear", "general"):
         if rows := results.get(name):
             tasks, methods = (
@@ -128,7 +134,7 @@ def _pictures(
 
 
 def needs() -> dict[str, str]:
-    """What it takes to reproduce the paper on each of its data sets, beside an accelerator."""
+    """Requirements to reproduce the paper on each of its data sets, besides an accelerator."""
     missing = [name for name in PAPER_PRIOR if checkpoint_cache.check(name).state != "present"]
     weights = (
         f"the weights {', '.join(missing)} (prior mmada_8b), and "
@@ -193,7 +199,7 @@ def _record(
     experiments: list[Experiment],
     results: Mapping[str, Mapping[str, list[Row]]],
 ) -> dict[str, object]:
-    """All that is needed to make the numbers again, and the numbers."""
+    """All results and everything needed to reproduce them."""
     return {
         "prior": engine.spec.type,
         "weights": engine.spec.identity(),
@@ -221,7 +227,7 @@ def _record(
 
 
 def _plain(row: Row) -> dict[str, object]:
-    """Without what JSON cannot say."""
+    """Replaces values that JSON cannot represent."""
     return {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(row).items()

@@ -1,4 +1,6 @@
-"""Means of the per-image table as Markdown, and paired intervals of differences between methods."""
+"""Markdown tables of means over the per-image table, and paired intervals of differences between
+methods.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ RESAMPLES = 10_000
 
 
 def mean(values: Iterable[float]) -> float:
-    """Arithmetic mean; not a number of nothing."""
+    """Arithmetic mean; NaN for empty input."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else math.nan
 
 
 def figure(value: float, digits: int) -> str:
-    """A number, or a dash where there is none."""
+    """A formatted number, or a dash for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -31,8 +33,8 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def paired_interval(differences: Sequence[float], seed: int = 0) -> tuple[float, float, float]:
-    """Mean of paired differences with its 95 % bootstrap interval (low, high); needs two pairs,
-    else the bounds are not numbers.
+    """Mean of paired differences with its 95 % bootstrap interval (low, high). The bounds are NaN
+    for fewer than two pairs.
     """
     if len(differences) < 2:
         return mean(differences), math.nan, math.nan
@@ -43,8 +45,8 @@ def paired_interval(differences: Sequence[float], seed: int = 0) -> tuple[float,
 
 
 def summary(rows: list[Row]) -> str:
-    """Tables of means by task and method, one set a protocol: quality, then detail, misfit and
-    cost, then differences to APS.
+    """Tables of means by task and method, per protocol: quality; detail, misfit and cost;
+    differences to APS.
     """
     parts = []
     for protocol in dict.fromkeys(row.protocol for row in rows):
@@ -84,8 +86,8 @@ CELLS: dict[str, Callable[[list[Row]], str]] = {
 
 
 def by_task(rows: list[Row], cell: Callable[[list[Row]], str]) -> str:
-    """A line a task and noise level, a column a method; the number of photographs where some are
-    missing.
+    """One row per task and noise level, one column per method. Shows the number of photographs if
+    some are missing.
     """
     methods, photos = (
         list(dict.fromkeys(row.method for row in rows)),
@@ -109,8 +111,8 @@ def by_task(rows: list[Row], cell: Callable[[list[Row]], str]) -> str:
 
 
 def ablations(rows: list[Row], reference: str = "aps") -> str:
-    """A line a variant: PSNR and SSIM by task, and its PSNR over all tasks minus the reference's,
-    paired, with the 95 % interval.
+    """One row per variant: PSNR and SSIM by task, and the paired difference of its PSNR to the
+    reference over all tasks with the 95 % interval.
     """
     tasks = list(dict.fromkeys(row.task for row in rows))
     value = {(row.task, row.image, row.method): row.psnr for row in rows}
@@ -144,7 +146,7 @@ def ablations(rows: list[Row], reference: str = "aps") -> str:
 
 
 def against(rows: list[Row], reference: str) -> str:
-    """Differences in PSNR of ``reference`` to every other method, photograph by photograph."""
+    """PSNR of ``reference`` minus that of every other method, paired by photograph."""
     methods = [
         method for method in dict.fromkeys(row.method for row in rows) if method != reference
     ]

@@ -1,5 +1,5 @@
-"""Joining a drawn part of a picture to the known rest, without a visible seam and without touching
-a known pixel.
+"""Blends the generated part of a picture with its known part, without a visible seam and without
+changing known pixels.
 
 Pictures (C, H, W) or (B, C, H, W) on any scale; ``known`` (H, W) is 1 where the picture is known,
 else 0.
@@ -19,9 +19,7 @@ else:
 
 
 def filled(x_CHW: Tensor, known_HW: Tensor) -> Tensor:
-    """Unknown pixels become averages of the known ones around them, near ones where there are
-    any.
-    """
+    """Replaces unknown pixels by averages of known pixels, preferring close ones."""
     result_CHW, left_HW = x_CHW * known_HW, 1 - known_HW
     sigma = 2.0
     while bool(left_HW.any()):
@@ -38,14 +36,14 @@ def filled(x_CHW: Tensor, known_HW: Tensor) -> Tensor:
 
 
 def joined(drawn_BCHW: Tensor, truth_CHW: Tensor, known_HW: Tensor, feather: int) -> Tensor:
-    """The truth where it is known; elsewhere what was drawn, corrected near the seam.
+    """Returns ``truth`` where known, else ``drawn``, blended at the boundary.
 
-    The correction is the difference on the known side, carried over the seam: complete there, gone
-    some ``feather`` pixels inside. What lay under the mask before plays no part.
+    The difference on the known side is extended across the boundary and fades out over about
+    ``feather`` pixels. The previous content of the unknown part has no effect.
     """
     if feather:
         sigma = feather / 2
-        near_HW = _blurred(known_HW[None], sigma)[0]  # 1/2 at a straight seam
+        near_HW = _blurred(known_HW[None], sigma)[0]  # 1/2 at a straight boundary
         carried_BCHW = _blurred((truth_CHW - drawn_BCHW) * known_HW, sigma) / near_HW.clamp(
             min=1e-6
         )
@@ -55,7 +53,7 @@ def joined(drawn_BCHW: Tensor, truth_CHW: Tensor, known_HW: Tensor, feather: int
 
 
 def _blurred(x: Tensor, sigma: float) -> Tensor:
-    """Gaussian blur of (..., H, W) cut at two sigma, nothing beyond the edges."""
+    """Gaussian blur of (..., H, W), truncated at two sigma, with zeros beyond the edges."""
     reach = max(1, int(2 * sigma))
     offsets = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
     line = torch.exp(-offsets.square() / (2 * sigma**2))

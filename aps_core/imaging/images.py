@@ -1,12 +1,12 @@
-"""Pictures in and out: safe reading, tensors in [-1, 1], resizing, encoding. Needs no torch until
-tensors are made.
+"""Picture input and output: safe reading, tensors in [-1, 1], resizing, encoding. Only tensors need
+torch.
 
-Accepted: PNG, JPEG and WebP of one frame; of the several pictures phones put in one JPEG, the
-first. EXIF orientation is applied, then all metadata (colour profile, place, camera) is dropped;
-CMYK, palettes and other modes become RGB without colour management; alpha, also a transparent
-colour, is kept as a mask candidate unless it is opaque everywhere, which says nothing (canvases and
-editors write it into every picture, masks included); 16-bit grey keeps its precision (16-bit colour
-is read as 8-bit, which is what Pillow gives).
+Accepted formats are PNG, JPEG and WebP with one frame. From the several pictures that phones store
+in one JPEG, the first is used. EXIF orientation is applied; then all metadata (colour profile,
+location, camera) is removed. CMYK, palettes and other modes are converted to RGB without colour
+management. Alpha, including a transparent colour, is kept as a mask candidate. A fully opaque alpha
+channel is ignored, because many programs add one to every picture. 16-bit grey keeps its precision;
+16-bit colour is read as 8-bit by Pillow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OTHERS = {
     b"<?xml": "SVG",
     b"%PDF": "PDF",
 }
-"""First bytes of what people send by mistake; only named in the message, never opened."""
+"""First bytes of other common formats. They are named in the error message, never opened."""
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -50,15 +50,15 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What undoes each EXIF orientation."""
+"""Transposition that corrects each EXIF orientation."""
 MAX_PIXELS = 64_000_000
-"""Largest upload that is read, in pixels; a phone's camera makes 12 to 50 million."""
+"""Largest accepted upload in pixels; phone cameras produce 12 to 50 million."""
 BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
-"""A picture larger than the first number with more pixels for each byte of its file than the second
-is not a photograph.
+"""A picture with more pixels than the first number, and more pixels per byte of file than the
+second, is rejected as a decompression bomb.
 """
 Coverage = Literal["all", "some", "none"]
-"""How much of a picture its mask leaves as it is."""
+"""Share of a picture that its mask marks as known."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
@@ -70,17 +70,17 @@ class Picture:
 
     @property
     def width(self) -> int:
-        """Pixels across."""
+        """Width in pixels."""
         return self.image.width
 
     @property
     def height(self) -> int:
-        """Pixels down."""
+        """Height in pixels."""
         return self.image.height
 
     @property
     def has_alpha(self) -> bool:
-        """Whether the picture brings its own mask."""
+        """Whether the picture has an alpha channel."""
         return self.image.mode in ("RGBA", "LA")
 
     def digest(self) -> str:
@@ -96,13 +96,12 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
     Raises:
         ImageRejected: with code ``image_empty``, ``not_an_image``, ``unsupported_image_format``,
             ``image_animated`` or ``image_truncated`` (incomplete or damaged).
-        ImageTooLarge: it has more than ``max_pixels`` pixels, or memory does not suffice to decode
-            it.
+        ImageTooLarge: it has more than ``max_pixels`` pixels, or decoding it needs too much memory.
     """
     if not data:
         raise ImageRejected("The picture is empty (0 bytes).", "image_empty")
     with warnings.catch_warnings():
-        # our own limit comes right below
+        # our own limit is checked below
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         try:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -126,7 +125,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
     frames = getattr(image, "n_frames", 1)
     if (
         frames > 1 and image.format != "MPO"
-    ):  # a JPEG that holds further pictures (depth, gain map) behind the photograph
+    ):  # a JPEG with further pictures (depth, gain map) after the photograph
         raise ImageRejected(
             f"The {image.format} picture is animated ({frames} frames); send a single frame.",
             "image_animated",
@@ -137,7 +136,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         return Picture(_plain(image if turn is None else image.transpose(turn)))
     except MemoryError as error:
         raise ImageTooLarge(
-            f"Decoding {image.width}x{image.height} pixels needs more memory than there is; send a"
+            f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
             " smaller picture."
         ) from error
     except (OSError, ValueError, SyntaxError, struct.error) as error:
@@ -147,7 +146,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def _unreadable(data: bytes) -> ImageRejected:
-    """Why ``data`` could not be identified: another format we can name, or no picture."""
+    """Error for unidentified ``data``: another known format, or no picture."""
     accepted = ", ".join(FORMATS)
     head = data[:64].lstrip()
     name = (
@@ -166,7 +165,7 @@ def _unreadable(data: bytes) -> ImageRejected:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """Only pixels: no metadata, no palette, a mode we keep."""
+    """Removes metadata and palettes, and converts to a supported mode."""
     if "transparency" in image.info and image.mode in ("1", "L", "P", "RGB"):
         image = image.convert("RGBA")
     elif image.mode not in _KEPT_MODES:
@@ -179,7 +178,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def to_tensor(picture: Picture) -> Tensor:
-    """RGB (3, H, W), float32 in [-1, 1]; grey is repeated, alpha is left out."""
+    """RGB (3, H, W), float32 in [-1, 1]. Grey is repeated, alpha is dropped."""
     image = picture.image
     if image.mode == "I;16":
         grey = np.asarray(image).astype(np.float32) / 32767.5 - 1
@@ -189,14 +188,14 @@ def to_tensor(picture: Picture) -> Tensor:
 
 
 def mask_to_tensor(picture: Picture) -> Tensor:
-    """(H, W) of 0 and 1, 1 = known: the alpha channel where there is one, else white against
-    black.
+    """Mask (H, W), 1 = known, 0 = unknown: from the alpha channel if present, else from luminance
+    (white = known).
     """
     return torch.from_numpy(np.array(mask_band(picture), dtype=np.float32)).ge(127.5).float()
 
 
 def mask_band(picture: Picture) -> Image.Image:
-    """The 8-bit channel a mask is read from; 128 and more is known."""
+    """The 8-bit channel that contains a mask; values of 128 and more mean known."""
     image = picture.image
     return (
         image.getchannel("A")
@@ -210,7 +209,7 @@ def mask_band(picture: Picture) -> Image.Image:
 
 
 def mask_coverage(picture: Picture) -> Coverage:
-    """Reads every pixel of a mask."""
+    """Reads all pixels of a mask."""
     known = np.asarray(mask_band(picture)) >= 128
     return "some" if known.any() != known.all() else "all" if known.all() else "none"
 
@@ -221,7 +220,7 @@ def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def to_pil(x_CHW: Tensor) -> Image.Image:
-    """(3, H, W) in [-1, 1] to an 8-bit RGB picture; values outside are clipped."""
+    """Converts (3, H, W) in [-1, 1] to an 8-bit RGB picture; other values are clipped."""
     x = x_CHW.detach().float().add(1).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
     return Image.fromarray(x.permute(1, 2, 0).contiguous().cpu().numpy())
 
@@ -234,8 +233,8 @@ def encode_jpeg(x_CHW: Tensor, quality: int = 80) -> bytes:
 
 
 def encode_png(x_CHW: Tensor) -> bytes:
-    """PNG bytes of (3, H, W) in [-1, 1]; a result goes through
-    :func:`aps_core.imaging.provenance.encode` instead.
+    """PNG bytes of (3, H, W) in [-1, 1], without metadata; results use
+    :func:`aps_core.imaging.provenance.encode`.
     """
     buffer = io.BytesIO()
     to_pil(x_CHW).save(buffer, "PNG", compress_level=3)

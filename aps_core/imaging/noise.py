@@ -1,4 +1,4 @@
-"""Measurement noise on the [-1, 1] scale: adding it, and estimating how much there is."""
+"""Measurement noise on the [-1, 1] scale: simulation and estimation."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ else:
     torch = lazy_import("torch")
 
 SATURATED = 0.985
-"""Values beyond this (about two grey levels from black or white) were probably clipped and carry
-less noise.
+"""Larger absolute values (within about two grey levels of black or white) were probably clipped and
+carry less noise.
 """
 TILE = 32
-"""Side of the tiles the noise is estimated in, in pixels; they overlap by half."""
+"""Side in pixels of the tiles in which noise is estimated; tiles overlap by half."""
 LOW_DECILE = 0.95
-"""Share of the true deviation the tenth percentile over tiles shows in a picture of nothing but
-noise.
+"""Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
+deviation.
 """
 
 
 def add_noise(y: Tensor, sigma: float, generator: Generator) -> Tensor:
-    """``y + sigma * noise``, not clipped; sigma 0.05 here is 0.025 on a [0, 1] scale."""
+    """``y + sigma * noise``, not clipped. A sigma of 0.05 here equals 0.025 on a [0, 1] scale."""
     return y + sigma * torch.randn(y.shape, generator=generator, device=y.device, dtype=y.dtype)
 
 
 def add_poisson(y: Tensor, peak: float, generator: Generator) -> Tensor:
-    """Photon noise: ``y`` as counted, where white counts ``peak`` photons on average and black
-    none. Not clipped above.
+    """Simulates photon counts of ``y``: ``peak`` photons on average for white, 0 for black. Not
+    clipped above.
     """
     return torch.poisson(_counts(y, peak).to("cpu"), generator=generator).to(y) * (2 / peak) - 1
 
 
 def poisson_sigma(y: Tensor, peak: float) -> Tensor:
-    """Standard deviation of every value's photon noise, estimated from the noisy value itself: the
-    root of its count.
+    """Standard deviation of every value's photon noise, estimated from the noisy value as the root
+    of its count.
 
-    A count below 1 is taken for 1, or black pixels would be trusted without bounds.
+    Counts are floored at 1 to bound the weight of black pixels.
     """
     return _counts(y, peak).clamp(min=1).sqrt() * (2 / peak)
 
@@ -51,17 +51,17 @@ def _counts(y: Tensor, peak: float) -> Tensor:
 
 
 def estimate_sigma(y_CHW: Tensor, weight: Tensor | None = None) -> float:
-    """Standard deviation of white Gaussian noise in a picture, on its own scale.
+    """Standard deviation of white Gaussian noise in a picture, on the picture's scale.
 
-    Small patches of a picture lie near a subspace, while noise fills all directions: the small
-    eigenvalues of the patches' covariance are the noise's variance (Chen, Zhu and Heng 2015).
-    Patches span the colours, whose details go together, and the lowest decile over tiles keeps
-    texture out. Saturated and unobserved pixels (``weight`` 0) are left out; where single pixels
-    are missing, three observed ones in a row make a patch. The answer is 0 when too few patches
-    remain.
+    Small patches of a clean picture lie near a subspace, but noise is isotropic. The smallest
+    eigenvalues of the patches' covariance therefore equal the noise variance (Chen, Zhu and Heng
+    2015). Patches include all colours, whose details are correlated. The lowest decile over tiles
+    excludes texture. Saturated and unobserved pixels (``weight`` 0) are ignored; if single pixels
+    are missing, a patch consists of three observed pixels in a row. The result is 0 if too few
+    patches remain.
 
-    Noise must be independent from pixel to pixel and, unless the picture is grey, from colour to
-    colour. JPEG compression after the noise breaks both and hides it: then give sigma instead.
+    Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
+    compression after the noise violates both; specify sigma in that case.
     """
     y, valid = _usable(y_CHW.float(), weight)
     tiles = [
@@ -80,16 +80,16 @@ def estimate_sigma(y_CHW: Tensor, weight: Tensor | None = None) -> float:
 
 
 def _usable(y_CHW: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The channels to estimate from, and where all of them are observed and not saturated, (H,
-    W).
+    """Channels used for the estimate, and mask (H, W) of pixels where all of them are observed and
+    not saturated.
     """
     valid = y_CHW.abs() < SATURATED
     if weight is not None:
         valid = valid & (weight.expand(1, *y_CHW.shape)[0] > 0)
-    if torch.equal(y_CHW, y_CHW[:1].expand_as(y_CHW)):  # grey: one channel says it all
+    if torch.equal(y_CHW, y_CHW[:1].expand_as(y_CHW)):  # grey: one channel is enough
         y_CHW, valid = y_CHW[:1], valid[:1]
     counts = valid.sum((1, 2))
-    # in a picture of pure colours a channel can be clipped throughout
+    # in a picture of saturated colours, a channel can be clipped everywhere
     kept = counts * 2 >= counts.max()
     return y_CHW[kept], valid[kept].all(0)
 
@@ -112,8 +112,8 @@ def _patches(y_CHW: Tensor, valid_HW: Tensor, shape: tuple[int, int]) -> tuple[T
 
 
 def _bands(y_CHW: Tensor, valid_HW: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """3x3 patches of one row of tiles after the other, which bounds the memory: (D, tiles, n) and
-    (tiles, n).
+    """3x3 patches of one row of tiles at a time, which limits memory: values (D, tiles, n) and
+    validity (tiles, n).
     """
     side = TILE + 2
     if min(valid_HW.shape) < side:
@@ -127,7 +127,7 @@ def _bands(y_CHW: Tensor, valid_HW: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _covariances(patches: Tensor, complete: Tensor) -> Tensor:
-    """(tiles, D, D), of those tiles at least half of whose patches are complete."""
+    """Covariances (tiles, D, D) of the tiles with at least half of their patches complete."""
     chosen = complete.float().mean(1) >= 0.5
     weights = complete[chosen].float()
     count = weights.sum(1)
@@ -141,8 +141,8 @@ def _covariances(patches: Tensor, complete: Tensor) -> Tensor:
 def _noise_variance(covariance: Tensor) -> Tensor:
     """Noise variance (N,) from covariances (N, D, D).
 
-    Taken from the longest run of smallest eigenvalues whose mean does not exceed their median, as
-    it does once eigenvalues of the picture's own structure join in.
+    It is the mean of the longest run of smallest eigenvalues whose mean does not exceed their
+    median. The mean exceeds the median once eigenvalues of picture structure are included.
     """
     values = torch.linalg.eigvalsh(covariance.cpu().double()).clamp(min=0)
     count = torch.arange(1, values.shape[1] + 1)

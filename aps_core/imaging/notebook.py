@@ -1,4 +1,4 @@
-"""Pictures as a notebook shows them: one PNG, or HTML with a caption."""
+"""Notebook display of pictures: one PNG, or HTML with a caption."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def png_row(pictures_BCHW: Tensor) -> bytes:
 
 
 def figure(pictures_BCHW: Tensor, caption: str) -> str:
-    """The same row as HTML, with a caption of plain text below."""
+    """The same row as HTML, with a plain-text caption below."""
     data = base64.b64encode(png_row(pictures_BCHW)).decode()
     text = html.escape(caption)
     return (

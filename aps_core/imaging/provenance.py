@@ -1,8 +1,8 @@
-"""What a made picture says of itself: that a model made it, with which settings.
+"""Metadata of generated pictures: that a model generated them, and with which settings.
 
-IPTC's digital source type travels as XMP, which picture libraries and networks read
-(https://iptc.org/standards/photo-metadata, "Digital Source Type"); the whole spec as JSON in the
-same packet.
+IPTC's digital source type is stored as XMP, which picture libraries and social networks read
+(https://iptc.org/standards/photo-metadata, "Digital Source Type"). The same packet holds the whole
+spec as JSON.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 COMPOSITE = "http://cv.iptc.org/newscodes/digitalsourcetype/compositeWithTrainedAlgorithmicMedia"
-"""A picture edited by a trained model."""
+"""Digital source type of a picture edited by a trained model."""
 TRAINED = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
-"""A picture made by a trained model alone."""
+"""Digital source type of a picture generated entirely by a trained model."""
 
 _XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
@@ -38,12 +38,11 @@ _XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <?xpacket end="r"?>"""
 
 SUFFIXES = (".png", ".webp")
-"""File names a picture can be written to; both lossless."""
+"""Supported file name suffixes; both formats are lossless."""
 
 
 def encode(x_CHW: Tensor, sidecar: Mapping[str, Any], suffix: str = ".png") -> bytes:
-    """Lossless bytes of (3, H, W) in [-1, 1] that tell where they come from; nothing in them
-    changes between equal runs.
+    """Lossless bytes of (3, H, W) in [-1, 1] with provenance metadata. Equal runs give equal bytes.
 
     Raises:
         InvalidSpec: ``suffix`` is not one of :data:`SUFFIXES`.

@@ -1,8 +1,8 @@
-"""Padding and resizing of tensors whose gradients are the same in every run.
+"""Padding and resizing of tensors with deterministic gradients.
 
-With deterministic algorithms on, torch refuses to differentiate its own reflection padding and
-bicubic interpolation on a GPU, and replaces edge padding by a slow indexed sum; copies and matrix
-products it differentiates as they are.
+In deterministic mode on a GPU, torch cannot differentiate its reflection padding and bicubic
+interpolation, and replaces edge padding by a slow indexed sum. Copies and matrix products are not
+affected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ else:
 
 
 def reflect_pad(x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    """Mirrors any number of pixels before and after, the edge pixel not repeated; small pictures
-    are mirrored repeatedly.
+    """Mirrors any number of pixels before and after, without repeating the edge pixel. Small
+    pictures are mirrored several times.
     """
     for dim, (before, after) in ((-2, rows), (-1, columns)):
-        # no further at once: the next mirror stands at the picture's edge again
+        # one mirror per pass; the next is at the edge of the padded picture
         reach = x_BCHW.shape[dim] - 1
         if reach == 0:  # its own mirror
             x_BCHW = torch.cat([x_BCHW] * (1 + before + after), dim)
@@ -54,7 +54,7 @@ def edge_pad(x_BCHW: Tensor, below: int, right: int) -> Tensor:
 
 
 def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resizing to (height, width), as torch's and Pillow's."""
+    """Antialiased bicubic resizing to (height, width), equal to torch's and Pillow's."""
     if x_BCHW.shape[-2:] == size:
         return x_BCHW
     down, across = (
@@ -66,7 +66,7 @@ def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _bicubic(old: int, new: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(new, old) weights of one axis: torch's resizing of the unit vectors."""
+    """Weights (new, old) of one axis, obtained by resizing unit vectors with torch."""
     vectors = torch.eye(old, dtype=torch.float64, device=device)[None, None]
     return torch.nn.functional.interpolate(vectors, (new, old), mode="bicubic", antialias=True)[
         0, 0

@@ -1,6 +1,4 @@
-"""Losses: what the inner optimisation minimises, one file each, found by
-:func:`aps_core.registry.discover`.
-"""
+"""Losses of the inner optimisation, one file each, found by :func:`aps_core.registry.discover`."""
 
 import sys
 

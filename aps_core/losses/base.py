@@ -1,7 +1,7 @@
-"""What a loss is: a frozen spec that binds to a measurement.
+"""Interface of a loss: a frozen spec that is bound to a measurement.
 
-To add one, write a file in this folder (or register a class under the entry-point group
-``aps.losses``).
+To add one, write a file in this folder, or register a class under the entry-point group
+``aps.losses``.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from aps_core.types import BoundOperator, Features, Objective
 
     FeatureSource = Callable[[str], Features]
-    """From the name of a feature extractor, ``tokenizer`` or ``vgg16``, to the extractor."""
+    """Returns a feature extractor by name, ``tokenizer`` or ``vgg16``."""
 
 
 class LossSpec(Spec, family=True):
-    """How a picture's measurement is compared with the one that was made."""
+    """Compares the measurement of an estimate with the observed measurement."""
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """Names of the downloaded weights :meth:`bind` reads."""
+        """Names of downloaded weights that :meth:`bind` reads."""
         return ()
 
     def settled(self) -> Self:
-        """This loss with what depends on the computing machine decided."""
+        """Returns this loss with machine-dependent choices fixed."""
         return self
 
     def caveats(self) -> list[str]:
-        """What a result should say about how this machine computes it."""
+        """Notes for the result about machine-dependent choices."""
         return []
 
     @abstractmethod
@@ -45,14 +45,14 @@ class LossSpec(Spec, family=True):
         sigma: float | Tensor,
         features: FeatureSource,
     ) -> Objective:
-        """The objective of one measurement, or of several at once.
+        """Creates the objective of one measurement, or of several at once.
 
         Args:
             operator: A, bound to the picture's shape.
-            y_BCHW: one measurement (1, ...) for all samples, or one for each sample.
-            sigma: standard deviation of its noise on the [-1, 1] scale, a number or a tensor that
-                broadcasts to ``y_BCHW``.
-            features: gives a feature extractor by its name.
+            y_BCHW: one measurement (1, ...) for all samples, or one per sample.
+            sigma: standard deviation of its noise on the [-1, 1] scale, as a number or a tensor
+                that broadcasts to ``y_BCHW``.
+            features: returns a feature extractor by name.
 
         Raises:
             WeightsMissing, WeightsInvalid: a feature extractor's file is absent or damaged.

@@ -38,18 +38,18 @@ class MeasurementLoss(LossSpec):
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """VGG16's, where the perceptual term uses it."""
+        """VGG16, if the perceptual term uses it."""
         return ("vgg16",) if self.perceptual_weight and self.perceptual == "vgg16" else ()
 
     def settled(self) -> Self:
-        """See :meth:`LossSpec.settled`: 'auto' becomes what is installed."""
+        """Replaces 'auto' by the installed feature extractor."""
         if self.perceptual != "auto":
             return self
         kind = "tokenizer" if checkpoint_cache.missing(("vgg16",)) else "vgg16"
         return self.model_copy(update={"perceptual": kind})
 
     def caveats(self) -> list[str]:
-        """See :meth:`LossSpec.caveats`: where 'auto' has to do without VGG16."""
+        """A note if 'auto' could not use VGG16."""
         if not self.perceptual_weight or self.perceptual != "auto":
             return []
         lacking = checkpoint_cache.missing(("vgg16",))
@@ -67,7 +67,7 @@ class MeasurementLoss(LossSpec):
         sigma: float | Tensor,
         features: FeatureSource,
     ) -> MeasurementObjective:
-        """Data term and, when weighted, the perceptual term."""
+        """Data term plus, if weighted, the perceptual term."""
         from aps_core.objectives.measurement import MeasurementObjective
 
         return MeasurementObjective(

@@ -1,1 +1,1 @@
-"""What the inner optimisation minimises: agreement with a measurement (more kinds plug in here)."""
+"""Objectives of the inner optimisation: agreement with a measurement or a style."""

@@ -1,11 +1,12 @@
-"""Style and content of a picture in the features of the prior's own image encoder: no weights
-beside the prior's.
+"""Style and content of a picture, measured in features of the prior's own image encoder. Needs no
+further weights.
 
-Style is what is left of a feature map when positions are forgotten: the mean and the covariance of
-its channels (Gatys et al. 2016, "Image Style Transfer Using Convolutional Neural Networks", whose
-Gram matrix holds both in one). Content is what is left when those are divided out (Huang & Belongie
-2017, "Arbitrary Style Transfer in Real-time with Adaptive Instance Normalization"). An encoder
-trained to compress knows colour, texture and stroke; it is not CSD and not comparable with it.
+Style is the position-independent part of a feature map: mean and covariance of its channels (Gatys
+et al. 2016, "Image Style Transfer Using Convolutional Neural Networks", whose Gram matrix combines
+both). Content is the feature map after normalising these statistics (Huang & Belongie 2017,
+"Arbitrary Style Transfer in Real-time with Adaptive Instance Normalization"). An encoder trained
+for compression represents colour, texture and strokes; the result is not CSD and not comparable
+with it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from aps_core.types import Objective, Tokenizer
 
 
 class GramStyle:
-    """Distance of the picture's style to a reference's: see :class:`aps_core.types.Objective`.
+    """Distance between the style of the picture and of a reference; see
+    :class:`aps_core.types.Objective`.
 
-    Of every map (the pixels are the first) the squared differences of mean and covariance, relative
-    to the reference's variance and covariance. The misfit is the root of their mean over the maps:
-    0 for the reference itself; 1 for statistics as far off as the reference's own size.
+    For every feature map (the first is the picture itself), the squared differences of mean and
+    covariance are divided by the reference's variance and covariance. The misfit is the root of
+    their mean over the maps. It is 0 for the reference itself, and 1 if the statistics differ by as
+    much as the reference's own magnitude.
     """
 
     def __init__(self, tokenizer: Tokenizer, reference_CHW: Tensor) -> None:
@@ -38,7 +41,7 @@ class GramStyle:
             ]
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit) per sample (B,)."""
+        """Loss and misfit per sample, each (B,)."""
         distances = [
             (mean_BC - mean_1C).square().sum(1)
             / cov_1CC.diagonal(dim1=1, dim2=2).sum(1).clamp(min=1e-6)
@@ -56,22 +59,22 @@ class GramStyle:
 
 
 class Content:
-    """Distance of the picture's structure to another's: the deepest feature map with each channel's
-    mean and deviation divided out.
+    """Distance between the structure of the picture and of another picture, in the deepest feature
+    map with every channel normalised to mean 0 and deviation 1.
 
-    The misfit is the mean squared difference halved, which is 1 - correlation: 0 for the picture
+    The misfit is half the mean squared difference, which equals 1 - correlation: 0 for the picture
     itself, about 1 for an unrelated one.
     """
 
     def __init__(self, tokenizer: Tokenizer, content_CHW: Tensor) -> None:
-        """``content_CHW``: at the size of the pictures it will be compared with."""
+        """``content_CHW`` must have the size of the pictures it is compared with."""
         self.tokenizer = tokenizer
         self.noise_floor = self.temperature = 0.0
         with torch.no_grad():
             self.target = self._structure(content_CHW[None])
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit) per sample (B,)."""
+        """Loss and misfit per sample, each (B,)."""
         distance_B = (self._structure(x_BCHW) - self.target).square().flatten(1).mean(1) / 2
         return distance_B * math.prod(x_BCHW.shape[1:]), distance_B.detach()
 
@@ -82,22 +85,23 @@ class Content:
 
 
 class WeightedSum:
-    """Several objectives at once; the misfit is the weighted mean of the first ``measured`` ones'
-    own.
+    """Weighted sum of several objectives. The misfit is the weighted mean misfit of the first
+    ``measured`` ones.
     """
 
     def __init__(self, parts: Sequence[tuple[float, Objective]], measured: int) -> None:
-        self.parts, self.measured = parts, measured
+        self.parts = parts
+        self.measured = measured
         self.noise_floor = self.temperature = 0.0
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit) per sample (B,)."""
+        """Loss and misfit per sample, each (B,)."""
         values = [(weight, *objective(x_BCHW)) for weight, objective in self.parts]
         loss_B = torch.stack([weight * loss_B for weight, loss_B, _ in values]).sum(0)
-        told = values[: self.measured]
-        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in told]).sum(
-            0
-        ) / sum(weight for weight, *_ in told)
+        own = values[: self.measured]
+        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in own]).sum(0) / sum(
+            weight for weight, *_ in own
+        )
 
 
 def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +113,7 @@ def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def whole_tokens(x_CHW: Tensor, stride: int) -> Tensor:
-    """The picture cut to whole tokens, enlarged first where it is smaller than one."""
+    """Crops the picture to whole tokens; a picture smaller than one token is enlarged first."""
     height, width = (max(stride, size) for size in x_CHW.shape[1:])
     if (height, width) != x_CHW.shape[1:]:
         x_CHW = resize(x_CHW[None], (height, width))[0]

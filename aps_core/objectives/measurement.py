@@ -12,21 +12,27 @@ from aps_core.types import BoundOperator, Features
 
 
 class MeasurementObjective:
-    """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at A(x)'s
-    own size.
+    """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at the size
+    of A(x).
 
-    The data term is a *sum* over the measurement: under Adam its scale would not matter but for
-    Adam's epsilon, below which the small gradients of improbable codes would vanish. The perceptual
-    term is scaled to the same sum, so its weight means the same at every size.
+    The data term is a *sum* over the measurement. Adam ignores the scale of a loss, except through
+    its epsilon: gradients of improbable codes below it would vanish. The perceptual term is scaled
+    to the same sum, so its weight has the same meaning at every size.
 
-    Clipping has no gradient: an estimate that is clipped everywhere, as a dark first one may be,
-    could never leave. Where ``y`` is inside the range by three sigma, the sensor did not clip, and
-    the loss compares with A(x) before clipping. At the truth both are the same.
+    Clamping has zero gradient, so a fully clipped estimate could not recover. Where ``y`` lies
+    inside the range by three sigma, the sensor did not clip, and the loss compares with A(x) before
+    clipping. At the true picture both are equal.
 
-    ``y`` is one measurement (C, H, W) or (1, C, H, W) for all samples, or one for each of them
-    (B, C, H, W), and ``sigma`` the standard deviation of its noise. ``sigma`` may differ from value
-    to value (photon noise): residuals are then divided by it and multiplied by its mean over the
-    observed values, which stands for it in the noise floor and the misfit.
+    Args:
+        operator: A, bound to the picture's shape.
+        y: one measurement (C, H, W) or (1, C, H, W) for all samples, or one per sample (B, C, H,
+            W).
+        sigma: standard deviation of its noise, on the scale of ``y``. A tensor gives every value
+            its own (photon noise). Residuals are then divided by it and multiplied by its mean over
+            the observed values. The noise floor and the misfit use this mean.
+        norm: 'l1' or 'l2' norm of the residual.
+        perceptual: feature extractor of the perceptual term; None for none.
+        perceptual_weight: weight of the perceptual term, >= 0.
     """
 
     def __init__(
@@ -52,9 +58,9 @@ class MeasurementObjective:
             counted = spread if weight is None else spread * weight
             sigma = float(counted.sum()) / len(y_BCHW) / self.observed
             self.trust = sigma / spread
-        # Expected misfit of the truth: mean absolute, or mean square, of Gaussian noise.
+        # Expected misfit of the true picture: mean absolute or mean squared Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
-        # Gaussian noise for L2; for L1 Laplace noise of the same mean absolute value.
+        # L2 is Gaussian noise; L1 is Laplace noise of the same mean absolute value.
         self.temperature = self.noise_floor if norm == "l1" else 2 * sigma**2
         self.inside_BCHW = self.y_BCHW.abs() < 1 - 3 * deviation
         self.perceptual = perceptual if perceptual_weight else None
@@ -63,7 +69,7 @@ class MeasurementObjective:
             self.target = [f.detach() for f in self.perceptual(self.y_BCHW)]
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit) per sample (B,); the misfit is a mean over the observed values."""
+        """Loss and misfit per sample, each (B,). The misfit is a mean over the observed values."""
         compared = measured = self.operator.unclipped(x_BCHW)
         if self.operator.clips:
             measured = compared.clamp(-1, 1)
@@ -83,7 +89,7 @@ class MeasurementObjective:
         return loss_B, misfit_B
 
     def _error(self, measured_BCHW: Tensor) -> Tensor:
-        """Norm of the residual, summed, (B,)."""
+        """Norm of the residual, summed over the measurement, (B,)."""
         residual = (
             measured_BCHW - self.y_BCHW
             if self.trust is None

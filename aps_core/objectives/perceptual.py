@@ -1,10 +1,10 @@
 """Feature extractors for perceptual distances.
 
 A :data:`aps_core.types.Features` function maps pictures (B, 3, H, W) in [-1, 1] to a list of
-feature maps. The distance is the sum over maps of the mean squared difference. The paper says "VGG"
-and no more: here it is VGG16 at the five layers of LPIPS, unnormalised, which gives the distance a
-size at which the paper's weight of 1e-3 matters. The embedded tokenizer's own encoder serves where
-no weights can be had.
+feature maps. The distance is the sum over maps of the mean squared difference. The paper only says
+"VGG". Here it is VGG16 at the five layers of LPIPS, unnormalised; this gives the distance a
+magnitude at which the paper's weight of 1e-3 has an effect. Without VGG16 weights, the tokenizer's
+own encoder is used.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
 
 
 def perceptual_features(kind: str, tokenizer: Tokenizer, device: torch.device) -> Features:
-    """The extractor that :class:`aps_core.losses.measurement.MeasurementLoss` names; never another
-    one in its place.
+    """Returns the extractor named ``kind``; never substitutes another one.
 
     Raises:
-        InvalidSpec: there is no extractor of that name.
-        WeightsMissing, WeightsInvalid: VGG16 was asked for, and its file is absent or damaged.
+        InvalidSpec: no extractor has that name.
+        WeightsMissing, WeightsInvalid: VGG16 is requested, but its file is absent or damaged.
     """
     if kind == "tokenizer":
         return tokenizer_features(tokenizer)

@@ -1,9 +1,9 @@
-"""Style of a picture as a vector (CSD), and the objective that pulls a picture towards a
-reference's style.
+"""Style vectors of pictures (CSD), and an objective that moves a picture towards a reference's
+style.
 
-The Contrastive Style Descriptor is a CLIP vision transformer with two projections, one for style
-and one for content (Somepalli et al. 2024, "Measuring Style Similarity in Diffusion Models"). The
-network is transformers' CLIP; checkpoints keep their published key names.
+The Contrastive Style Descriptor is a CLIP vision transformer with two projections, for style and
+content (Somepalli et al. 2024, "Measuring Style Similarity in Diffusion Models"). The network is
+transformers' CLIP; checkpoints keep their published key names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CSDConfig(BaseModel):
     layer_norm_eps: float = 1e-5
 
     def clip(self) -> CLIPVisionConfig:
-        """The same tower in transformers' terms."""
+        """The same network as a transformers configuration."""
         return CLIPVisionConfig(
             hidden_size=self.width,
             intermediate_size=4 * self.width,
@@ -93,8 +93,8 @@ class CSDConfig(BaseModel):
 
 
 class StyleDescriptor:
-    """Pictures to style and content vectors of length 1. Weights are frozen, gradients reach the
-    pictures.
+    """Maps pictures to unit-length style and content vectors. Weights are frozen; gradients flow to
+    the pictures.
     """
 
     def __init__(self, model: CLIPVisionModelWithProjection, content_ED: Tensor, size: int) -> None:
@@ -102,18 +102,17 @@ class StyleDescriptor:
         self.content_ED = content_ED
         weight = model.visual_projection.weight
         self.size = size
-        self.mean, self.std = (
-            torch.tensor(v, device=weight.device).view(3, 1, 1) for v in (CLIP_MEAN, CLIP_STD)
-        )
+        self.mean = torch.tensor(CLIP_MEAN, device=weight.device).view(3, 1, 1)
+        self.std = torch.tensor(CLIP_STD, device=weight.device).view(3, 1, 1)
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(style, content), both (B, E), of pictures (B, 3, H, W) in [-1, 1] of any size."""
+        """Style and content, each (B, E), of pictures (B, 3, H, W) in [-1, 1] of any size."""
         _, style_BE, content_BE = self.encode(self.preprocess(x_BCHW))
         return style_BE, content_BE
 
     def preprocess(self, x_BCHW: Tensor) -> Tensor:
-        """Shorter side to 224 by antialiased bicubic, centre square, CLIP's mean and deviation;
-        differentiable.
+        """Resizes the shorter side to 224 (antialiased bicubic), crops the centre square and
+        normalises as CLIP does; differentiable.
         """
         height, width = x_BCHW.shape[-2:]
         scale = self.size / min(height, width)
@@ -124,7 +123,7 @@ class StyleDescriptor:
         return ((centre + 1) / 2 - self.mean) / self.std
 
     def encode(self, normalised_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(feature (B, D), style (B, E), content (B, E)) of preprocessed pictures."""
+        """Feature (B, D), style (B, E) and content (B, E) of preprocessed pictures."""
         feature_BD = self.model.vision_model(pixel_values=normalised_BCHW).pooler_output
         return (
             feature_BD,
@@ -134,12 +133,12 @@ class StyleDescriptor:
 
 
 class StyleObjective:
-    """Cosine distance of the decoded picture's style to a reference's: see
+    """Cosine distance between the style of the decoded picture and of a reference; see
     :class:`aps_core.types.Objective`.
 
-    The loss is the distance times the picture's number of values, so that it has the size of the
-    measurement objective's sum: with a bare distance the gradients of improbable codes would vanish
-    below Adam's epsilon.
+    The loss is the distance times the number of values in the picture, the magnitude of the
+    measurement objective's sum. With the bare distance, gradients of improbable codes would fall
+    below Adam's epsilon and vanish.
     """
 
     def __init__(self, descriptor: StyleDescriptor, reference_CHW: Tensor) -> None:
@@ -149,7 +148,7 @@ class StyleObjective:
             self.target_E = descriptor(reference_CHW[None])[0][0]  # constant: computed once
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, misfit) per sample (B,); the misfit is 1 - cosine, in [0, 2]."""
+        """Loss and misfit per sample, each (B,). The misfit is 1 - cosine, in [0, 2]."""
         distance_B = 1 - self.descriptor(x_BCHW)[0] @ self.target_E
         return distance_B * math.prod(x_BCHW.shape[1:]), distance_B.detach()
 
@@ -157,8 +156,8 @@ class StyleObjective:
 def load_csd(
     path: Path, device: torch.device | str = "cpu", config: CSDConfig | None = None
 ) -> StyleDescriptor:
-    """Loads a CSD checkpoint (safetensors, published keys), in float32. ``config``: of the
-    published ViT-L when left out.
+    """Loads a CSD checkpoint (safetensors, published keys) in float32. ``config`` defaults to the
+    published ViT-L.
 
     Raises:
         WeightsMissing: the file is absent.
@@ -180,14 +179,14 @@ def load_csd(
     with torch.device("meta"):
         model = CLIPVisionModelWithProjection(differentiable(config.clip(), device))
     model.load_state_dict(_clip_state(tensors), assign=True)
-    # positions are derived, not stored: build them off the meta device
+    # position ids are not stored, so they are built outside the meta device
     embeddings: Any = model.vision_model.embeddings
     embeddings.position_ids = torch.arange(embeddings.num_positions, device=device)[None]
     return StyleDescriptor(model, content_ED, config.image_size)
 
 
 def _clip_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Published CSD tensors under transformers' names."""
+    """Tensors of a published CSD checkpoint under transformers' names."""
     state = {"visual_projection.weight": tensors["last_layer_style"].T.contiguous()}
     for key, value in tensors.items():
         if key == "last_layer_style":

@@ -1,4 +1,5 @@
-"""The convolutional part of VGG16 (Simonyan & Zisserman 2015), tapped where LPIPS taps it.
+"""The convolutional part of VGG16 (Simonyan & Zisserman 2015), with outputs at the layers used by
+LPIPS.
 
 Plain torch, with the parameter names of the published ImageNet checkpoint (``features.N.weight``).
 """
@@ -14,20 +15,20 @@ from aps_core.checkpoints.files import read_tensors
 from aps_core.errors import InvalidSpec
 
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-"""Channels and convolutions of every stage; stages are separated by 2x2 max pooling."""
+"""Channels and number of convolutions of every stage. 2x2 max pooling separates the stages."""
 CHANNELS = tuple(channels for channels, _ in STAGES)
 IMAGE_MEAN = (0.485, 0.456, 0.406)
 IMAGE_STD = (0.229, 0.224, 0.225)
-"""Statistics of the training pictures on [0, 1]."""
+"""Statistics of the training pictures on the [0, 1] scale."""
 
 
 class MaxPool(nn.Module):
-    """2x2 max pooling whose gradient torch can compute deterministically on a GPU too; an odd last
-    row or column is dropped.
+    """2x2 max pooling with a deterministic gradient on GPUs. An odd last row or column is
+    dropped.
     """
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, C, H // 2, W // 2)."""
+        """Maps (B, C, H, W) to (B, C, H // 2, W // 2)."""
         height, width = (size // 2 * 2 for size in x_BCHW.shape[-2:])
         pooled: Tensor = (
             x_BCHW[..., :height, :width]
@@ -39,8 +40,8 @@ class MaxPool(nn.Module):
 
 
 class VGG16(nn.Module):
-    """Pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2, 3_3,
-    4_3, 5_3.
+    """Maps pictures (B, 3, H, W) in [-1, 1] to the last activation of every stage: relu1_2, 2_2,
+    3_3, 4_3, 5_3.
     """
 
     mean: Tensor
@@ -59,7 +60,7 @@ class VGG16(nn.Module):
                 c_in = channels
             self.taps.append(len(layers) - 1)
         self.features = nn.Sequential(*layers)
-        # real even where the network is built on the meta device, and not part of the checkpoint
+        # not in the checkpoint, so allocated for real even if the network is on the meta device
         self.register_buffer(
             "mean", torch.tensor(IMAGE_MEAN, device="cpu").view(3, 1, 1), persistent=False
         )
@@ -71,8 +72,7 @@ class VGG16(nn.Module):
         """Feature maps (B, C, h, w), float32, finest first.
 
         Raises:
-            InvalidSpec: a side has fewer than 16 pixels, so that nothing is left after four
-                poolings.
+            InvalidSpec: a side has fewer than 16 pixels, too few for four pooling layers.
         """
         if min(x_BCHW.shape[-2:]) < 16:
             raise InvalidSpec(
@@ -91,7 +91,7 @@ class VGG16(nn.Module):
 def load_vgg16(
     path: Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> VGG16:
-    """Loads a published VGG16 (safetensors); the classifier's tensors are left in the file.
+    """Loads a published VGG16 (safetensors) without the classifier.
 
     Raises:
         WeightsMissing: the file is absent.

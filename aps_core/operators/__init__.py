@@ -1,4 +1,4 @@
-"""Measurement operators: one file each, found by :func:`aps_core.registry.discover`."""
+"""Measurement operators, one file each, found by :func:`aps_core.registry.discover`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""What a measurement operator is: a frozen spec that binds to a picture's shape.
+"""Interface of a measurement operator: a frozen spec that is bound to a picture's shape.
 
-To add one, write a file in this folder (or register a class under the entry-point group
-``aps.operators``): fields with units, ``bind`` and, where the measurement has another size,
-``image_shape``.
+To add one, write a file in this folder, or register a class under the entry-point group
+``aps.operators``. It needs fields with units, ``bind`` and, if the measurement has another size
+than the picture, ``image_shape``.
 """
 
 from __future__ import annotations
@@ -27,67 +27,69 @@ class OperatorSpec(Spec, family=True):
     """
 
     linear: ClassVar[bool] = False
-    """Whether A is linear; the property tests then also check its adjoint."""
+    """Whether A is linear. If so, the property tests also check its adjoint."""
 
     weights: ClassVar[tuple[str, ...]] = ()
-    """Names of the downloaded weights ``bind`` reads; see
+    """Names of downloaded weights that ``bind`` reads; see
     :func:`aps_core.checkpoints.checkpoint_cache.path`.
     """
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """All the downloaded weights this operator needs."""
+        """All downloaded weights this operator needs."""
         return self.weights
 
     @property
     def needs_mask(self) -> bool:
-        """Whether a job must bring a mask picture (or an alpha channel)."""
+        """Whether a job must include a mask picture or an alpha channel."""
         return False
 
     @abstractmethod
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        """Draws everything random from the spec's own ``seed`` and returns A for pictures of
-        ``shape_CHW``.
+        """Draws all random parts from the spec's own ``seed`` and returns A for pictures of one
+        shape.
 
-        ``mask_HW`` is the user's mask of 0 and 1 at the measurement's size, 1 = known; only
-        operators with ``needs_mask`` read it.
+        Args:
+            shape_CHW: shape of the restored picture.
+            device: device of the operator's tensors.
+            mask_HW: the user's mask at the measurement's size, 1 = known, 0 = unknown. Only used if
+                ``needs_mask``.
 
         Raises:
-            InvalidSpec: the shape (or the mask) does not fit the operator.
-            WeightsMissing, WeightsInvalid: it needs ``weights`` that are absent or damaged.
+            InvalidSpec: the shape or the mask does not fit the operator.
+            WeightsMissing, WeightsInvalid: required ``weights`` are absent or damaged.
         """
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """Checks that :meth:`bind` takes pictures of this shape, as far as that shows without
-        drawing anything; needs no torch.
+        """Checks a picture's shape as far as possible without random parts. Needs no torch.
 
         Raises:
-            InvalidSpec: it does not.
+            InvalidSpec: :meth:`bind` would reject the shape.
         """
 
     def measurement(self, upload_CHW: Tensor) -> Tensor:
-        """The measurement an upload (3, H, W) in [-1, 1] holds; where A loses colours, the upload
-        may still show some.
+        """Converts an upload (3, H, W) in [-1, 1] to a measurement, for example to grey if A
+        removes colour.
         """
         return upload_CHW
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
-        """Shape of the restored picture, given the measurement's."""
+        """Shape of the restored picture for a measurement of the given shape."""
         return measurement_CHW
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound operator made of a function; see :class:`aps_core.types.BoundOperator`."""
+    """A bound operator made from a function; see :class:`aps_core.types.BoundOperator`."""
 
     unclipped: Callable[[Tensor], Tensor]
-    """A(x), before clipping where A ends by it."""
+    """A(x) before clipping."""
     weight: Tensor | None = None
     drawn: dict[str, Tensor] = field(default_factory=dict)
     clips: bool = False
-    """Whether A ends by clipping what the function gives to [-1, 1], as a sensor does."""
+    """Whether A clips the function's result to [-1, 1], as a sensor does."""
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         y_BCHW = self.unclipped(x_BCHW)
@@ -97,5 +99,5 @@ class Bound:
         return self.drawn
 
     def cropped(self, height: int, width: int) -> Bound:
-        """A after cropping away what the token grid adds on the right and below."""
+        """A composed with cropping the token grid's padding on the right and below."""
         return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW[..., :height, :width]))

@@ -1,4 +1,4 @@
-"""Colourisation: only the luminance is left."""
+"""Colourisation: restores colours from luminance."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
-"""Shares of red, green and blue in the luminance (ITU-R BT.601), as JPEG and Pillow's grey pictures
-have them.
-"""
+"""Weights of red, green and blue in the luminance (ITU-R BT.601), as in JPEG and Pillow."""
 
 
 class Colorize(OperatorSpec):
@@ -32,7 +30,7 @@ class Colorize(OperatorSpec):
 
 
 def _luminance(x_BCHW: Tensor) -> Tensor:
-    """Grey as three equal channels, so that any other operator can follow."""
+    """Luminance in three equal channels, so that other operators can follow."""
     red, green, blue = x_BCHW.unbind(1)
     grey_BHW = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
     return grey_BHW[:, None].expand(-1, 3, -1, -1)

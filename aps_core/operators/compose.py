@@ -1,4 +1,4 @@
-"""Several degradations, one after the other."""
+"""Composition of several degradations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Compose(OperatorSpec):
     @field_validator("stages", mode="before")
     @classmethod
     def _flat(cls, stages: Any) -> Any:
-        # refused before the inner stages are read: untrusted input could nest without end
+        # rejected before inner stages are parsed, because untrusted input could nest arbitrarily
         for stage in stages if isinstance(stages, list) else []:
             if (
                 stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)
@@ -44,17 +44,17 @@ class Compose(OperatorSpec):
 
     @property
     def linear(self) -> bool:  # type: ignore[override]
-        """Whether every stage is."""
+        """True if every stage is linear."""
         return all(step.linear for step in self.stages)
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """All that any stage needs."""
+        """Weights needed by any stage."""
         return tuple(name for step in self.stages for name in step.checkpoints)
 
     @property
     def needs_mask(self) -> bool:
-        """Whether any step needs one."""
+        """True if any stage needs a mask."""
         return any(step.needs_mask for step in self.stages)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
@@ -63,9 +63,7 @@ class Compose(OperatorSpec):
         )
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """See :meth:`OperatorSpec.check_shape`; each stage sees what the ones before it
-        leave.
-        """
+        """Checks each stage against the output shape of the previous stages."""
         for number, stage in enumerate(self.stages[:-1]):
             if isinstance(stage, Inpainting):
                 raise InvalidSpec(
@@ -75,12 +73,12 @@ class Compose(OperatorSpec):
         for stage in self.stages:
             stage.check_shape(shape_CHW)
             if stage.image_shape(shape_CHW) != shape_CHW:
-                return  # a reduction: what comes after it depends on rounding, which bind knows
+                return  # after a reduction, shapes depend on rounding; ``bind`` checks the rest
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        """Binds every step to the shape the step before leaves. Inpainting can only come last."""
+        """Binds every stage to the output shape of the previous one. Inpainting must come last."""
         bound: list[Bound] = []
         for step in self.stages:
             if bound and bound[-1].weight is not None:

@@ -34,11 +34,13 @@ class GaussianBlur(OperatorSpec):
 
     @property
     def reach(self) -> int:
-        """Pixels to each side: the kernel is cut at four sigma, as the reference cuts it."""
+        """Pixels covered to each side: the kernel is truncated at four sigma, as in the reference
+        implementation.
+        """
         return int(4 * self.sigma + 0.5)
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """See :meth:`OperatorSpec.check_shape`."""
+        """The picture must be larger than the kernel's reach."""
         check_reach(self.reach, *shape_CHW[1:])
 
     def bind(

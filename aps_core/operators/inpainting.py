@@ -18,7 +18,7 @@ else:
     torch = lazy_import("torch")
 
 
-# ``x-when`` tells forms which value of another field makes a field matter
+# ``x-when``: the value of another field for which forms show this field
 _WHEN_RANDOM: JsonDict = {"x-when": {"mask": "random"}}
 _WHEN_BOX: JsonDict = {"x-when": {"mask": "box"}}
 
@@ -72,20 +72,20 @@ class Inpainting(OperatorSpec):
 
     @property
     def needs_mask(self) -> bool:
-        """Only an uploaded mask comes from outside."""
+        """Only for ``mask='upload'``."""
         return self.mask == "upload"
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """See :meth:`OperatorSpec.check_shape`: a box must leave something known."""
+        """The box must leave some pixels known."""
         _, height, width = shape_CHW
         if self.mask == "box" and self._box(height, width) == (0, height, 0, width):
             raise InvalidSpec(
-                "The box covers the whole picture, so nothing is left to go by; make it smaller,"
+                "The box covers the whole picture, so no pixel is known; make it smaller,"
                 " or use the task 'generate'."
             )
 
     def _box(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """First row and the one after the last, first column and the one after the last."""
+        """Row range and column range of the missing box, each as start and end (exclusive)."""
         top, left = int(self.top * height), int(self.left * width)
         bottom = min(height, top + max(1, round(self.height * height)))
         return top, bottom, left, min(width, left + max(1, round(self.width * width)))
@@ -99,7 +99,7 @@ class Inpainting(OperatorSpec):
         return Bound(lambda x: x * known.to(x.dtype), weight=known, drawn={"mask": known[0, 0]})
 
     def _known(self, height: int, width: int, mask_HW: Tensor | None) -> Tensor:
-        """(H, W) of 0 and 1, 1 = known."""
+        """Mask (H, W), 1 = known, 0 = unknown."""
         if self.mask == "upload":
             if mask_HW is None:
                 raise InvalidSpec(
@@ -109,7 +109,7 @@ class Inpainting(OperatorSpec):
             if tuple(mask_HW.shape) != (height, width):
                 raise InvalidSpec(
                     f"The mask is {mask_HW.shape[1]}x{mask_HW.shape[0]} pixels, the image"
-                    f" {width}x{height}; they must be of one size."
+                    f" {width}x{height}; they must have the same size."
                 )
             return mask_HW
         known = torch.ones(height, width)

@@ -1,4 +1,4 @@
-"""JPEG compression, differentiable by a straight-through rounding."""
+"""JPEG compression, differentiable by straight-through rounding."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class JPEG(OperatorSpec):
 def _compress(
     x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, to_rgb: Tensor
 ) -> Tensor:
-    """Colour transform, block DCT, quantisation and back, on 8x8 blocks of the edge-padded
-    picture.
+    """JPEG round trip on 8x8 blocks of the edge-padded picture: colour transform, DCT,
+    quantisation, and back.
     """
     _, _, height, width = x_BCHW.shape
-    # a grey of 128 has Y 128 and no chroma: taking it off every channel first centres Y alone
+    # subtracting 128 from every channel centres Y and leaves chroma unchanged
     ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
     padded = edge_pad(ycc, -height % 8, -width % 8)
     batch, channels, ph, pw = padded.shape

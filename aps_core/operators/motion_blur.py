@@ -40,7 +40,7 @@ class MotionBlur(OperatorSpec):
     linear: ClassVar[bool] = True
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """See :meth:`OperatorSpec.check_shape`."""
+        """The picture must be larger than the kernel's reach."""
         check_reach((self.kernel_size | 1) // 2, *shape_CHW[1:])
 
     def bind(
@@ -56,12 +56,18 @@ class MotionBlur(OperatorSpec):
 def motion_kernel(
     size: int, intensity: float, rng: np.random.Generator
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    """A (size, size) kernel of sum 1 with the statistics of the public motion-blur generator the
-    paper uses.
+    """A (size, size) kernel of sum 1 with the statistics of the public motion-blur generator used
+    by the paper.
 
-    The path is drawn on a canvas of twice the size and reduced: step lengths are Beta(1, 30) shares
-    of the diagonal up to a random total; every step's direction is triangular up to the largest
-    angle and stays on its side of the axis but for a Beta(2, 20) chance.
+    The path is drawn on a canvas of twice the size, which is then reduced. Step lengths are Beta(1,
+    30) fractions of the diagonal, up to a random total. Directions are triangularly distributed up
+    to the largest angle. They stay on one side of the axis, except with a probability drawn from
+    Beta(2, 20).
+
+    Args:
+        size: side of the kernel in pixels, odd.
+        intensity: curvature of the path in [0, 1].
+        rng: source of the random path.
     """
     eps = 0.1
     diagonal = 2 * size * math.sqrt(2)

@@ -1,4 +1,4 @@
-"""A blur that varies over the picture and saturates: self-contained, needs no weights."""
+"""A blur that varies over the picture and saturates. Needs no weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ else:
     torch = lazy_import("torch")
 
 LEVELS = 4
-"""Blurs of width 0, 1/3, 2/3 and 1 times sigma; between them pixels are blended."""
+"""Number of blur levels, of width 0, 1/3, 2/3 and 1 times sigma. Pixels blend two adjacent
+levels.
+"""
 
 
 class SaturatingBlur(OperatorSpec):
@@ -35,8 +37,18 @@ class SaturatingBlur(OperatorSpec):
             " 128 use 1.5."
         ),
     )
-    focus_x: float = Field(0.5, ge=0, le=1, description="Focus point, as a share of the width.")
-    focus_y: float = Field(0.5, ge=0, le=1, description="Focus point, as a share of the height.")
+    focus_x: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Horizontal position of the focus point as a fraction of the width.",
+    )
+    focus_y: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Vertical position of the focus point as a fraction of the height.",
+    )
     highlights: float = Field(
         2.0,
         ge=1,
@@ -48,7 +60,7 @@ class SaturatingBlur(OperatorSpec):
     )
 
     def check_shape(self, shape_CHW: Shape) -> None:
-        """See :meth:`OperatorSpec.check_shape`."""
+        """The picture must be larger than the widest blur."""
         GaussianBlur(sigma=self.sigma).check_shape(shape_CHW)
 
     def bind(
@@ -62,7 +74,7 @@ class SaturatingBlur(OperatorSpec):
 
         def blur(x_BCHW: Tensor) -> Tensor:
             shown = (x_BCHW + 1) / 2
-            # only bright pixels hold more light than is shown
+            # only bright pixels exceed the displayed range
             light = shown + (self.highlights - 1) * shown**4
             spread = light * shares_LHW[0].to(light.dtype)
             for share_HW, gaussian in zip(shares_LHW[1:], blurs, strict=True):
@@ -72,8 +84,8 @@ class SaturatingBlur(OperatorSpec):
         return Bound(blur, clips=True)
 
     def _shares(self, height: int, width: int) -> Tensor:
-        """(levels, H, W): how much of every level's blur a pixel takes; sums to 1. The strongest
-        blur is at the farthest corner.
+        """Weight (levels, H, W) of every blur level at every pixel; sums to 1 over levels. The blur
+        is strongest at the corner farthest from the focus.
         """
         rows, columns = (
             torch.arange(height) - self.focus_y * (height - 1),

@@ -53,7 +53,7 @@ class SuperResolution(OperatorSpec):
 
 
 def _mirror(x_BCHW: Tensor, n: int) -> Tensor:
-    """Mirrors ``n`` pixels on every side, the edge pixel repeated."""
+    """Mirrors ``n`` pixels on every side, repeating the edge pixel."""
     for dim in (-2, -1):
         size = x_BCHW.shape[dim]
         index = torch.arange(-n, size + n, device=x_BCHW.device) % (2 * size)

@@ -1,4 +1,4 @@
-"""Priors: one folder each, found by :func:`aps_core.registry.discover`."""
+"""Priors, one folder each, found by :func:`aps_core.registry.discover`."""
 
 import sys
 

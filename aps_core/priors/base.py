@@ -1,4 +1,4 @@
-"""What a prior is, before any weights are loaded: a spec that names its folder and loads it."""
+"""Interface of a prior before its weights are loaded: a spec that locates and loads them."""
 
 from __future__ import annotations
 
@@ -30,24 +30,22 @@ class PriorSpec(Spec, family=True):
     """A pretrained discrete diffusion prior with its tokenizer."""
 
     recommended: ClassVar[dict[str, Any]] = {}
-    """Sampler settings used where a job leaves them out."""
+    """Sampler settings used for fields that a job leaves out."""
     weights: ClassVar[tuple[str, ...]] = ()
-    """Checkpoints of the manifest it loads; none where its weights ship with the package."""
+    """Checkpoints of the manifest it loads; empty if its weights ship with the package."""
     better_with: ClassVar[tuple[str, ...]] = ()
-    """Checkpoints its recommended settings use where they are installed, and do without
-    elsewhere.
-    """
+    """Optional checkpoints, used by its recommended settings if installed."""
 
     def folders(self) -> tuple[Path, ...]:
-        """Where its weights lie.
+        """Folders of its weights.
 
         Raises:
-            WeightsMissing, WeightsInvalid: they are not here.
+            WeightsMissing, WeightsInvalid: they are absent or damaged.
         """
         return tuple(checkpoint_cache.path(name) for name in self.weights)
 
     def identity(self) -> str:
-        """Hash that changes when the weights do; see
+        """Hash that changes with the weights; see
         :func:`aps_core.checkpoints.files.folder_identity`.
         """
         return "+".join(folder_identity(folder) for folder in self.folders())
@@ -62,18 +60,20 @@ class PriorSpec(Spec, family=True):
 
     @abstractmethod
     def token_bytes(self, device: str) -> int:
-        """Memory a job takes for every token of its result, beside the weights; see
+        """Memory of a job per token of its result, without weights; see
         :mod:`aps_core.runtime.memory`.
         """
 
     @property
     @abstractmethod
     def native_tokens(self) -> int:
-        """Tokens of a job of the size it was trained at."""
+        """Tokens of a job of the prior's training size."""
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why this prior cannot be loaded on this machine, and what to do; None when it can."""
+        """Why this prior cannot be loaded on this machine and how to fix it; None if it can be
+        loaded.
+        """
         return checkpoint_cache.missing(cls.weights)
 
 
@@ -83,19 +83,18 @@ class ImagePriorSpec(PriorSpec):
     """
 
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings of the samplers other than ``aps``, by type, where they were tuned on this prior."""
+    """Settings tuned on this prior for samplers other than ``aps``, by sampler type."""
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Fields of the losses, by type, used where a job leaves them out."""
+    """Loss settings used for fields that a job leaves out, by loss type."""
     native_size: ClassVar[tuple[int, int]]
-    """Height and width in pixels the prior was trained at; other sizes are seen through overlapping
-    windows, or as one sequence where a prior says so.
+    """Height and width in pixels the prior was trained at. Other sizes are evaluated in overlapping
+    windows, or as one sequence if the prior supports it.
     """
     stride: ClassVar[int]
     """Pixels per token along one axis."""
 
     def check_prompt(self, prompt: str) -> None:
-        """Checks a prompt against the length the prior reads, where its tokenizer is on this
-        machine; needs no torch.
+        """Checks the prompt's length, if the prior's tokenizer is installed. Needs no torch.
 
         Raises:
             InvalidSpec: the prompt is too long.
@@ -105,8 +104,8 @@ class ImagePriorSpec(PriorSpec):
     def recommended_for(
         cls, sampler: builtins.type[SamplerSpec], changes: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Fields of ``sampler`` recommended for this prior: the work of ``recommended`` with
-        ``changes``, and what was tuned.
+        """Fields of ``sampler`` recommended for this prior: tuned settings, and the amount of work
+        in ``recommended`` with ``changes``.
         """
         name = sampler.model_fields["type"].default
         base = APSConfig(**{**cls.recommended, **(changes or {})})
@@ -114,13 +113,13 @@ class ImagePriorSpec(PriorSpec):
 
     @property
     def native_tokens(self) -> int:
-        """See :attr:`PriorSpec.native_tokens`."""
+        """Tokens of a picture of ``native_size``."""
         height, width = self.native_size
         return height * width // self.stride**2
 
     @abstractmethod
     def load(self, device: torch.device) -> Prior:
-        """Reads the weights onto ``device``.
+        """Loads the weights onto ``device``.
 
         Raises:
             WeightsMissing, WeightsInvalid: a file is absent or damaged.
@@ -129,7 +128,7 @@ class ImagePriorSpec(PriorSpec):
 
 @dataclass(frozen=True)
 class TextModels:
-    """A text prior and the reward model that goes with it."""
+    """A text prior and its reward model."""
 
     prior: MaskedLM
     reward: RewardModel
@@ -141,29 +140,27 @@ class TextPriorSpec(PriorSpec):
     """
 
     native_length: ClassVar[int]
-    """Tokens of prompt and answer together the prior was trained at."""
+    """Tokens of prompt and answer together in training."""
     reward: ClassVar[RewardSpec]
-    """What is read from the reward model where a job does not say."""
+    """Reward used if a job does not specify one."""
 
     def check_prompt(self, prompt: str) -> None:
-        """Checks that a prompt leaves room for an answer, where the prior's ``tokenizer.json`` is
-        on this machine; needs no torch.
+        """Checks that the prompt leaves room for an answer, if the prior's ``tokenizer.json`` is
+        installed. Needs no torch.
 
         Raises:
-            InvalidSpec: the prompt alone is longer than all the prior was trained on.
+            InvalidSpec: the prompt alone exceeds the prior's training length.
         """
         if self.missing() is None and (self.folders()[0] / "tokenizer.json").is_file():
             check_length(self.folders()[0], prompt, self.native_length)
 
     @property
     def native_tokens(self) -> int:
-        """See :attr:`PriorSpec.native_tokens`."""
+        """The training length."""
         return self.native_length
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`: the prior's and the reward model's folders, in this
-        order.
-        """
+        """Uses the folders of the prior and of the reward model, in this order."""
         prior, *rewards = (memory.language_model(folder) for folder in self.folders())
         return memory.text_token_bytes(
             prior, rewards, self.number_bytes(device), self.native_length
@@ -171,7 +168,7 @@ class TextPriorSpec(PriorSpec):
 
     @abstractmethod
     def load(self, device: torch.device) -> TextModels:
-        """Reads the weights onto ``device``.
+        """Loads the weights of both models onto ``device``.
 
         Raises:
             WeightsMissing, WeightsInvalid: a file is absent or damaged.

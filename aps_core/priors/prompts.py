@@ -1,5 +1,5 @@
-"""How long a prompt is for a prior, counted from its tokenizer's file before any weights are
-loaded; needs no torch.
+"""Prompt length in a prior's tokens, from its tokenizer file without loading weights. Needs no
+torch.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def check_length(folder: Path, prompt: str, limit: int) -> None:
-    """Refuses a prompt of more than ``limit`` tokens of the tokenizer in ``folder``:
-    ``tokenizer.json``, or CLIP's two files.
+    """Rejects a prompt of more than ``limit`` tokens.
+
+    ``folder`` holds the tokenizer: ``tokenizer.json``, or CLIP's ``vocab.json`` and ``merges.txt``.
 
     Raises:
-        InvalidSpec: it is longer; the message says by how much.
+        InvalidSpec: the prompt is longer; the message contains both numbers.
     """
     tokens = len(_tokenizer(folder).encode(prompt, add_special_tokens=False).ids)
     if tokens > limit:
@@ -38,8 +39,8 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 def _clip(folder: Path) -> Tokenizer:
-    """CLIP's byte-pair tokenizer from ``vocab.json`` and ``merges.txt``, as its release cuts
-    text.
+    """CLIP's byte-pair tokenizer from ``vocab.json`` and ``merges.txt``, splitting text as its
+    release does.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 

@@ -1,4 +1,4 @@
-"""What the published text priors share: their length and Qwen3-0.6B as reward model."""
+"""Base class of the published text priors: training length, and Qwen3-0.6B as reward model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PublishedTextPrior(TextPriorSpec):
     def load_with(
         self, load: Callable[[Path, torch.device, torch.dtype], MaskedLM], device: torch.device
     ) -> TextModels:
-        """Prior and reward model from the checkpoint folders, read by ``load``."""
+        """Loads prior and reward model from their checkpoint folders; ``load`` reads the prior."""
         from aps_core.text.rewards.language_model import load_reward
 
         folders = self.folders()

@@ -1,1 +1,1 @@
-"""Resident priors on a device: engine, time and memory estimates, out-of-memory fallbacks."""
+"""Priors loaded on a device: engine, time and memory estimates, out-of-memory fallbacks."""

@@ -1,6 +1,4 @@
-"""A prior resident on a device, with everything a task needs around it: one class for pictures, one
-for text.
-"""
+"""A prior loaded on a device with everything a task needs: one class for pictures, one for text."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CANARY_STEPS = 3
-"""Reverse steps of the run that measures a device."""
+"""Reverse steps of the run that measures a device's speed."""
 
 
 class Engine(ABC):
@@ -46,11 +44,11 @@ class Engine(ABC):
 
     @classmethod
     def load(cls, prior: str = "embedded", device: str = "cpu") -> Self:
-        """Loads a prior's weights and leaves the process as it is; see
-        :mod:`aps_core.runtime.process` for what makes its runs reproducible.
+        """Loads a prior's weights without changing process-wide settings; see
+        :mod:`aps_core.runtime.process` for reproducible runs.
 
         Raises:
-            InvalidSpec: there is no prior of that name, or it is not of this engine's kind.
+            InvalidSpec: no prior has that name, or it is of another kind than this engine.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
         spec = PriorSpec.named(prior)(type=prior)
@@ -66,12 +64,12 @@ class Engine(ABC):
                     f"{type(spec).__qualname__} must derive from ImagePriorSpec or TextPriorSpec."
                 )
         if not isinstance(engine, cls):
-            raise InvalidSpec(f"The prior '{prior}' makes something else than this task does.")
+            raise InvalidSpec(f"The prior '{prior}' does not produce this task's output type.")
         return engine
 
     def origin(self) -> dict[str, Any]:
-        """What the tokens depend on besides spec and pictures, as JSON: weights by hash, device
-        type, threads, versions.
+        """Everything the tokens depend on besides spec and pictures, as JSON: weights by hash,
+        device type, threads, versions.
         """
         return {
             "weights": self.spec.identity(),
@@ -82,13 +80,13 @@ class Engine(ABC):
         }
 
     def fallbacks(self) -> list[str]:
-        """What runs slower than planned on this machine, and why; results repeat it."""
+        """Components that run slower than planned on this machine, and why; copied to results."""
         return []
 
     @abstractmethod
     def seconds_per_token(self) -> float:
-        """Measures this device: the canary of a fresh worker, and the unit of
-        :meth:`TaskSpec.work`.
+        """Measures this device in the unit of :meth:`TaskSpec.work`. A new worker uses it as its
+        self-test.
         """
 
 
@@ -104,13 +102,13 @@ class ImageEngine(Engine):
         self._csd: StyleDescriptor | None = None
 
     def grid(self, height: int, width: int) -> Grid:
-        """Tokens down and across that cover a picture of this size in pixels."""
+        """Rows and columns of tokens that cover a picture of this size in pixels."""
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(
         self, operator: BoundOperator, y: Tensor, sigma: float | Tensor, loss: LossSpec
     ) -> Objective:
-        """``loss`` bound to a measurement (C, H, W), or to several (B, C, H, W).
+        """Binds ``loss`` to one measurement (C, H, W), or to several (B, C, H, W).
 
         Raises:
             WeightsMissing, WeightsInvalid: a feature extractor's file is absent or damaged.
@@ -118,7 +116,7 @@ class ImageEngine(Engine):
         return loss.bind(operator, y if y.ndim == 4 else y[None], sigma, self.features)
 
     def features(self, kind: str) -> Features:
-        """A feature extractor by its name, loaded once; see
+        """A feature extractor by name, loaded once; see
         :func:`aps_core.objectives.perceptual.perceptual_features`.
         """
         if kind not in self._features:
@@ -126,17 +124,18 @@ class ImageEngine(Engine):
         return self._features[kind]
 
     def fallbacks(self) -> list[str]:
-        """See :meth:`Engine.fallbacks`."""
+        """Includes the tokenizer's reason, if it runs slower than its plan."""
         fallback = getattr(self.prior.tokenizer, "fallback", None)
         return [fallback] if fallback else []
 
     def padded(self, x_CHW: Tensor) -> Tensor:
-        """The picture with its last row and column repeated until it fills whole tokens."""
+        """Repeats the picture's last row and column until it fills whole tokens."""
         height, width = (-size % self.stride for size in x_CHW.shape[1:])
         return torch.nn.functional.pad(x_CHW[None], (0, width, 0, height), mode="replicate")[0]
 
     def csd_objective(self, reference_CHW: Tensor) -> Objective:
-        """Cosine distance of CSD style vectors to a reference's; the network is loaded once.
+        """Cosine distance between CSD style vectors of a picture and a reference. The network is
+        loaded once.
 
         Raises:
             WeightsMissing, WeightsInvalid: its weights are absent or damaged.
@@ -148,9 +147,7 @@ class ImageEngine(Engine):
         return StyleObjective(self._csd, reference_CHW)
 
     def seconds_per_token(self) -> float:
-        """Measures the cost of one inner step with the recommended terms of the loss, in seconds
-        per token: the canary of a fresh worker.
-        """
+        """Seconds per token of one inner step with the recommended loss."""
         height, width = self.spec.native_size
         grid = self.grid(height, width)
         loss = MeasurementLoss().with_recommended(self.spec.recommended_loss.get("measurement", {}))
@@ -179,12 +176,11 @@ class TextEngine(Engine):
     def __init__(self, spec: TextPriorSpec, models: TextModels, device: torch.device) -> None:
         super().__init__(device)
         self.spec: TextPriorSpec = spec
-        self.prior, self.reward = models.prior, models.reward
+        self.prior = models.prior
+        self.reward = models.reward
 
     def seconds_per_token(self) -> float:
-        """Measures the cost of one guided reverse step at the paper's M = 3, in seconds per answer
-        token.
-        """
+        """Seconds per answer token of one guided reverse step with the paper's M = 3."""
         config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
         times = [time.perf_counter()]
         sample_text_aps(
@@ -200,7 +196,7 @@ class TextEngine(Engine):
 
 
 def _steady(seconds: Sequence[float]) -> float:
-    """Seconds of a reverse step once a job is under way. The first step compiles, chooses kernels
-    and captures a CUDA graph; the others replay that graph.
+    """Seconds of a reverse step after the first. The first step compiles, chooses kernels and
+    captures a CUDA graph, which the others replay.
     """
     return median(seconds[1:])

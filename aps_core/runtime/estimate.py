@@ -1,4 +1,4 @@
-"""What a job will cost, before it runs, and whether priors and jobs fit a device. Needs no
+"""Predicts time and memory of a job, and checks that priors and jobs fit a device. Needs no
 torch.
 """
 
@@ -15,27 +15,27 @@ from aps_core.tasks.base import Size, TaskSpec
 
 CPU_MAX_PIXELS = 512 * 512
 GPU_MAX_PIXELS = 2048 * 2048
-"""Default limits on the restored picture's area."""
+"""Default limits on the area of the restored picture."""
 
 
 RESERVED_BYTES = {"cpu": 500_000_000, "cuda": 1_500_000_000}
-"""What libraries, kernels and workspaces take on a device besides weights and jobs."""
+"""Memory used by libraries, kernels and workspaces on a device, besides weights and jobs."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What one prior on one device leaves to a job."""
+    """Memory available to jobs of one prior on one device."""
 
     job_bytes: int
-    """Memory left when all weights of the worker are loaded."""
+    """Memory left after loading all weights of the worker."""
     token_bytes: int
-    """Memory a job takes for every token."""
+    """Memory of a job per token."""
 
     def check(self, tokens: int) -> None:
-        """Refuses a job that cannot fit, before it is queued.
+        """Rejects a job that cannot fit, before it is queued.
 
         Raises:
-            InsufficientMemory: it takes more than there is.
+            InsufficientMemory: the job needs more than ``job_bytes``.
         """
         needed = tokens * self.token_bytes
         if needed > self.job_bytes:
@@ -49,19 +49,23 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Predicted output and cost of a job."""
+    """Predicted output size and cost of a job."""
 
     output: Size | None
-    """Size of the picture; None for text."""
+    """Width and height of the result; None for text."""
     sampled: Size | None
-    """Of it, what is sampled; see :meth:`TaskSpec.sampled_size`."""
+    """Width and height of the sampled part; see :meth:`TaskSpec.sampled_size`."""
     tokens: int
     seconds: float
 
 
 def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Estimate:
-    """``seconds_per_token``: what ``Engine.seconds_per_token`` measured on the device; ``image``:
-    size of the upload, if the task takes one.
+    """Predicts a job's output size, tokens and seconds.
+
+    Args:
+        spec: the task.
+        image: width and height of the upload in pixels; None without an upload.
+        seconds_per_token: result of ``Engine.seconds_per_token`` on the device.
     """
     tokens, passes = spec.work(image)
     return Estimate(
@@ -79,10 +83,11 @@ def check_size(
     seconds_per_token: float,
     capacity: Capacity | None = None,
 ) -> Estimate:
-    """The estimate, if the result fits the device's limit and, where known, its memory.
+    """Returns the estimate if the result fits the device's limit and, if known, its memory.
 
     Raises:
-        ImageTooLarge: the picture is too large; the message holds the estimate and what to do.
+        ImageTooLarge: the picture is too large; the message contains the estimate and a size that
+            fits.
         InsufficientMemory: the job does not fit the device's memory.
     """
     cost = estimate(spec, image, seconds_per_token)
@@ -99,10 +104,10 @@ def check_seconds(
     max_seconds: float,
     seconds_per_token: float,
 ) -> None:
-    """Refuses a job that is predicted to take longer than ``max_seconds``.
+    """Rejects a job that is predicted to take longer than ``max_seconds``.
 
     Raises:
-        JobTooLong: the message holds the estimate and what would fit.
+        JobTooLong: the message contains the estimate and settings that would fit.
     """
     if cost.seconds <= max_seconds:
         return
@@ -123,13 +128,13 @@ _FIELDS = (
     ("", "num_samples", 1),
     ("", "working_size", 32),
 )
-"""Settings that make a job shorter, where they are kept, and the least that is suggested."""
+"""Settings that shorten a job, their location in the spec, and the smallest suggested value."""
 
 
 def _smaller(
     spec: TaskSpec, output: Size | None, fits: Callable[[TaskSpec], bool]
 ) -> Iterator[str]:
-    """The largest value of each setting that by itself makes the job fit."""
+    """For each setting, the largest value with which the job fits."""
     resolved = spec.resolved()
     for part, name, least in _FIELDS:
         holder = getattr(resolved, part) if part else resolved
@@ -148,11 +153,11 @@ def _smaller(
 
 
 def fit(priors: Sequence[PriorSpec], device: str, total_bytes: int) -> dict[str, Capacity]:
-    """What each of several priors, loaded together on one device, leaves to a job; jobs run one at
-    a time.
+    """Memory available to jobs of several priors loaded together on one device. Jobs run one at a
+    time.
 
     Raises:
-        WeightsMissing, WeightsInvalid: a prior's weights are not here.
+        WeightsMissing, WeightsInvalid: a prior's weights are absent or damaged.
         InsufficientMemory: the weights and the largest prior's native job exceed ``total_bytes``;
             the message lists both.
     """

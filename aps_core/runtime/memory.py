@@ -1,8 +1,8 @@
-"""Memory of a job per token, from the networks' configuration files. Needs no torch.
+"""Memory of a job per token, computed from the networks' configuration files. Needs no torch.
 
-A job holds, beside the weights: the logits and what Adam keeps of them, the decoder's activations
-saved for the backward pass, and the prior's working memory. All grow with the number of tokens, so
-that one number, bytes per token, describes a prior on a device. The constants are counts for the
+Besides the weights, a job holds the logits and Adam's state, the decoder's activations saved for
+the backward pass, and the prior's working memory. All are proportional to the number of tokens, so
+one number of bytes per token describes a prior on a device. The constants were counted on the
 networks as they run here.
 """
 
@@ -16,39 +16,39 @@ from typing import Any
 from aps_core.checkpoints.files import read_json
 
 LOGIT_TABLES = 8
-"""Float32 tables (tokens x codes) alive at once: logits, their gradient, two of Adam, softmax, its
-gradient, windows, their sum.
+"""Float32 tables (tokens x codes) alive at the same time: logits, their gradient, two of Adam,
+softmax, its gradient, windows and their sum.
 """
 STOCK_BLOCK = 9.3
-"""Tensors a residual block of stock layers keeps for its backward pass: counted on MAGVIT-v2, 6.45
-GiB in float32 at 512x512 pixels.
+"""Tensors that a residual block of stock layers saves for its backward pass. Counted on MAGVIT-v2:
+6.45 GiB in float32 at 512x512 pixels.
 """
 LEAN_BLOCK, LEAN_MIDDLE = 2, 8
-"""The same of our frozen layers, the inputs of the normalisations alone; and of the middle: two
-blocks and attention with its queries, keys, values.
+"""The same for our frozen layers, which save only the inputs of normalisations; and for the middle:
+two blocks, and attention with queries, keys and values.
 """
 ATTENTION_ROWS = 4096
-"""Scores per token of an attention table in a decoder, at most: the square root of
-:data:`aps_core.tokenizers.attention.TABLE`. Every layer keeps one table.
+"""Maximum scores per token of a decoder's attention table: the square root of
+:data:`aps_core.tokenizers.attention.TABLE`. Every attention layer saves one table.
 """
 ATTENTION_PASSING = 2
-"""Tables of a backward pass alive at once beside them."""
+"""Further attention tables alive at the same time in a backward pass."""
 GRADIENTS = 4
-"""Full-size tensors of the backward pass alive at once beside them."""
+"""Further full-size tensors alive at the same time in a backward pass."""
 MAGVIT_CHANNELS = 128
 MAGVIT_ENCODER: dict[str, Any] = {"ch_mult": (1, 2, 2, 4, 4), "num_res_blocks": (4, 3, 4, 3, 4)}
 MAGVIT_DECODER: dict[str, Any] = {"ch_mult": (1, 1, 2, 2, 4), "num_res_blocks": (4, 4, 3, 4, 3)}
-"""Shape of the published tokenizer, whose configuration file does not tell it."""
+"""Shape of the published tokenizer, which its configuration file does not contain."""
 VGG16_BYTES = 2630
-"""Bytes per pixel of the perceptual term through VGG16 in bfloat16: 1106 kept for the backward
-pass, 488 of the target's float32 features, the rest while the gradient is computed.
+"""Bytes per pixel of the perceptual term through VGG16 in bfloat16: 1106 saved for the backward
+pass, 488 for the target's float32 features, the rest for computing the gradient.
 """
 FLOAT = 4
 
 
 @dataclass(frozen=True)
 class Transformer:
-    """What of a transformer's shape matters for its working memory."""
+    """Dimensions of a transformer that determine its working memory."""
 
     width: int
     layers: int
@@ -57,29 +57,29 @@ class Transformer:
     heads: int
 
     def forward_bytes(self, number: int) -> int:
-        """Working memory of a forward pass without gradients, per token of the sequence: one
-        layer.
+        """Working memory of a forward pass without gradients, per token of the sequence; one layer
+        at a time.
         """
         return (6 * self.width + 3 * self.inner) * number
 
     def backward_bytes(self, number: int, length: int) -> int:
-        """Memory of a forward pass whose gradients are wanted, per token of a sequence of
-        ``length``: every layer with its attention tables, and the logits.
+        """Memory of a forward pass with gradients, per token of a sequence of ``length``: every
+        layer with its attention tables, and the logits.
         """
         layer = 12 * self.width + 3 * self.inner + self.heads * length
         return self.layers * layer * number + 2 * self.words * FLOAT
 
 
 def llada(folder: Path) -> Transformer:
-    """The shape in a LLaDA or MMaDA ``config.json``."""
+    """Dimensions from a LLaDA or MMaDA ``config.json``."""
     return _transformer(
         folder, "d_model", "n_layers", "mlp_hidden_size", "embedding_size", "n_heads"
     )
 
 
 def language_model(folder: Path) -> Transformer:
-    """The shape in the ``config.json`` of Dream and of causal language models; LLaDA's where its
-    names are found.
+    """Dimensions from the ``config.json`` of Dream, a causal language model, or LLaDA, depending on
+    its field names.
     """
     if "d_model" in read_json(folder / "config.json"):
         return llada(folder)
@@ -95,20 +95,20 @@ def language_model(folder: Path) -> Transformer:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What a convolutional decoder, or encoder, holds while it is differentiated, in numbers per
+    """Memory of a convolutional decoder or encoder while it is differentiated, in numbers per
     pixel.
     """
 
     saved: float
-    """Kept from the forward pass for the backward pass."""
+    """Activations saved for the backward pass."""
     widest: float
-    """One tensor at full size."""
+    """The largest single tensor."""
     attentions: int = 1
-    """Attention layers over all tokens."""
+    """Number of attention layers over all tokens."""
 
 
 def magvit_decoder(folder: Path) -> Decoder:
-    """Of a MAGVIT-v2 folder, with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
+    """Decoder of a MAGVIT-v2 folder with frozen layers (:mod:`aps_core.tokenizers.frozen`)."""
     return _magvit(folder, "decoder", MAGVIT_DECODER)
 
 
@@ -119,7 +119,7 @@ def magvit_encoder_bytes(folder: Path, number: int) -> float:
 
 
 def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
-    """Of either half: a level's first block reads what the level before it in the pass gave."""
+    """Encoder or decoder: the first block of a level reads the previous level's output."""
     config = read_json(folder / "config.json")
     shape = config.get(part, published)
     width = int(config.get(f"{part}_ch") or config.get("ch", MAGVIT_CHANNELS))
@@ -146,8 +146,8 @@ def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
 
 
 def vqmodel_decoder(folder: Path) -> Decoder:
-    """The same of a diffusers ``VQModel`` folder, stock layers; its decoder has one block more a
-    level than its encoder.
+    """Decoder of a diffusers ``VQModel`` folder with stock layers; it has one block more per level
+    than the encoder.
     """
     config = read_json(folder / "config.json")
     widths, count = config["block_out_channels"], int(config["layers_per_block"]) + 1
@@ -160,8 +160,14 @@ def vqmodel_decoder(folder: Path) -> Decoder:
 
 
 def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, number: int) -> int:
-    """Bytes per token of a picture job. ``forward``: working memory of the prior; ``number``: bytes
-    of one number in the decoder.
+    """Bytes per token of a picture job.
+
+    Args:
+        decoder: memory of the tokenizer's decoder per pixel.
+        codes: codebook size K.
+        stride: pixels per token along one axis.
+        forward: working memory of the prior per token, in bytes.
+        number: bytes of one number in the decoder.
     """
     pixels = stride**2 * (decoder.saved + GRADIENTS * decoder.widest) * number
     tables = (decoder.attentions + ATTENTION_PASSING) * ATTENTION_ROWS * number

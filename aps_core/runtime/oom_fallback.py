@@ -1,11 +1,10 @@
-"""A ladder for devices that run out of memory: each rung is slower and needs less than the one
-before.
+"""Fallbacks for devices that run out of memory; each is slower and needs less memory than the
+previous one.
 
-``free_cache`` gives back what the allocator keeps for later and goes on as before: the same result.
-``split_batch`` lets samples pass the prior and the decoder one at a time. ``recompute`` also has
-the decoder keep one tensor a residual block and compute the rest again in its backward pass. The
-last two change results by rounding only, which can change tokens: a result says on which rungs it
-stood.
+``free_cache`` releases memory cached by the allocator; the result stays the same. ``split_batch``
+passes samples through prior and decoder one at a time. ``recompute`` also keeps only one tensor per
+residual block of the decoder and recomputes the rest in the backward pass. The last two change
+rounding, which can change tokens. The result lists the fallbacks used.
 """
 
 from __future__ import annotations
@@ -26,55 +25,56 @@ from aps_core.types import Grid, Prior, Tokenizer
 if TYPE_CHECKING:
     from aps_core.tasks.base import TaskSpec
 
-Rung = Literal["free_cache", "split_batch", "recompute"]
+Fallback = Literal["free_cache", "split_batch", "recompute"]
 
 _ALLOCATION_FAILED = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA out of memory",
 )
-"""How libraries say it that do not raise ``torch.OutOfMemoryError``."""
+"""Error messages of libraries that do not raise ``torch.OutOfMemoryError``."""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether a smaller computation would have succeeded."""
+    """Whether ``error`` means that the device ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError) or any(
         words in str(error) for words in _ALLOCATION_FAILED
     )
 
 
 def free_memory() -> None:
-    """Gives memory back to the device; call it when nothing refers to the failed computation any
-    more, its traceback included.
+    """Returns cached memory to the device.
+
+    Call it when nothing refers to the failed computation any more, including its traceback.
     """
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def ladder(spec: TaskSpec, engine: Engine) -> Iterator[tuple[Rung, Engine]]:
-    """The rungs that can help this task, each with the engine to go on with."""
+def fallbacks(spec: TaskSpec, engine: Engine) -> Iterator[tuple[Fallback, Engine]]:
+    """Yields the fallbacks that apply to this task, each with the engine to continue with."""
     yield "free_cache", engine
     if not isinstance(engine, ImageEngine):
         return
     if getattr(spec, "num_samples", 1) > 1:
-        yield "split_batch", _frugal(engine, recompute=False)
+        yield "split_batch", _per_sample(engine, recompute=False)
     if hasattr(engine.prior.tokenizer, "recomputing"):
-        yield "recompute", _frugal(engine, recompute=True)
+        yield "recompute", _per_sample(engine, recompute=True)
 
 
-def _frugal(engine: ImageEngine, recompute: bool) -> ImageEngine:
-    frugal = copy.copy(engine)
-    frugal.prior = FrugalPrior(engine.prior, recompute)
-    return frugal
+def _per_sample(engine: ImageEngine, recompute: bool) -> ImageEngine:
+    copied = copy.copy(engine)
+    copied.prior = PerSamplePrior(engine.prior, recompute)
+    return copied
 
 
-class FrugalPrior:
-    """A prior that looks at one sample at a time."""
+class PerSamplePrior:
+    """A prior that evaluates one sample at a time."""
 
     def __init__(self, prior: Prior, recompute: bool) -> None:
         self.prior = prior
-        self.tokenizer: Tokenizer = FrugalTokenizer(prior.tokenizer, recompute)
+        self.tokenizer: Tokenizer = PerSampleTokenizer(prior.tokenizer, recompute)
 
     def logits(
         self,
@@ -85,7 +85,7 @@ class FrugalPrior:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """See :meth:`aps_core.types.Prior.logits`."""
+        """Same result as the wrapped prior, up to rounding."""
         one_by_one = [
             self.prior.logits(
                 z_1L,
@@ -99,25 +99,28 @@ class FrugalPrior:
         return torch.cat(one_by_one)
 
 
-class FrugalTokenizer:
-    """A tokenizer that decodes one sample at a time, and keeps nothing of it but its embeddings
-    until the backward pass.
+class PerSampleTokenizer:
+    """A tokenizer that decodes one sample at a time and only keeps its embeddings until the
+    backward pass.
     """
 
     def __init__(self, tokenizer: Tokenizer, recompute: bool) -> None:
         self.tokenizer = tokenizer
-        self.codebook_KD, self.stride = tokenizer.codebook_KD, tokenizer.stride
-        self.features, self.feature_maps = tokenizer.features, tokenizer.feature_maps
-        self.encode, self.quantize = tokenizer.encode, tokenizer.quantize
+        self.codebook_KD = tokenizer.codebook_KD
+        self.stride = tokenizer.stride
+        self.features = tokenizer.features
+        self.feature_maps = tokenizer.feature_maps
+        self.encode = tokenizer.encode
+        self.quantize = tokenizer.quantize
         self._recomputing = (
             getattr(tokenizer, "recomputing", nullcontext) if recompute else nullcontext
         )
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
-        """See :meth:`aps_core.types.Tokenizer.decode`."""
+        """Same result as the wrapped tokenizer, up to rounding."""
         if len(e_BLD) == 1 or not e_BLD.requires_grad:
             return torch.cat([self._decode(e_1LD, grid) for e_1LD in e_BLD.split(1)])
-        # the decoder draws nothing, so no generator's state needs to be kept
+        # the decoder uses no random numbers, so the generator's state need not be saved
         return torch.cat(
             [
                 checkpoint(self._decode, e_1LD, grid, use_reentrant=False, preserve_rng_state=False)

@@ -1,5 +1,5 @@
-"""Settings of a whole process that computes; only the worker, the command line and programs like
-them set these, never an import or a loaded prior.
+"""Process-wide settings for computation. Only programs (worker, command line) apply them; importing
+the library or loading a prior never does.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 
 def prepare_environment() -> None:
-    """Sets what libraries read when they are loaded, where nothing else is asked for; call it
-    before torch is imported.
+    """Sets environment variables that libraries read at load time, unless already set. Call it
+    before importing torch.
 
-    Threads that spin at every barrier make a run many times slower as soon as anything else wants a
-    core; on an idle machine waiting without spinning costs about a tenth. Deterministic matrix
-    products on CUDA need a workspace of fixed size.
+    Threads that spin at barriers slow a run down many times when other processes need a core; on an
+    idle machine, waiting without spinning costs about a tenth. Deterministic matrix products on
+    CUDA need a workspace of fixed size.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -25,20 +25,20 @@ def be_reproducible(threads: int | None = None) -> None:
     """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count.
 
     Args:
-        threads: CPU threads of this process; left out, every core it may use.
+        threads: CPU threads of this process. Default: every available core.
     """
     prepare_environment()
     import torch
 
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
-    # a debugging aid that writes every new tensor twice
+    # a debugging aid that initialises every new tensor
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 @contextmanager
 def reproducible(threads: int | None = None) -> Iterator[None]:
-    """:func:`be_reproducible` for a block of code; the process is afterwards as it was before."""
+    """Context manager for :func:`be_reproducible`; restores the previous settings at exit."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,9 +1,9 @@
-"""Settings of anchored posterior sampling (Algorithm 1), and its presets: the paper's two orders of
-the anchors, and two controls.
+"""Settings of anchored posterior sampling (Algorithm 1) and its presets: APS-I and APS-II of the
+paper, and two controls.
 
 Defaults are the paper's (appendix "Implementation Details") wherever it states them. A prior may
-recommend other values for itself (a small prior on a CPU needs fewer inner steps): a recommendation
-fills only the fields the caller left out, and the settings used are echoed in the result.
+recommend other values; a small prior on a CPU needs fewer inner steps, for example. Recommendations
+only fill fields that the caller left out. The result lists the settings used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aps_core.sampling.driver import Problem
     from aps_core.types import SamplerState
 
-NO_NOISE = "Gumbel noise on the anchors' score, in standard deviations; this order has none."
+NO_NOISE = "Gumbel noise on the anchors' score in standard deviations; this preset uses none."
 
 
 class APSConfig(SamplerSpec):
@@ -109,40 +109,40 @@ class APSConfig(SamplerSpec):
     keeps_decided: ClassVar[bool] = True
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
-        """The number of tokens to decide, and the inner loop with its buffers."""
+        """Counts the tokens to decide and allocates the inner loop's buffers."""
         from aps_core.aps import init
 
         return init(self, problem, z_BL)
 
     def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
-        """Lines 6-21."""
+        """Lines 6-21 of Algorithm 1."""
         from aps_core.aps import step
 
         return step(self, problem, memory, state)
 
     @property
     def decodes(self) -> int:
-        """One an Adam step; without any the prior's expectation is decoded once."""
+        """One per Adam step; with 0 Adam steps, one decode of the prior's expectation."""
         return max(1, self.inner_steps)
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One Adam step a decode."""
+        """One Adam step per decode."""
         return {"inner_steps": decodes}
 
     @classmethod
     def preset(cls) -> dict[str, Any]:
-        """What a preset declares itself."""
+        """Fields that the preset class itself defines."""
         return own_defaults(cls) if cls is not APSConfig else {}
 
     @classmethod
     def shared(cls, config: APSConfig) -> dict[str, Any]:
-        """Every field."""
+        """All fields."""
         return config.model_dump(exclude={"type"})
 
 
 class APSPrior(APSConfig):
-    """APS-I of the paper: the prior's own confidence orders the anchors."""
+    """APS-I of the paper: ranks the anchors by the prior's confidence."""
 
     type: Literal["aps_i"] = "aps_i"  # type: ignore[assignment]  # a preset has its own name
     remasking: Literal["prior"] = "prior"
@@ -150,7 +150,7 @@ class APSPrior(APSConfig):
 
 
 class APSPosterior(APSConfig):
-    """APS-II of the paper: the optimised posterior's confidence orders the anchors."""
+    """APS-II of the paper: ranks the anchors by the optimised posterior's confidence."""
 
     type: Literal["aps_ii"] = "aps_ii"  # type: ignore[assignment]  # a preset has its own name
     remasking: Literal["posterior"] = "posterior"
@@ -158,14 +158,14 @@ class APSPosterior(APSConfig):
 
 
 class RandomOrder(APSConfig):
-    """APS with anchors in random order: a control."""
+    """APS with anchors in random order; a control."""
 
     type: Literal["random_order"] = "random_order"  # type: ignore[assignment]  # its own name
     remasking: Literal["random"] = "random"
 
 
 class SingleOptimisation(APSConfig):
-    """APS in one reverse step with the Adam steps of all: a control."""
+    """APS in a single reverse step with the Adam steps of all steps; a control."""
 
     type: Literal["single_optimisation"] = "single_optimisation"  # type: ignore[assignment]  # its own name
     steps: int = Field(1, ge=1, le=128, description="Reverse steps T.")

@@ -1,8 +1,8 @@
-"""What a sampler is: frozen settings with ``init`` and ``step``.
+"""Interface of a sampler: frozen settings with ``init`` and ``step``.
 
-To add one, write a file in this folder (or register a class under the entry-point group
-``aps.samplers``). :func:`aps_core.sampling.driver.sample` runs it: it resumes, measures time, calls
-the hooks, cancels, and decodes the final tokens.
+To add one, write a file in this folder, or register a class under the entry-point group
+``aps.samplers``. :func:`aps_core.sampling.driver.sample` resumes runs, measures time, calls the
+hooks, handles cancellation and decodes the final tokens.
 """
 
 from __future__ import annotations
@@ -28,52 +28,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a reverse step made."""
+    """Result of one reverse step."""
 
     z_BL: Tensor
-    """The next tokens: codes or ``MASK``."""
+    """The next tokens: codes, or ``MASK``."""
     confidence_BL: Tensor
     """Score of every token that was masked; see :class:`aps_core.types.StepInfo`."""
     clean_BL: Tensor | None = None
-    """The step's estimate as complete codes, decoded for the hook alone where ``x_hat_BCHW`` is
-    left out.
+    """The step's estimate as complete codes. The driver decodes it for the step hook if
+    ``x_hat_BCHW`` is None.
     """
     x_hat_BCHW: Tensor | None = None
-    """The step's estimate as a picture, where the sampler decoded one."""
+    """The step's estimate as a picture, if the sampler decoded one."""
     misfit: float = 0.0
     """Data misfit of ``x_hat_BCHW``, mean over the batch."""
     loss_curve: list[float] = field(default_factory=list)
-    """The loss of every decoder evaluation, mean over the batch."""
+    """Loss of every decoder evaluation, mean over the batch."""
     anchors_BL: Tensor | None = None
-    """Which tokens the step decided; left out: those that are masked no more."""
+    """True for tokens decided by this step. None means all tokens that are no longer masked."""
     carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the next step needs beside the tokens; comes back in its state, also when resumed."""
+    """Tensors the next step needs besides the tokens. They are part of its state and of
+    checkpoints.
+    """
 
 
 class SamplerSpec(Spec, family=True):
-    """A way to draw posterior samples in reverse steps, and its settings."""
+    """A method to draw posterior samples in reverse steps, and its settings."""
 
     steps: int
     guidance_scale: float = 0.0
     keeps_decided: ClassVar[bool] = False
-    """Whether tokens decided before the first step stay as they are, as editing needs."""
+    """Whether tokens decided before the first step stay unchanged. Editing requires it."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
-        """What lasts for the whole run and can be made again when it is resumed.
+        """Creates the state shared by all steps. It must be reproducible when a run is resumed.
 
         Args:
             problem: prior, objective, grid and random generator.
-            z_BL: tokens before the first step, also where the run resumes from a later one.
+            z_BL: tokens before the first step, even if the run resumes at a later step.
         """
         return None
 
     @abstractmethod
     def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
-        """One reverse step, run without gradients except where it enables them.
+        """Runs one reverse step. Gradients are disabled unless the step enables them.
 
         Args:
             problem: prior, objective, grid and random generator.
-            memory: what :meth:`init` returned.
+            memory: return value of :meth:`init`.
             state: tokens after ``state.step`` finished steps.
 
         Raises:
@@ -82,32 +84,34 @@ class SamplerSpec(Spec, family=True):
 
     @property
     def decodes(self) -> int:
-        """Decoder evaluations of one picture in a reverse step."""
+        """Decoder evaluations per picture and reverse step."""
         return 1
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """Fields that make a reverse step take about ``decodes`` decoder evaluations."""
+        """Fields with which a reverse step takes about ``decodes`` decoder evaluations."""
         return {}
 
     @classmethod
     def preset(cls) -> dict[str, Any]:
-        """The fields this class itself sets over its parent's: neither a prior's recommendation nor
-        a benchmark's settings change them.
+        """Fields that this class sets differently from its parent. Neither a prior's recommendation
+        nor a benchmark's settings override them.
         """
         return {}
 
     @classmethod
     def shared(cls, config: APSConfig) -> dict[str, Any]:
-        """Fields of ``config`` that mean the same here."""
+        """Fields of ``config`` that have the same meaning in this sampler."""
         return {"guidance_scale": config.guidance_scale}
 
     @classmethod
     def like(cls, config: APSConfig, changes: Mapping[str, Any] | None = None) -> Self:
-        """These settings for the work of ``config``: T reverse steps of M decoder evaluations.
+        """Settings of this sampler with the same amount of work as ``config``: T reverse steps with
+        M decoder evaluations each.
 
-        ``changes`` are fields of its own; where they name another number of reverse steps, the same
-        decoder evaluations are split over so many, or over fewer where there are not as many.
+        ``changes`` override fields of this sampler. If they change the number of reverse steps, the
+        total number of decoder evaluations is divided among the new number of steps; the steps are
+        reduced if there are fewer evaluations than steps.
 
         Raises:
             pydantic.ValidationError: a change is unknown or out of range.
@@ -124,13 +128,13 @@ class SamplerSpec(Spec, family=True):
 
 
 def _most_steps(cls: type[SamplerSpec]) -> int:
-    """The largest number of reverse steps a sampler takes."""
+    """Largest number of reverse steps that a sampler accepts."""
     limits = [rule.le for rule in cls.model_fields["steps"].metadata if isinstance(rule, Le)]
     return min((int(limit) for limit in limits if isinstance(limit, int)), default=sys.maxsize)
 
 
 def own_defaults(cls: type[SamplerSpec]) -> dict[str, Any]:
-    """Defaults of the fields that a class itself declares, without its name."""
+    """Defaults of the fields declared by the class itself, except ``type``."""
     return {
         name: cls.model_fields[name].default
         for name in inspect.get_annotations(cls)

@@ -1,14 +1,14 @@
 """G2D2: gradient-guided discrete diffusion.
 
 Murata et al., "G2D2: Gradient-Guided Discrete Diffusion for Inverse Problem Solving" (2024,
-arXiv:2410.14710). Each reverse step optimises a factorised distribution q over all tokens: the
-objective of a relaxed (Gumbel-softmax) draw, plus its KL divergence to the prior's prediction. Then
-all tokens are drawn from q and masked afresh (star-shaped noising), so that earlier decisions can
-be undone.
+arXiv:2410.14710). Each reverse step optimises a factorised distribution q over all tokens. The loss
+is the objective of a relaxed (Gumbel-softmax) sample plus the KL divergence from q to the prior's
+prediction. Then all tokens are sampled from q and masked again (star-shaped noising), so that
+earlier decisions can be revised.
 
-A masked prior predicts nothing about a token it can see. What it is told of a decided token is
-therefore a mixture: that code, or with probability ``revision`` the prediction it makes there all
-the same.
+A masked prior makes no prediction for a token that is already decided. There, this implementation
+uses a mixture: the decided code, or with probability ``revision`` the prior's output at that
+position.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ else:
 
 
 class G2D2Config(SamplerSpec):
-    """G2D2: optimises a distribution over all tokens in every step, and masks its draws afresh.
+    """G2D2: optimises a distribution over all tokens in every step, then samples and masks all of
+    them again.
 
-    Defaults are the paper's for super-resolution. Learning rate and KL weight fall over the run by
-    the given powers of ten, half of them above the value named and half below. The paper's KL
-    weight is for an unsquared L2 norm: with a sum over the measurement its counterpart is larger.
+    Defaults are the paper's for super-resolution. Learning rate and KL weight decay by the given
+    number of decades over the run, symmetric in log scale around the configured value. The paper's
+    KL weight is for an unsquared L2 norm; a sum over the measurement needs a larger one.
     """
 
     type: Literal["g2d2"] = "g2d2"
@@ -51,41 +52,50 @@ class G2D2Config(SamplerSpec):
         30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step."
     )
     learning_rate: float = Field(
-        10.0, gt=0, le=1000, description="RAdam's learning rate on the logits halfway."
+        10.0,
+        gt=0,
+        le=1000,
+        description="RAdam's learning rate on the logits, halfway through the run.",
     )
     learning_rate_decades: float = Field(
-        2.0, ge=0, le=6, description="Powers of ten the learning rate falls by."
+        2.0, ge=0, le=6, description="Decades by which the learning rate decays over the run."
     )
     kl_weight: float = Field(
-        3e-4, ge=0, le=1e6, description="Weight of the KL divergence to the prior halfway."
+        3e-4,
+        ge=0,
+        le=1e6,
+        description="Weight of the KL divergence to the prior, halfway through the run.",
     )
-    kl_decades: float = Field(2.0, ge=0, le=6, description="Powers of ten the KL weight falls by.")
+    kl_decades: float = Field(
+        2.0, ge=0, le=6, description="Decades by which the KL weight decays over the run."
+    )
     forget: float = Field(
         0.3,
         ge=0,
         le=1,
         description=(
-            "Share of the prior's log-probabilities in the start; the rest is the step before's"
-            " result."
+            "Share of the prior's log-probabilities in the initial logits; the rest comes from the"
+            " previous step."
         ),
     )
     gumbel_temperature: float = Field(
-        1.0, gt=0, le=10, description="Temperature of the relaxed draw."
+        1.0, gt=0, le=10, description="Temperature of the relaxed (Gumbel-softmax) sample."
     )
     revision: float = Field(
-        0.5, gt=0, le=1, description="Probability that a decided token is to be reconsidered."
+        0.5, gt=0, le=1, description="Probability with which the prior may revise a decided token."
     )
     guidance_scale: float = Field(
         0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
     )
 
     def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
-        """Fits the distribution, draws all tokens from it and masks as many as the schedule says.
+        """Fits the distribution, samples all tokens from it and masks as many as the schedule
+        requires.
 
-        The distribution is carried from step to step.
+        The logits of q are carried from step to step.
 
         Raises:
-            InvalidSpec: the state is another sampler's.
+            InvalidSpec: the state belongs to another sampler.
             SamplingDiverged: the loss is not finite.
         """
         z_BL, done = state.z_BL, state.step
@@ -105,14 +115,14 @@ class G2D2Config(SamplerSpec):
             problem.objective,
             self,
             problem.grid,
-            0.5 - done / max(1, self.steps - 1),  # from half the decades above to half below
+            0.5 - done / max(1, self.steps - 1),  # decays from +0.5 to -0.5 of the decades
             problem.generator,
             problem.watch(done, self.steps),
         )
         x_BL = categorical(fit.log_q_BLK.exp().flatten(0, 1), problem.generator).view_as(z_BL)
         order_BL = problem.uniform(z_BL.shape).argsort(1).argsort(1)
         return Step(
-            z_BL=torch.where(order_BL < left, MASK, x_BL),  # star-shaped: from x, not from z
+            z_BL=torch.where(order_BL < left, MASK, x_BL),  # star-shaped noising masks x, not z
             confidence_BL=fit.log_q_BLK.gather(-1, x_BL[..., None])[..., 0],
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=fit.misfit,
@@ -122,18 +132,18 @@ class G2D2Config(SamplerSpec):
 
     @property
     def decodes(self) -> int:
-        """One a RAdam step."""
+        """One per RAdam step."""
         return self.inner_steps
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One RAdam step a decode, at least one."""
+        """One RAdam step per decode, at least one."""
         return {"inner_steps": max(1, decodes)}
 
 
 @dataclass(frozen=True)
 class VariationalFit:
-    """Outcome of one inner optimisation."""
+    """Result of one inner optimisation."""
 
     log_q_BLK: Tensor
     x_hat_BCHW: Tensor
@@ -142,8 +152,8 @@ class VariationalFit:
 
 
 def reconsidered(logits_BLK: Tensor, z_BL: Tensor, revision: float) -> Tensor:
-    """Log-probabilities (B, L, K): the prior's where masked, elsewhere a mixture of the decided
-    code and the prior's.
+    """Log-probabilities (B, L, K): the prior's for masked tokens, a mixture of the decided code and
+    the prior's elsewhere.
     """
     p_BLK = torch.softmax(logits_BLK, dim=-1)
     decided_BLK = torch.zeros_like(p_BLK).scatter(-1, z_BL.clamp(min=0)[..., None], 1.0)
@@ -166,11 +176,14 @@ def variational_fit(
     generator: Generator,
     watch: InnerWatch = UNWATCHED,
 ) -> VariationalFit:
-    """Optimises q's logits from ``start``: objective of a relaxed draw plus weighted KL(q || p).
-    ``above`` in [-0.5, 0.5] sets the decades.
+    """Optimises the logits of q from ``start``: objective of a relaxed sample plus weighted KL(q ||
+    p).
+
+    ``above`` in [-0.5, 0.5] is the position in the decay of learning rate and KL weight, as a
+    fraction of their decades.
 
     Raises:
-        SamplingCancelled: ``watch`` was told to stop.
+        SamplingCancelled: the hook of ``watch`` returned False.
         SamplingDiverged: the loss is not finite.
     """
     from aps_core.sampling.expectation import expected_code
@@ -208,7 +221,9 @@ def variational_fit(
 
 
 def divergence_with_gradient(phi_BLK: Tensor, log_p_BLK: Tensor) -> tuple[Tensor, Tensor]:
-    """KL(softmax(phi) || p), summed, and its gradient ``q (log q - log p - KL of the row)``."""
+    """KL(softmax(phi) || p), summed over rows, and its gradient ``q (log q - log p - KL of the
+    row)``.
+    """
     log_q_BLK = torch.log_softmax(phi_BLK, dim=-1)
     q_BLK, ratio_BLK = log_q_BLK.exp(), log_q_BLK.sub_(log_p_BLK)
     divergence_BL1 = (q_BLK * ratio_BLK).sum(-1, keepdim=True)

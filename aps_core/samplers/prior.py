@@ -1,4 +1,4 @@
-"""The prior alone: MaskGIT's confidence sampling as MMaDA does it (``t2i_generate``)."""
+"""The prior without a measurement: MaskGIT's confidence sampling as in MMaDA's ``t2i_generate``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PriorConfig(SamplerSpec):
     keeps_decided: ClassVar[bool] = True
 
     def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
-        """Draws every masked token and keeps the most confident."""
+        """Samples every masked token and keeps the most confident ones."""
         temperature = 1.0 if self.order_temperature is None else self.order_temperature
         fraction = mask_fraction(state.step / self.steps)
         logits_BLK = problem.logits(state.z_BL, fraction, self.guidance_scale)
@@ -66,11 +66,20 @@ def unmask(
     temperature: float,
     generator: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One reverse step: draws every masked token, keeps the most confident and masks the rest
-    again.
+    """One reverse step: samples every masked token, keeps the most confident ones and masks the
+    others again.
 
-    Returns the next state, all tokens as drawn, and their confidences, without the noise on their
-    order, each (B, L).
+    Args:
+        logits_BLK: the prior's logits.
+        z_BL: current tokens, ``MASK`` where undecided.
+        step: number of finished reverse steps, from 0.
+        steps: total number of reverse steps.
+        temperature: noise on the order of the tokens, >= 0; 0 also replaces sampling by argmax.
+        generator: source of random numbers.
+
+    Returns:
+        The next tokens, all tokens as sampled, and their log-confidences without noise; each (B,
+            L).
     """
     masked_BL = z_BL == MASK
     p_BLK = logits_BLK.softmax(-1)
@@ -98,8 +107,8 @@ def unmask(
 
 
 def _temperature(step: int, steps: int, temperature: float) -> float:
-    """MMaDA updates the temperature cumulatively: tau <- tau * (1 - u) before every use, u = (s +
-    1) / T.
+    """MMaDA's cumulative temperature: ``tau <- tau * (1 - u)`` before every use, ``u = (s + 1) /
+    T``.
     """
     for s in range(step + 1):
         temperature *= 1 - (s + 1) / steps

@@ -1,14 +1,14 @@
 """SGDD: split Gibbs discrete diffusion posterior sampling.
 
 Chu et al., "Split Gibbs Discrete Diffusion Posterior Sampling" (2025, arXiv:2503.01161). Two copies
-of the tokens alternate, tied by the Hamming distance more and more tightly: a *prior step* draws x
-given z by denoising from noise level t, a *likelihood step* draws z given x and the measurement by
-Metropolis-Hastings.
+x and z of the tokens are updated in turn. A penalty on their Hamming distance grows over the run. A
+*prior step* samples x given z by denoising from noise level t. A *likelihood step* samples z given
+x and the measurement by Metropolis-Hastings.
 
-For a masked prior the prior step masks a share t of z and denoises ancestrally (Eq. rev); the
-paper's uniform noise has no counterpart in such a model. The potential between the copies is the
-paper's, with its authors' release as reference: a token differs with probability ``beta = (1 - (1 -
-t)**alpha) (1 - 1/K)``.
+With a masked prior, the prior step masks a share t of z and denoises ancestrally (Eq. rev); such a
+model has no counterpart of the paper's uniform noise. The potential between the copies follows the
+paper and its authors' released code: a token differs with probability ``beta = (1 - (1 - t)**alpha)
+(1 - 1/K)``.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ else:
 class SGDDConfig(SamplerSpec):
     """SGDD: alternates denoising by the prior with Metropolis-Hastings steps on the measurement.
 
-    Defaults are the release's for pictures. The noise level falls linearly from 1.
+    Defaults are those of the authors' released code for pictures. The noise level falls linearly
+    from 1.
     """
 
     type: Literal["sgdd"] = "sgdd"
     steps: int = Field(70, ge=1, le=1024, description="Gibbs sweeps.")
     denoise_steps: int = Field(
-        64, ge=1, le=1024, description="Prior steps a sweep denoises in, at most."
+        64, ge=1, le=1024, description="Maximum number of prior steps per sweep."
     )
     mh_steps: int = Field(
-        5000, ge=0, le=100_000, description="Metropolis-Hastings proposals a sweep."
+        5000, ge=0, le=100_000, description="Metropolis-Hastings proposals per sweep."
     )
     alpha: float = Field(
         10.0,
         gt=0,
         le=100,
         description=(
-            "Looseness of the coupling: noise level of the likelihood step over the prior step's."
+            "Noise level of the likelihood step relative to the prior step's; higher couples less."
         ),
     )
     guidance_scale: float = Field(
@@ -88,17 +89,17 @@ class SGDDConfig(SamplerSpec):
 
     @property
     def decodes(self) -> int:
-        """One for the start of the chain, and one a proposal."""
+        """One for the start of the chain and one per proposal."""
         return self.mh_steps + 1
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One proposal a decode, but the first."""
+        """One proposal per decode after the first."""
         return {"mh_steps": max(0, decodes - 1)}
 
 
 def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
-    """Draws all masked tokens from the prior, in random order over ``denoise_steps`` steps."""
+    """Samples all masked tokens from the prior, in random order over ``denoise_steps`` steps."""
     masked_BL, generator = z_BL == MASK, problem.generator
     step_BL = torch.randint(
         config.denoise_steps, z_BL.shape, generator=generator, device=z_BL.device
@@ -114,15 +115,16 @@ def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
 
 
 def hamming_log_odds(level: float, alpha: float, codes: int) -> float:
-    """Log-odds of a token of z to differ from x's, at noise ``level`` in (0, 1]."""
+    """Log-odds that a token of z differs from the token of x, at noise ``level`` in (0, 1]."""
     beta = (1 - (1 - level) ** alpha) * (1 - 1 / codes)
     return math.log(beta) - math.log1p(-beta)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """End of a Metropolis-Hastings chain, and what it cost: one loss a decode, mean over the
-    batch.
+    """Result of a Metropolis-Hastings chain.
+
+    ``loss_curve`` holds one loss per decode, mean over the batch.
     """
 
     z_BL: Tensor
@@ -141,11 +143,24 @@ def metropolis_hastings(
     generator: Generator,
     watch: InnerWatch = UNWATCHED,
 ) -> Chain:
-    """Draws z from ``exp(-loss(z) / temperature + log_odds * hamming(z, x))``, each sample with a
-    chain of its own from x.
+    """Samples z from ``exp(-loss(z) / temperature + log_odds * hamming(z, x))`` with one chain per
+    sample.
 
-    A proposal replaces one random token by a random code. An objective of unknown temperature (0)
-    accepts only what lowers the loss.
+    A proposal replaces one random token by a random code. With an objective of unknown temperature
+    (0), only proposals that lower the loss are accepted.
+
+    Args:
+        x_BL: start of the chains; codes.
+        tokenizer: codebook and decoder.
+        objective: loss of a decoded picture.
+        grid: rows and columns of the token grid.
+        log_odds: log-odds that a token differs from ``x``.
+        steps: number of proposals.
+        generator: source of random numbers.
+        watch: reports progress after every proposal.
+
+    Raises:
+        SamplingCancelled: the hook of ``watch`` returned False.
     """
 
     def evaluate(z_BL: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,10 +1,10 @@
 """SVDD: soft value-based decoding, guidance without derivatives.
 
 Li et al., "Derivative-Free Guidance in Continuous and Discrete Diffusion Models with Soft
-Value-Based Decoding" (2024, arXiv:2408.08252), Algorithm 1 in its posterior-mean form (SVDD-PM): of
-M next states drawn from the prior's own transition, go on with the one whose predicted clean
-picture has the best value. The value here is minus the objective; the predicted clean picture has
-the prior's likeliest code at every masked token.
+Value-Based Decoding" (2024, arXiv:2408.08252), Algorithm 1 in its posterior-mean form (SVDD-PM).
+Each step samples several candidate next states from the prior's transition and continues with the
+one whose predicted clean picture has the highest value. Here the value is the negative objective,
+and the predicted clean picture uses the prior's most likely code for every masked token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ else:
 
 
 class SVDDConfig(SamplerSpec):
-    """SVDD: draws several next states from the prior and goes on with the best.
+    """SVDD: samples several candidate next states from the prior and continues with the best.
 
     With one candidate this is the prior alone.
     """
@@ -43,7 +43,7 @@ class SVDDConfig(SamplerSpec):
         20,
         ge=1,
         le=10_000,
-        description="Next states M drawn in every reverse step; the paper draws 20 for pictures.",
+        description="Candidate next states per reverse step; the paper uses 20 for pictures.",
     )
     temperature: float = Field(
         0.0,
@@ -65,11 +65,11 @@ class SVDDConfig(SamplerSpec):
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> Ahead:
-        """The chosen candidate's logits, which the next step starts from."""
+        """Cache of the chosen candidate's logits, reused by the next step."""
         return Ahead()
 
     def step(self, problem: Problem, memory: Ahead, state: SamplerState) -> Step:
-        """Draws the candidates and keeps one for every sample."""
+        """Samples the candidates and keeps one per sample."""
         logits_BLK = memory.logits_BLK
         if logits_BLK is None:
             logits_BLK = self._predict(problem, state.z_BL, state.step)
@@ -93,12 +93,12 @@ class SVDDConfig(SamplerSpec):
 
     @property
     def decodes(self) -> int:
-        """One a candidate."""
+        """One per candidate."""
         return self.candidates
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One candidate a decode, at least one."""
+        """One candidate per decode, at least one."""
         return {"candidates": max(1, decodes)}
 
     def _predict(self, problem: Problem, z_BL: Tensor, step: int) -> Tensor:
@@ -107,7 +107,7 @@ class SVDDConfig(SamplerSpec):
     def _candidate(
         self, problem: Problem, logits_BLK: Tensor, state: SamplerState
     ) -> tuple[Candidate, Tensor]:
-        """One next state of every sample, and its loss (B,)."""
+        """One next state per sample, and its loss (B,)."""
         step, generator = state.step, problem.generator
         next_BL, _, kappa_BL = unmask(
             logits_BLK, state.z_BL, step, self.steps, self.order_temperature, generator
@@ -117,7 +117,7 @@ class SVDDConfig(SamplerSpec):
             ahead_BLK = self._predict(problem, next_BL, step + 1)
         x_hat_BCHW = problem.decode(torch.where(next_BL == MASK, ahead_BLK.argmax(-1), next_BL))
         loss_B, misfit_B = problem.objective(x_hat_BCHW)
-        # the largest of Gumbel-perturbed values is a draw by exp(value / alpha)
+        # Gumbel-max: the argmax is a sample from exp(value / alpha)
         value_B = gumbel_perturbed(
             -loss_B, self.temperature * problem.objective.temperature, generator
         )
@@ -134,16 +134,14 @@ class SVDDConfig(SamplerSpec):
 
 @dataclass
 class Ahead:
-    """Logits (B, L, K) of the state the next step starts from, None where they are not known."""
+    """Logits (B, L, K) of the state that the next step starts from, or None if not computed."""
 
     logits_BLK: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One candidate of every sample, with all that is known about it; the first dimension is the
-    sample's.
-    """
+    """One candidate next state per sample. The first dimension of every tensor is B."""
 
     value_B: Tensor
     z_BL: Tensor
@@ -153,7 +151,7 @@ class Candidate:
     misfit_B: Tensor
 
     def better(self, other: Candidate) -> Candidate:
-        """The one of larger value, for every sample on its own."""
+        """Per-sample argmax by value."""
         chosen_B = other.value_B > self.value_B
 
         def pick(name: str) -> Tensor:

@@ -1,1 +1,1 @@
-"""What the samplers share: schedule, anchors, inner loop, random draws."""
+"""Code shared by the samplers: schedule, anchors, inner loop, random numbers."""

@@ -1,4 +1,4 @@
-"""Which tokens to trust: the scores that order the anchors, and the noise on them."""
+"""Ranking of the anchors: confidence scores and noise on their order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
-    """Trust in token ``x`` under softmax(logits), one value a row, larger is better.
+    """Confidence (N,) of tokens ``x`` under softmax(logits); larger is better.
 
-    ``confidence`` is the paper's ``kappa = <softmax, x>`` as log-odds: the same order, but
-    probabilities saturate at 1 in float32 after a long optimisation and would leave the order to
-    chance.
+    ``confidence`` is the log-odds of the paper's ``kappa = <softmax, x>``. Log-odds give the same
+    order, but probabilities saturate at 1 in float32 after a long optimisation, which would make
+    the order arbitrary.
+
+    Args:
+        logits_NK: logits of the masked tokens.
+        x_N: their codes.
+        kind: 'confidence', 'margin' (to the second code) or 'entropy' (negative).
     """
     if kind == "entropy":
         log_p_NK = torch.log_softmax(logits_NK, dim=-1)
@@ -32,8 +37,10 @@ def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
 def anchor_order(
     kappa_BL: Tensor, masked_BL: Tensor, config: APSConfig, generator: Generator
 ) -> Tensor:
-    """What ranks the masked tokens (B, L), -inf where decided: their scores, chance alone (the
-    control), or either with noise on it.
+    """Ranking values (B, L) of the masked tokens, -inf where decided.
+
+    Confidence scores, or uniform random numbers for the random-order control; with Gumbel noise if
+    ``config.anchor_temperature`` is positive.
     """
     if config.remasking == "random":
         chance_N = torch.rand(int(masked_BL.sum()), generator=generator, device=kappa_BL.device)
@@ -44,7 +51,7 @@ def anchor_order(
 
 
 def standardised(kappa_BL: Tensor, masked_BL: Tensor) -> Tensor:
-    """Scores shifted and scaled to mean 0 and deviation 1 over each sample's masked tokens; -inf
+    """Scores normalised to mean 0 and standard deviation 1 over each sample's masked tokens; -inf
     stays where decided.
     """
     count_B1 = masked_BL.sum(1, keepdim=True).clamp(min=1)

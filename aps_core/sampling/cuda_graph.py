@@ -1,4 +1,4 @@
-"""Replaying a step without Python: one launch instead of hundreds."""
+"""CUDA graphs: replays the kernels of one step with a single launch."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import torch
 logger = logging.getLogger(__name__)
 
 WARM_UP = 3
-"""Calls before capture, in which libraries choose kernels, compilers run and the optimiser makes
-its state.
+"""Calls before capture. Libraries choose kernels, compilers run and the optimiser allocates its
+state.
 """
 
 _failed: list[torch.cuda.CUDAGraph] = []
-"""Captures ended by an error. The allocator of pinned memory keeps a pointer to such a graph, so it
-must not be freed.
+"""Graphs whose capture failed. The allocator of pinned memory keeps a pointer to them, so they must
+not be freed.
 """
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """A callable that repeats the GPU work of ``step``, which must read and write the same tensors
-    at every call.
+    """Returns a callable that replays the GPU work of ``step``.
 
-    The warm-up runs ``step`` for real, so its tensors change. A step that cannot be captured (an
-    operator that waits for the GPU) is returned as it is, with a warning in the log.
+    ``step`` must read and write the same tensors in every call. Warm-up really executes ``step``,
+    so its tensors change. If ``step`` cannot be captured (for example because an operator
+    synchronises with the GPU), it is returned unchanged and a warning is logged.
 
     Raises:
         torch.OutOfMemoryError: the step does not fit the device.
@@ -55,19 +55,20 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 def capture(
     graph: torch.cuda.CUDAGraph, step: Callable[[], None], stream: torch.cuda.Stream
 ) -> None:
-    """Records ``step`` on a side stream. ``torch.cuda.graph`` does the same, but an error within it
-    leaves that stream current and the allocator's pool open.
+    """Captures ``step`` on a side stream.
+
+    ``torch.cuda.graph`` does the same, but an error inside it leaves the side stream current and
+    the allocator's pool open.
 
     Raises:
-        RuntimeError: the step's own error, which usually ends the capture too.
+        RuntimeError: the error of the step, which usually also invalidates the capture.
     """
     gc.collect()  # a graph or tensor freed by the collector would break the capture
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     pool = torch.cuda.graph_pool_handle()
     with torch.cuda.stream(stream):
-        # Only this thread is kept from calls that break a capture; the thread that reads memory
-        # metrics is not.
+        # 'thread_local' lets another thread read memory metrics without invalidating the capture.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             step()
@@ -78,8 +79,10 @@ def capture(
 
 
 def _abandon(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
-    """Ends a failed capture. ``capture_end`` closes the pool unless the capture is broken; an open
-    pool would keep the allocator from freeing memory for the rest of the process.
+    """Ends a failed capture and closes its memory pool.
+
+    ``capture_end`` closes the pool unless the capture is invalid. An open pool would prevent the
+    allocator from freeing memory for the rest of the process.
     """
     try:
         graph.capture_end()
@@ -88,6 +91,6 @@ def _abandon(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
         for close in (torch._C._cuda_endAllocateToPool, torch._C._cuda_releasePool):
             try:
                 close(device, pool)
-            except RuntimeError as error:  # it was closed before the error
+            except RuntimeError as error:  # already closed
                 logger.debug("After a failed capture: %s", error)
         _failed.append(graph)

@@ -1,4 +1,4 @@
-"""Runs any sampler: start or resume, reverse steps, time, hooks, cancellation, final decode."""
+"""Runs any sampler: start or resume, reverse steps, timing, hooks, cancellation, final decode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Problem:
-    """What is sampled: prior, objective and grid, with the run's random generator."""
+    """Input of a sampler: prior, objective, token grid and random generator."""
 
     prior: Prior
     objective: Objective
@@ -38,9 +38,11 @@ class Problem:
     condition: str = ""
     on_inner: InnerHook | None = None
     graph: bool | None = None
-    """Whether inner loops keep their shapes and, on CUDA, replay a graph; None: on CUDA."""
+    """Whether inner loops use fixed shapes and, on CUDA, replay a CUDA graph. None: only on
+    CUDA.
+    """
     prior_seconds: float = 0.0
-    """Wall time of the prior's forwards in this reverse step."""
+    """Wall time of the prior's forward passes in this reverse step."""
 
     def logits(self, z_BL: Tensor, mask_fraction: float, guidance_scale: float) -> Tensor:
         """The prior's logits (B, L, K) given the decided codes; ``mask_fraction`` in [0, 1]."""
@@ -70,13 +72,13 @@ class Problem:
 
 
 class Unmeasured:
-    """The objective of a run without a measurement: every picture fits."""
+    """Objective of a run without a measurement: zero for every picture."""
 
     noise_floor = 0.0
     temperature = 0.0
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Zeros (B,), twice."""
+        """Two tensors of zeros (B,)."""
         zero_B = x_BCHW.new_zeros(len(x_BCHW))
         return zero_B, zero_B
 
@@ -96,23 +98,34 @@ def sample(
     z_BL: Tensor | None = None,
     graph: bool | None = None,
 ) -> Sample:
-    """Draws ``batch`` samples on a token ``grid`` by ``sampler``; without an objective the misfit
-    is 0.
+    """Draws ``batch`` samples on a token ``grid`` with ``sampler``.
 
-    Every random draw comes from ``generator``. A run resumed from a :class:`SamplerState` gives the
-    same tokens as one that was never interrupted. ``z_BL`` (B, L) may hold decided tokens, as many
-    in every sample, which are kept. ``graph`` fixes the inner steps' shapes and, on CUDA, replays
-    them as a CUDA graph (default: on CUDA).
+    A run resumed from a :class:`SamplerState` gives the same tokens as an uninterrupted one.
+
+    Args:
+        prior: the masked diffusion prior.
+        objective: loss of a decoded picture; None samples without a measurement, with misfit 0.
+        sampler: the method and its settings.
+        grid: rows and columns (gh, gw) of the token grid; L = gh * gw.
+        generator: source of every random number, on the device of the computation.
+        batch: number of samples B; unused if ``z_BL`` is given.
+        condition: text prompt of the prior; may be empty.
+        on_step: called after every reverse step; returning False cancels the run.
+        on_inner: called between inner iterations; returning False cancels the run.
+        resume: state after a finished step of the same run.
+        z_BL: initial tokens. Decided tokens are kept; every sample must have the same number.
+        graph: fixes the shapes of inner steps and, on CUDA, replays them as a CUDA graph. Default:
+            on CUDA only.
 
     Raises:
-        InvalidSpec: ``z_BL`` holds decided tokens and ``sampler`` would not keep them.
+        InvalidSpec: ``z_BL`` is given, but ``sampler`` would not keep decided tokens.
         SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
         SamplingDiverged: the loss is not finite.
     """
     if z_BL is None:
         z_BL = torch.full((batch, grid[0] * grid[1]), MASK)
     elif not sampler.keeps_decided:
-        raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep tokens that are decided.")
+        raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep decided tokens.")
     z_BL = z_BL.to(generator.device)
     problem = Problem(
         prior=prior,
@@ -158,7 +171,7 @@ def _info(
     step: Step,
     started: float,
 ) -> StepInfo:
-    """What the hook sees of a finished step."""
+    """Argument of the step hook after a finished step."""
     x_hat_BCHW, misfit = step.x_hat_BCHW, step.misfit
     if x_hat_BCHW is None:
         x_hat_BCHW = problem.decode(step.clean_BL if step.clean_BL is not None else step.z_BL)

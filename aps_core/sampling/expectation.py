@@ -1,4 +1,4 @@
-"""The expected code of a token, with the gradient written out."""
+"""The expected code of a token, with a hand-written gradient."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from torch.autograd.function import once_differentiable
 def expected_code(phi_NK: Tensor, codebook_KD: Tensor) -> Tensor:
     """``softmax(phi) @ codebook`` (N, D), lines 8-9 of Algorithm 1.
 
-    Its gradient ``dphi_k = p_k (g . c_k - g . x_bar)`` takes one product and one pass over the
-    table, where differentiating the two operations in turn takes another reduction and two more
-    tables.
+    The gradient ``dphi_k = p_k (g . c_k - g . x_bar)`` needs one matrix product and one pass over
+    the (N, K) table. Automatic differentiation needs another reduction and two more tables.
+
+    Args:
+        phi_NK: logits of the masked tokens.
+        codebook_KD: embedding of every code.
     """
     return _ExpectedCode.apply(phi_NK, codebook_KD)  # type: ignore[no-any-return]
 
@@ -32,6 +35,6 @@ class _ExpectedCode(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g_ND: Tensor) -> tuple[Tensor, None]:
         p_NK, codebook_KD, x_bar_ND = ctx.saved_tensors
-        # the second term rides along in the product as one more dimension, in which every code is 1
+        # the second term is one more dimension of the product, in which every code is 1
         both_NE = torch.cat([g_ND, -(g_ND * x_bar_ND).sum(-1, keepdim=True)], dim=1)
         return (both_NE @ F.pad(codebook_KD, (0, 1), value=1.0).T).mul_(p_NK), None

@@ -1,8 +1,10 @@
-"""The inner optimisation of a reverse step: M Adam steps or fewer on the logits of the masked
-tokens.
+"""The inner optimisation of a reverse step: up to M Adam steps on the logits of the masked tokens.
 
-Runs eagerly or as a replayed CUDA graph, and waits for the device once, at the end. ``adaptive``
-reads the loss and the misfit every few steps to decide whether to stop.
+Runs eagerly or as a CUDA graph, and synchronises with the device once, at the end. ``adaptive``
+reads loss and misfit every few steps to decide whether to stop.
+
+Shapes: R rows of the optimised logits, all B * L tokens if the step is *fixed*, else the N masked
+ones.
 """
 
 from __future__ import annotations
@@ -25,20 +27,20 @@ if TYPE_CHECKING:
     from aps_core.samplers.aps import APSConfig
 
 WINDOW, MIN_STEPS, PLATEAU = 5, 10, 0.005
-"""Adaptive stop: looked at every ``WINDOW`` steps, from ``MIN_STEPS`` on; less improvement than
-``PLATEAU`` of the loss ends the optimisation.
+"""Adaptive stop: checked every ``WINDOW`` steps after the first ``MIN_STEPS``. A relative
+improvement of the loss below ``PLATEAU`` ends the optimisation.
 """
 
 Place = Callable[[Tensor], Tensor]
-"""Puts embeddings (N, D) of the masked tokens among those of the decided ones: (B, L, D)."""
+"""Inserts embeddings (N, D) of the masked tokens between those of the decided ones: (B, L, D)."""
 
 Evaluate = Callable[[Tensor, Place], tuple[Tensor, Tensor, Tensor]]
-"""From the logits (N, K): loss (B,), misfit (B,) and decoded picture (B, 3, H, W)."""
+"""Maps logits (N, K) to loss (B,), misfit (B,) and decoded picture (B, 3, H, W)."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Outcome of one inner optimisation."""
+    """Result of one inner optimisation."""
 
     phi_NK: Tensor
     x_hat_BCHW: Tensor
@@ -47,7 +49,9 @@ class Fit:
 
 
 class InnerLoop:
-    """The inner optimisations of one run. A graph is captured once and serves all reverse steps."""
+    """The inner optimisations of one run. A CUDA graph is captured once and used by all reverse
+    steps.
+    """
 
     def __init__(
         self,
@@ -66,11 +70,16 @@ class InnerLoop:
     def run(
         self, start_NK: Tensor, z_BL: Tensor, keep: float, watch: InnerWatch = UNWATCHED
     ) -> Fit:
-        """Optimises the logits of the masked tokens of ``z`` from ``start``; ``keep`` scales the
-        prior term of Eq. (qe).
+        """Optimises the logits of the masked tokens of ``z``.
+
+        Args:
+            start_NK: initial logits of the masked tokens.
+            z_BL: tokens, ``MASK`` where undecided.
+            keep: factor in (0, 1] on the prior term of Eq. (qe).
+            watch: reports progress between iterations.
 
         Raises:
-            SamplingCancelled: ``watch`` was told to stop.
+            SamplingCancelled: the hook of ``watch`` returned False.
             SamplingDiverged: the loss is not finite.
         """
         step, limit = self.step, self.config.inner_steps
@@ -99,12 +108,12 @@ class InnerLoop:
         return Fit(step.phi_NK, step.x_hat_BCHW.clone(), curve, float(step.misfit_B.mean()))
 
     def _converged(self, losses: Tensor) -> bool:
-        """On a plateau, or at the noise floor: below it only noise is left to fit."""
+        """True on a plateau of the loss, or if every sample's misfit is at the noise floor."""
         if self.config.inner != "adaptive" or len(losses) < MIN_STEPS:
             return False
         *recent, worst = torch.cat(
             [losses[-2 * WINDOW :], self.step.misfit_B.max()[None]]
-        ).tolist()  # one wait for both
+        ).tolist()  # one synchronisation for both
         plateau = min(recent[WINDOW:]) > (1 - PLATEAU) * min(recent[:WINDOW])
         return bool(plateau or worst <= self.noise_floor)
 
@@ -113,8 +122,8 @@ class InnerStep:
     """One Adam step on the logits, lines 8-14 of Algorithm 1.
 
     A *fixed* step keeps the shape and address of every tensor for the whole run, as a CUDA graph
-    needs: it carries the rows of all B * L tokens, those of decided tokens without effect.
-    Otherwise it holds the N masked rows only.
+    requires. It optimises the rows of all B * L tokens; rows of decided tokens have no effect.
+    Otherwise only the N masked rows are optimised.
     """
 
     adam: torch.optim.Adam
@@ -132,13 +141,11 @@ class InnerStep:
         self.tensors: dict[str, Tensor] = {}
 
     def begin(self, start_NK: Tensor, z_BL: Tensor, keep: float) -> None:
-        """Starts a reverse step from the logits ``start`` of the masked tokens, with Adam
-        afresh.
-        """
-        masked_M = (z_BL == MASK).flatten()
-        self.rows_N = masked_M.nonzero()[:, 0]
+        """Starts a reverse step from the logits ``start`` of the masked tokens and resets Adam."""
+        masked_R = (z_BL == MASK).flatten()
+        self.rows_N = masked_R.nonzero()[:, 0]
         phi = (
-            start_NK.new_zeros(len(masked_M), start_NK.shape[1]).index_copy(
+            start_NK.new_zeros(len(masked_R), start_NK.shape[1]).index_copy(
                 0, self.rows_N, start_NK
             )
             if self.fixed
@@ -147,7 +154,7 @@ class InnerStep:
         fresh = {
             "phi": phi,
             "decided": self.codebook_KD[z_BL.clamp(min=0)],
-            "masked": masked_M,
+            "masked": masked_R,
             "pull": phi.new_tensor(self.config.prior_weight * keep),
         }
         if self.config.prior_weight:
@@ -167,19 +174,19 @@ class InnerStep:
             )
 
     def place(self, x_ND: Tensor) -> Tensor:
-        """Puts embeddings (N, D) of the masked tokens among the decided ones: (B, L, D)."""
+        """Inserts embeddings (R, D) of the masked tokens between the decided ones: (B, L, D)."""
         decided_BLD = self.tensors["decided"]
-        decided_MD = decided_BLD.flatten(0, 1)
-        x_MD = (
-            torch.where(self.tensors["masked"][:, None], x_ND, decided_MD)
+        decided_RD = decided_BLD.flatten(0, 1)
+        x_RD = (
+            torch.where(self.tensors["masked"][:, None], x_ND, decided_RD)
             if self.fixed
-            else decided_MD.index_copy(0, self.rows_N, x_ND)
+            else decided_RD.index_copy(0, self.rows_N, x_ND)
         )
-        return x_MD.view_as(decided_BLD)
+        return x_RD.view_as(decided_BLD)
 
     def forward(self) -> Tensor:
-        """The loss at the current logits; leaves ``loss``, ``misfit_B`` and ``x_hat_BCHW``
-        behind.
+        """Returns the loss at the current logits and sets ``loss``, ``misfit_B`` and
+        ``x_hat_BCHW``.
         """
         phi = self.tensors["phi"]
         loss_B, self.misfit_B, x_hat_BCHW = self.evaluate(phi, self.place)  # lines 8-13
@@ -193,11 +200,12 @@ class InnerStep:
                 self.config.entropy_weight,
                 counted,
             )
-        self.loss, self.x_hat_BCHW = loss.detach(), x_hat_BCHW.detach()
+        self.loss = loss.detach()
+        self.x_hat_BCHW = x_hat_BCHW.detach()
         return loss
 
     def __call__(self) -> None:
-        """Evaluates and moves the logits once."""
+        """Evaluates the loss and takes one Adam step."""
         phi = self.tensors["phi"]
         with torch.enable_grad():
             (phi.grad,) = torch.autograd.grad(self.forward(), phi)
@@ -205,6 +213,6 @@ class InnerStep:
 
     @property
     def phi_NK(self) -> Tensor:
-        """The masked tokens' logits, as they are now."""
+        """The current logits of the masked tokens."""
         phi = self.tensors["phi"].detach()
         return phi[self.rows_N] if self.fixed else phi

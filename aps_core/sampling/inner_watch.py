@@ -1,4 +1,4 @@
-"""Watching a reverse step from outside: progress and cancellation between its inner iterations."""
+"""Progress reports and cancellation between the inner iterations of a reverse step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOOK_ITERATIONS, LOOK_SECONDS = 10, 0.1
-"""The hook is called every ``LOOK_ITERATIONS``, or every ``LOOK_SECONDS`` where those take longer.
+"""The hook is called every ``LOOK_ITERATIONS`` iterations, or every ``LOOK_SECONDS`` if they take
+longer.
 """
 
 
 class InnerWatch:
     """Calls ``hook`` during reverse step ``step`` (from 1) of ``total``.
 
-    Each call reads the loss and therefore waits for the device, which also bounds how much work is
+    Each call reads the loss and therefore synchronises with the device. This also bounds the work
     queued on a GPU when a cancellation arrives.
     """
 
@@ -43,7 +44,8 @@ class InnerWatch:
         now = time.perf_counter()
         pace = max(now - self._time, 1e-9) / (iteration - self._seen)
         self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))
-        self._seen, self._time = iteration, now
+        self._seen = iteration
+        self._time = now
         if self.hook(info) is False:
             raise SamplingCancelled(
                 f"Stopped in reverse step {self.step} of {self.total},"
@@ -52,4 +54,4 @@ class InnerWatch:
 
 
 UNWATCHED = InnerWatch(None, step=1, total=1)
-"""Reports to nobody."""
+"""An :class:`InnerWatch` without a hook."""

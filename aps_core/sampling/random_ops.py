@@ -1,4 +1,4 @@
-"""Random draws of codes from tables of them, each from an explicit generator."""
+"""Sampling of categorical and Gumbel variables from an explicit generator."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ else:
 
 
 def categorical(p_NK: Tensor, generator: Generator) -> Tensor:
-    """One code (N,) a row by probabilities (N, K) that need not sum to 1, never one of probability
-    0.
+    """Samples one code per row (N,) from unnormalised probabilities (N, K). Codes of probability 0
+    are never drawn.
 
-    The distribution function is inverted at one uniform number a row; :func:`torch.multinomial`
-    takes one for every code, which on a CPU is most of the time an unguided picture takes.
+    Inverts the cumulative distribution with one uniform number per row. :func:`torch.multinomial`
+    needs one per code, which dominates the time of unguided sampling on a CPU.
     """
     below_NK = p_NK.cumsum(-1)
     total_N1 = below_NK[:, -1:]
     uniform_N1 = torch.rand(total_N1.shape, generator=generator, device=p_NK.device) * total_N1
-    # the product may round up to the total
+    # rounding may make the product equal to the total
     uniform_N1 = torch.minimum(uniform_N1, total_N1.nextafter(torch.zeros_like(total_N1)))
     return torch.searchsorted(below_NK, uniform_N1, right=True)[:, 0]
 
 
 def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
-    """Logits plus scaled Gumbel noise: at temperature 1 the largest is a draw from softmax(logits).
+    """Logits plus Gumbel noise times ``temperature``. At temperature 1 the argmax is a sample from
+    softmax(logits).
 
-    Algorithm 1 itself is deterministic; this is what makes several samples differ.
+    Algorithm 1 itself is deterministic. This noise is what makes several samples differ.
     """
     if temperature == 0:
         return logits_NK

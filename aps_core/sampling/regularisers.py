@@ -1,5 +1,5 @@
-"""The terms Algorithm 1 leaves out: Eq. (qe)'s agreement with the prior, and the tokens'
-entropy.
+"""Optional loss terms that Algorithm 1 leaves out: the prior term of Eq. (qe) and the entropy of
+the tokens.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ def regularisers(
     entropy_weight: float,
     counted_N: Tensor,
 ) -> Tensor:
-    """Their weighted sum over the rows that are counted.
+    """Weighted sum of both terms over the rows where ``counted`` is true.
 
-    ``prior_NK`` holds the prior's probabilities, None to leave its term out.
+    Args:
+        phi_NK: optimised logits.
+        prior_NK: the prior's probabilities; None omits the prior term.
+        prior_weight: weight of the prior term, scalar.
+        entropy_weight: weight of the entropy, in loss per nat.
+        counted_N: boolean; rows of decided tokens are False.
     """
     p_NK = torch.softmax(phi_NK, dim=-1)
     total = phi_NK.new_zeros(())

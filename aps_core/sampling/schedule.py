@@ -13,15 +13,18 @@ else:
 
 
 def mask_fraction(progress: float) -> float:
-    """Masked share ``1 - alpha`` after a share ``progress`` in [0, 1] of the reverse steps."""
+    """Masked share ``1 - alpha`` in [0, 1] after the fraction ``progress`` in [0, 1] of the reverse
+    steps.
+    """
     return float(torch.cos(torch.tensor(progress, dtype=torch.float32) * (torch.pi / 2)))
 
 
 def masked_counts(num_tokens: int, steps: int) -> list[int]:
-    """Tokens left masked after each of ``steps`` reverse steps; the last step decides everything.
+    """Number of masked tokens after each of ``steps`` reverse steps; 0 after the last.
 
-    The product is taken in float32 as MMaDA does (at two thirds of 1024 tokens it floors to 511).
-    MMaDA clamps the last count to 1 but returns all codes drawn in that step; here it is 0.
+    The product is computed in float32 as in MMaDA (two thirds of 1024 tokens rounds down to 511).
+    MMaDA clamps the last count to 1 but returns all codes sampled in that step, which is equivalent
+    to 0.
     """
     progress = torch.arange(1, steps + 1, dtype=torch.float32) / steps
     counts = (num_tokens * torch.cos(progress * (torch.pi / 2))).floor().long().tolist()

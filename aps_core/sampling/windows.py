@@ -1,5 +1,5 @@
-"""Pictures unlike a prior's trained size: as one sequence where the prior copes with it, else
-through overlapping windows of its trained size.
+"""Pictures of other sizes than the prior's training size: as one sequence if the prior supports it,
+otherwise in overlapping windows of the training size.
 
 Shapes: B samples, L image tokens, K codes, W windows.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from aps_core.types import MASK, Grid
 
 WINDOWS_AT_ONCE = 8
-"""Windows of a large picture that go through the network together: bounds memory, not results."""
+"""Windows evaluated by the network in one batch. Limits memory; does not change results."""
 
 
 def windowed_logits(
@@ -26,12 +26,20 @@ def windowed_logits(
     logits: Callable[[Tensor], Tensor],
     whole_tokens: int = 0,
 ) -> Tensor:
-    """``logits`` maps tokens (W, native L) to (W, native L, K = ``codes``); returns (B, L, K) for
-    the tokens of any ``grid``.
+    """The prior's logits (B, L, K) for the tokens of any ``grid``.
 
-    The native grid, and any of at most ``whole_tokens`` tokens, is one sequence. On others the
-    windows' log-probabilities are averaged; beyond the picture they see mask tokens. Seams move
-    from step to step because the shift follows the number of decided tokens.
+    The native grid, and any grid of at most ``whole_tokens`` tokens, is evaluated as one sequence.
+    For others, the log-probabilities of overlapping windows are averaged, with mask tokens beyond
+    the picture. Window borders move from step to step, because their shift is the number of decided
+    tokens.
+
+    Args:
+        z_BL: codes, or ``MASK``.
+        grid: rows and columns of the tokens.
+        native: rows and columns the prior was trained on.
+        codes: codebook size K.
+        logits: maps tokens (W, native L) to logits (W, native L, K).
+        whole_tokens: largest L evaluated as one sequence.
     """
     if grid == native or grid[0] * grid[1] <= whole_tokens:
         return logits(z_BL)
@@ -56,7 +64,7 @@ def windowed_logits(
 
 
 def window_starts(length: int, window: int, shift: int) -> list[int]:
-    """First positions of windows covering ``length`` with at least a quarter overlap; ``shift``
+    """Start positions of windows that cover ``length`` with at least a quarter overlap. ``shift``
     moves the inner ones.
     """
     stride = window * 3 // 4

@@ -1,4 +1,4 @@
-"""Tasks: what a user can ask for, one file each, found by :func:`aps_core.registry.discover`.
+"""Tasks, one file each, found by :func:`aps_core.registry.discover`.
 
 Specs need no torch: the HTTP front end validates jobs with exactly these classes.
 """

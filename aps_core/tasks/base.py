@@ -1,4 +1,4 @@
-"""What every task shares: its spec, its inputs, its progress."""
+"""Base classes of tasks: spec, inputs and progress."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ else:
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 
 LARGEST_CARRIED = 1 << 20
-"""Bytes of a checkpoint beside the tokens."""
+"""Maximum bytes in a checkpoint besides the tokens."""
 CARRIED = "carried."
-"""Prefix in a checkpoint of what a sampler carries."""
+"""Prefix of a sampler's carried tensors in a checkpoint."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -47,15 +47,13 @@ Slot = Literal["image", "mask", "style"]
 """Name of a picture in :class:`Inputs`."""
 
 Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-"""A prompt that may not stay empty."""
+"""A prompt that must not be empty."""
 
 
 class TaskSpec(Spec, family=True):
-    """One job's worth of work."""
+    """The complete description of one job."""
 
-    prior: str = Field(
-        "embedded", min_length=1, max_length=64, description="Which prior to sample from."
-    )
+    prior: str = Field("embedded", min_length=1, max_length=64, description="Prior to sample from.")
     seed: int = Field(
         0,
         ge=0,
@@ -63,10 +61,11 @@ class TaskSpec(Spec, family=True):
         description="Seed of every random draw; the same seed gives the same result.",
     )
     pictures: ClassVar[Mapping[str, bool]] = {}
-    """The pictures a job may bring, by their name in :class:`Inputs`, and whether it must."""
+    """Accepted pictures by their name in :class:`Inputs`, and whether each is required."""
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """Checks the spec against the pictures themselves, before any work; needs no torch.
+        """Checks the spec against the pictures, including mask pixels, before any work. Needs no
+        torch.
 
         Raises:
             InvalidSpec: see :meth:`check_sizes` and :meth:`check_mask`.
@@ -76,10 +75,10 @@ class TaskSpec(Spec, family=True):
             self.check_mask(mask_coverage(getattr(inputs, slot)))
 
     def check_sizes(self, inputs: Inputs) -> None:
-        """Checks the spec against the pictures' sizes and kinds; reads no pixel.
+        """Checks the spec against sizes and names of the pictures without reading pixels.
 
         Raises:
-            InvalidSpec: one is missing, one is not taken, or they do not fit together.
+            InvalidSpec: a picture is missing, not accepted, or incompatible with the others.
         """
         given = {name: picture for name, picture in vars(inputs).items() if picture is not None}
         for name in given:
@@ -98,66 +97,73 @@ class TaskSpec(Spec, family=True):
         )
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
-        """Which picture's pixels :meth:`check_mask` is to be given; None where no mask is read."""
+        """Picture whose pixels are passed to :meth:`check_mask`; None if the task reads no mask."""
         return None
 
     def check_mask(self, known: Coverage) -> None:
-        """Checks how much of the picture its mask leaves as it is.
+        """Checks the known share of the masked picture.
 
         Raises:
-            InvalidSpec: nothing is left to do, or nothing to go by.
+            InvalidSpec: everything is known, or nothing is.
         """
 
     @abstractmethod
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """Checks the spec against the pictures that come with it, before any work.
+        """Checks the spec against the sizes of the pictures, before any work.
+
+        Args:
+            image: width and height of the upload in pixels; None if there is none.
+            mask: width and height of the mask picture in pixels; None if there is none.
+            has_alpha: whether the upload has transparent pixels.
 
         Raises:
-            InvalidSpec: they do not fit together.
+            InvalidSpec: spec and pictures are incompatible.
         """
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """Downloaded weights it needs beside its prior's."""
+        """Names of downloaded weights required besides the prior's."""
         return ()
 
     @abstractmethod
     def output_size(self, image: Size | None) -> Size | None:
-        """Width and height of the picture made from an upload of size ``image``; None for text."""
+        """Width and height of the result for an upload of size ``image``; None for text."""
 
     def sampled_size(self, image: Size | None) -> Size | None:
-        """Width and height of what is sampled, which a device limits; less than the result's where
-        the rest is taken from the upload.
+        """Width and height of the sampled picture, which the device's limit applies to.
+
+        Smaller than the result if some of its pixels are copied from the upload.
         """
         return self.output_size(image)
 
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
-        """Tokens of the result, and how often each passes through what ``Engine.seconds_per_token``
-        measures.
+        """Number of tokens, and the number of times each runs the unit measured by
+        ``Engine.seconds_per_token``.
         """
 
     @abstractmethod
     def run(self, inputs: Inputs, context: RunContext) -> Result:
-        """Computes the task; called through :func:`run`, which resolves the settings and reads the
+        """Computes the task. Call :func:`run` instead, which resolves settings and reads the
         checkpoint.
         """
 
     def settled(self) -> Self:
-        """This spec with what depends on the computing machine decided; see :func:`run`."""
+        """Returns this spec with machine-dependent choices fixed; see :func:`run`."""
         return self
 
     def caveats(self) -> list[str]:
-        """What a result should say about how this machine computes it."""
+        """Notes for the result about machine-dependent choices."""
         return []
 
     @abstractmethod
     def resolved(self) -> Self:
-        """This spec with the settings it will run with; JSON keeps no difference between a field
-        set and one left out.
+        """Returns this spec with every setting filled in.
+
+        Call it before serialising: JSON does not distinguish fields that were set from defaults.
 
         Raises:
-            InvalidSpec: there is no prior of that name, or it is of another kind.
+            InvalidSpec: the prior is unknown or of another kind.
         """
 
     def _prior_of(self, kind: builtins.type[AnyPrior]) -> AnyPrior:
@@ -172,7 +178,7 @@ class TaskSpec(Spec, family=True):
 
 
 class PictureTaskSpec(TaskSpec):
-    """A task that makes a picture from a picture."""
+    """A task whose result is a picture."""
 
     prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
@@ -187,41 +193,39 @@ class PictureTaskSpec(TaskSpec):
     pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
 
     def prior_spec(self) -> ImagePriorSpec:
-        """The prior this task samples from.
+        """Spec of the prior this task samples from.
 
         Raises:
-            InvalidSpec: there is no image prior of that name.
+            InvalidSpec: no image prior has that name.
         """
         return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
 
     def settings(self) -> SamplerSpec:
-        """Sampler settings with the recommendation filled in: the prior's, and the task's own over
-        it.
-        """
+        """Sampler settings with recommendations filled in; the task's override the prior's."""
         sampler: SamplerSpec = self.sampler
         recommended = self.prior_spec().recommended_for(type(sampler), self.own_settings())
         return sampler.with_recommended(recommended)
 
     def own_settings(self) -> dict[str, Any]:
-        """Fields of :class:`aps_core.samplers.aps.APSConfig` this task recommends over the prior's;
-        the other samplers' settings follow from them.
+        """Fields of :class:`aps_core.samplers.aps.APSConfig` that this task recommends, overriding
+        the prior's. Other samplers derive their settings from them.
         """
         return {}
 
     def resolved(self) -> Self:
-        """Fills in the sampler's settings; see :meth:`TaskSpec.resolved`."""
+        """Fills in the sampler's settings."""
         return self.model_copy(update={"sampler": self.settings()})
 
     @abstractmethod
     def output_size(self, image: Size | None) -> Size:
-        """See :meth:`TaskSpec.output_size`."""
+        """Always a size, never None."""
 
     def sampled_size(self, image: Size | None) -> Size:
-        """See :meth:`TaskSpec.sampled_size`."""
+        """Always a size; equals :meth:`output_size` by default."""
         return self.output_size(image)
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """See :meth:`TaskSpec.work`; what is measured is an inner step."""
+        """The measured unit is one inner step."""
         width, height = self.sampled_size(image)
         stride = self.prior_spec().stride
         sampler = self.settings()
@@ -230,7 +234,7 @@ class PictureTaskSpec(TaskSpec):
 
 
 class MeasuredTaskSpec(PictureTaskSpec):
-    """A picture task whose samples agree with a measurement."""
+    """A picture task whose samples must agree with a measurement."""
 
     loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
         default_factory=MeasurementLoss,
@@ -242,47 +246,47 @@ class MeasuredTaskSpec(PictureTaskSpec):
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """What the loss needs."""
+        """Weights needed by the loss."""
         loss: LossSpec = self.resolved().loss
         return loss.checkpoints
 
     def resolved(self) -> Self:
-        """Fills in the settings of sampler and loss; see :meth:`TaskSpec.resolved`."""
+        """Fills in the settings of sampler and loss."""
         loss: LossSpec = self.loss
         recommended = self.prior_spec().recommended_loss.get(loss.type, {})
         return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
 
     def settled(self) -> Self:
-        """See :meth:`TaskSpec.settled`: what the loss can use here."""
+        """Fixes the loss's machine-dependent choices."""
         loss: LossSpec = self.loss
         return self.model_copy(update={"loss": loss.settled()})
 
     def caveats(self) -> list[str]:
-        """See :meth:`TaskSpec.caveats`: what the loss does without."""
+        """Notes of the loss."""
         loss: LossSpec = self.loss
         return loss.caveats()
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The pictures of a job; a text task has none."""
+    """The pictures of a job; all None for a text task."""
 
     image: Picture | None = None
     mask: Picture | None = None
     style: Picture | None = None
 
     def picture(self) -> Picture:
-        """The picture to work on.
+        """The main picture.
 
         Raises:
-            InvalidSpec: there is none.
+            InvalidSpec: no picture was sent.
         """
         if self.image is None:
             raise InvalidSpec("This task works on a picture; send one as 'image'.")
         return self.image
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each picture's pixels, by its name."""
+        """SHA-256 of each picture's pixels by name."""
         return {
             name: picture.digest() for name, picture in vars(self).items() if picture is not None
         }
@@ -290,29 +294,29 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a job's hook sees after each reverse step."""
+    """Argument of a job's hook after each reverse step."""
 
     state: SamplerState
     total: int
     """Reverse steps of the whole run."""
     seconds: float
-    """Wall time of this step."""
+    """Wall time of this step in seconds."""
     prior_seconds: float
-    """Of it, the prior's forward."""
+    """Part of ``seconds`` spent in the prior's forward passes."""
     fingerprint: str
 
     @property
     def step(self) -> int:
-        """Finished reverse steps."""
+        """Number of finished reverse steps."""
         return self.state.step
 
     @property
     def inner_steps(self) -> int:
-        """Inner iterations of this step."""
+        """Number of inner iterations in this step."""
         raise NotImplementedError
 
     def event(self) -> dict[str, Any]:
-        """What a client hears of this step, as JSON."""
+        """JSON payload of the progress event."""
         return {
             "step": self.step,
             "total": self.total,
@@ -321,14 +325,14 @@ class Progress:
         }
 
     def preview(self) -> bytes | None:
-        """The current estimate as a small JPEG; None where there is no picture."""
+        """The current estimate as a small JPEG; None for text."""
         return None
 
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
 
-        Empty where a sampler carries more than ``LARGEST_CARRIED`` bytes from step to step: such a
-        run starts again.
+        Empty if the sampler carries more than ``LARGEST_CARRIED`` bytes between steps. Such a run
+        cannot resume and restarts.
         """
         from safetensors.torch import save
 
@@ -349,24 +353,24 @@ class Progress:
 
 @dataclass(frozen=True)
 class PictureProgress(Progress):
-    """Progress of a picture."""
+    """Progress of a picture task."""
 
     info: StepInfo
     picture_BCHW: Tensor
-    """Current estimate, cropped to the picture, unclamped."""
+    """Current estimate, cropped to the picture; values may exceed [-1, 1]."""
     grid: Grid
     noise_floor: float
 
     @property
     def inner_steps(self) -> int:
-        """See :attr:`Progress.inner_steps`."""
+        """Decoder evaluations of this step."""
         return len(self.info.loss_curve)
 
     def event(self) -> dict[str, Any]:
-        """See :meth:`Progress.event`; of the tokens, the first sample's.
+        """Adds the misfit and the tokens of the first sample.
 
-        ``confidence`` is the score of each of ``anchors`` when it was decided; ``known`` comes with
-        the first step and names the tokens that were decided before it.
+        ``confidence`` is the score of each of ``anchors`` when it was decided. ``known`` is only in
+        the first event and lists tokens decided before the first step.
         """
         info, anchors_L = self.info, self.info.anchors_BL[0]
         known = (
@@ -381,25 +385,25 @@ class PictureProgress(Progress):
             "confidence": [
                 float(f"{score:.3g}")
                 for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()
-            ],  # JSON knows no infinity
+            ],  # JSON cannot represent infinity
             **known,
             "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
         }
 
     def preview(self) -> bytes:
-        """See :meth:`Progress.preview`."""
+        """JPEG of the first sample."""
         return encode_jpeg(self.picture_BCHW[0], quality=80)
 
 
 def _indices(chosen_L: Tensor) -> list[int]:
-    """Where a mask over tokens is true."""
+    """Indices of the true entries of a mask over tokens."""
     indices: list[int] = chosen_L.nonzero().flatten().tolist()
     return indices
 
 
 ProgressHook = Callable[[Any], bool | None]
-"""Called after every reverse step with the task's own :class:`Progress`; returning False cancels
-the run.
+"""Called after every reverse step with the task's :class:`Progress`; returning False cancels the
+run.
 """
 
 
@@ -409,7 +413,7 @@ class RunContext:
 
     engine: Engine
     fingerprint: str
-    """Identifies prior, settings and inputs; a checkpoint of another one is not used."""
+    """Hash of prior, settings and inputs; a checkpoint with another fingerprint is ignored."""
     on_step: ProgressHook | None = None
     on_inner: InnerHook | None = None
     resume: SamplerState | None = None

@@ -1,9 +1,9 @@
-"""Text-guided editing: part of a picture is drawn anew, or the picture grows beyond its edges; the
-rest stays as it is.
+"""Text-guided editing: regenerates part of a picture, or extends it beyond its edges, and keeps the
+rest.
 
-Large-block inpainting (paper, appendix "Text-Guided Large Block Inpainting"). Three things hold the
-known part: tokens that lie in it entirely are decided from the start, the measurement of the known
-pixels guides the others, and the result takes the known pixels from the upload itself.
+Large-block inpainting (paper, appendix "Text-Guided Large Block Inpainting"). The known part is
+kept in three ways. Tokens that lie entirely in it are decided from the start. The measurement of
+the known pixels guides the other tokens. The result copies known pixels from the upload.
 """
 
 from __future__ import annotations
@@ -71,49 +71,49 @@ class EditSpec(MeasuredTaskSpec):
     )
 
     def output_size(self, image: Size | None) -> Size:
-        """Size of the result: the upload's, and what is added."""
+        """Size of the upload plus the added margins."""
         width, height = _given(image)
         return width + self.left + self.right, height + self.top + self.bottom
 
     def sampled_size(self, image: Size | None) -> Size:
-        """See :meth:`TaskSpec.sampled_size`."""
+        """Limited by ``working_size``."""
         width, height = self.output_size(image)
         scale = min(1.0, (self.working_size or max(width, height)) / max(width, height))
         return max(1, round(width * scale)), max(1, round(height * scale))
 
     def own_settings(self) -> dict[str, Any]:
-        """A start from a draw of the prior: its likeliest codes alone would fill a large block with
-        one colour.
+        """Starts from a random sample of the prior. The prior's most likely codes would fill a
+        large block with one colour.
         """
         return {"temperature": 1.0}
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """See :meth:`TaskSpec.check`."""
+        """Checks sampler, prompt, mask size and that there is something to regenerate."""
         self.prior_spec().check_prompt(self.prompt)
         if not self.sampler.keeps_decided:
             keeping = [n for n in sorted(SamplerSpec.family) if SamplerSpec.named(n).keeps_decided]
             raise InvalidSpec(
-                f"The sampler '{self.sampler.type}' decides every token anew, so it cannot edit;"
+                f"The sampler '{self.sampler.type}' resamples every token, so it cannot edit;"
                 f" samplers that can: {', '.join(keeping)}."
             )
         image = _given(image)
         if mask is not None and mask != image:
             raise InvalidSpec(
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must be of one size."
+                " must have the same size."
             )
         if mask is None and not has_alpha and not self._grows:
             raise InvalidSpec(
-                "Nothing says what to draw anew: send a 'mask' picture (white = keep), an image"
+                "No part to regenerate is marked: send a 'mask' picture (white = keep), an image"
                 " with transparent pixels, or pixels to add on a side."
             )
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
-        """See :meth:`TaskSpec.mask_slot`."""
+        """The mask picture, or an image with transparent pixels."""
         return mask_slot(inputs)
 
     def check_mask(self, known: Coverage) -> None:
-        """See :meth:`TaskSpec.check_mask`."""
+        """Requires a known pixel and, unless margins are added, an unknown one."""
         check_coverage(known, may_be_whole=self._grows)
 
     @property
@@ -121,13 +121,13 @@ class EditSpec(MeasuredTaskSpec):
         return any((self.left, self.top, self.right, self.bottom))
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Known tokens, the known pixels' measurement, the sampler on the rest; then the upload's
-        own pixels.
+        """Fixes known tokens, samples the rest under the measurement of known pixels, then copies
+        the known pixels.
         """
         from aps_core.runtime.engine import ImageEngine
 
         engine = context.engine
-        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         job = Run(context)
         upload = inputs.picture()
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
@@ -139,7 +139,7 @@ class EditSpec(MeasuredTaskSpec):
             Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
         )
         objective = engine.measurement_objective(operator, y_CHW, 0.0, self.loss)
-        steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least a token a step
+        steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least one token per step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
         result = job.sample(
             spec,
@@ -162,9 +162,7 @@ class EditSpec(MeasuredTaskSpec):
         )
 
     def _canvas(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """The upload with its new margins (3, H, W), and what is known of it (H, W); unknown pixels
-        are 0.
-        """
+        """The upload with its new margins (3, H, W), 0 where unknown, and the known mask (H, W)."""
         source = mask_source(inputs)
         x_CHW = images.to_tensor(inputs.picture())
         known_HW = (
@@ -187,7 +185,7 @@ def known_tokens(engine: ImageEngine, y_CHW: Tensor, known_HW: Tensor) -> Tensor
 
 
 def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Both at another size; a pixel stays known where all it is made of is."""
+    """Resizes picture and mask; a pixel stays known only if all its source pixels are known."""
     if known_HW.shape == (height, width):
         return x_CHW, known_HW
     weight_HW = images.resize(known_HW[None], (height, width))[0]

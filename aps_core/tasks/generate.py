@@ -1,4 +1,4 @@
-"""Text to image: what the prior draws by itself, without a measurement."""
+"""Text to image: samples the prior without a measurement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GenerateSpec(TaskSpec):
     sampler: PriorConfig = Field(default_factory=PriorConfig, description="Sampler settings.")
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """See :meth:`TaskSpec.check`."""
+        """Checks the prompt; pictures are not accepted."""
         self._prior().check_prompt(self.prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'generate' takes no picture; leave 'image' and 'mask' out.")
@@ -53,25 +53,25 @@ class GenerateSpec(TaskSpec):
         return self.width or width, self.height or height
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """See :meth:`TaskSpec.work`; a reverse step here costs less than the inner step that is
-        measured, so this is an upper bound.
+        """An upper bound: the measured unit is an inner step, which costs more than a reverse step
+        of this task.
         """
         (width, height), stride = self.output_size(None), self._prior().stride
         return -(-width // stride) * -(-height // stride) * self.num_samples, self.sampler.steps
 
     def resolved(self) -> Self:
-        """See :meth:`TaskSpec.resolved`."""
+        """Fills in the sampler's settings and the picture's size."""
         width, height = self.output_size(None)
         sampler = self.sampler.with_recommended(self._prior().recommended_for(PriorConfig))
         return self.model_copy(update={"sampler": sampler, "width": width, "height": height})
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """MaskGIT's sampling as MMaDA does it."""
+        """MaskGIT sampling as in MMaDA."""
         from aps_core.runtime.engine import ImageEngine
         from aps_core.sampling import driver
 
         engine, resume = context.engine, context.resume
-        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         started = time.perf_counter()
         width, height = self.output_size(None)
         grid = engine.grid(height, width)

@@ -1,4 +1,4 @@
-"""Guided text: an answer to a prompt that a reward model thinks well of."""
+"""Guided text: answers a prompt with a language model, guided by a reward model."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class GuideSpec(TaskSpec):
 
     type: Literal["guide"] = "guide"
     prior: str = Field(
-        "embedded_text", min_length=1, max_length=64, description="Which text prior to sample from."
+        "embedded_text", min_length=1, max_length=64, description="Text prior to sample from."
     )
     prompt: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)
-    ] = Field(description="What to answer.")
+    ] = Field(description="Prompt to answer.")
     guidance: bool = Field(
         True,
         description=(
@@ -62,29 +62,29 @@ class GuideSpec(TaskSpec):
     )
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """See :meth:`TaskSpec.check`."""
+        """Checks the prompt length; pictures are not accepted."""
         self.prior_spec().check_prompt(self.prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
 
     def output_size(self, image: Size | None) -> None:
-        """No picture is made."""
+        """None: the result is text."""
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """See :meth:`TaskSpec.work`; what is measured is a guided reverse step."""
+        """The measured unit is a guided reverse step."""
         config = self.resolved().sampler
         return config.max_new_tokens, config.steps * len(self._runs())
 
     def prior_spec(self) -> TextPriorSpec:
-        """The prior this task samples from.
+        """Spec of the prior this task samples from.
 
         Raises:
-            InvalidSpec: there is no text prior of that name.
+            InvalidSpec: no text prior has that name.
         """
         return self._prior_of(TextPriorSpec)  # type: ignore[type-abstract]
 
     def resolved(self) -> Self:
-        """See :meth:`TaskSpec.resolved`."""
+        """Fills in the settings of sampler and reward."""
         prior = self.prior_spec()
         return self.model_copy(
             update={
@@ -94,19 +94,19 @@ class GuideSpec(TaskSpec):
         )
 
     def run(self, inputs: Inputs, context: RunContext) -> TextResult:
-        """One run, or a guided and an unguided one from the same seed."""
+        """One run, or a guided and an unguided run with the same seed."""
         from aps_core.runtime.engine import TextEngine
         from aps_core.text.aps import TextReward, sample_text_aps
 
         engine, resume = context.engine, context.resume
-        assert isinstance(engine, TextEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, TextEngine)  # ``resolved`` rejects other priors
         assert self.reward is not None
         started = time.perf_counter()
         timing = {"prior": 0.0, "sampling": 0.0}
         reward = TextReward(engine.reward, self.reward, self.prompt)
         prompt_BP = torch.tensor([engine.prior.encode(self.prompt)], device=engine.device)
         runs, steps, width = self._runs(), self.sampler.steps, prompt_BP.shape[1]
-        # A checkpoint holds the ids of finished runs, and of the running one last.
+        # A checkpoint holds the ids of finished runs, then those of the current run.
         done = [ids_S[None] for ids_S in resume.z_BL[:-1].to(engine.device)] if resume else []
         curve: list[float] = []
 
@@ -181,31 +181,31 @@ class GuideSpec(TaskSpec):
         )
 
     def _runs(self) -> list[bool]:
-        """Whether each run of the job is guided."""
+        """For each run of the job, whether it is guided."""
         return [True, False] if self.guidance and self.compare_unguided else [self.guidance]
 
 
 @dataclass(frozen=True)
 class TextProgress(Progress):
-    """Progress of an answer."""
+    """Progress of a text task."""
 
     guided: bool
-    """False in the run that is made for comparison, or without guidance."""
+    """False in the comparison run, or if guidance is off."""
     text: str
-    """The answer so far, a box for every token not decided."""
+    """The answer so far, with a box for every undecided token."""
     ids: list[int]
     decided: list[int]
-    """Places in the answer decided in this step."""
+    """Positions in the answer decided in this step."""
     reward_curve: list[float]
     """Reward at every inner iteration of this step."""
 
     @property
     def inner_steps(self) -> int:
-        """See :attr:`Progress.inner_steps`."""
+        """Reward evaluations of this step."""
         return len(self.reward_curve)
 
     def event(self) -> dict[str, Any]:
-        """See :meth:`Progress.event`."""
+        """Adds the text so far, decided positions and rewards."""
         return {
             **super().event(),
             "guided": self.guided,
@@ -227,15 +227,15 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class TextResult(Result):
-    """An answer, and for comparison perhaps one without guidance."""
+    """An answer, and optionally the unguided one for comparison."""
 
     answer: Answer
     unguided: Answer | None
     reward_curve: list[float]
-    """Reward before every guided step's first inner iteration."""
+    """Reward at the first inner iteration of every guided step."""
 
     def sidecar(self) -> dict[str, Any]:
-        """See :meth:`Result.sidecar`."""
+        """Adds both answers and a disclaimer."""
         return {
             "notice": "Made by a generative model: fluent text is not evidence that it is true.",
             **super().sidecar(),
@@ -245,12 +245,12 @@ class TextResult(Result):
         }
 
     def metrics(self) -> dict[str, Any]:
-        """See :meth:`Result.metrics`."""
+        """Adds the rewards."""
         unguided = self.unguided.reward if self.unguided else None
         return {**super().metrics(), "reward": self.answer.reward, "unguided_reward": unguided}
 
     def files(self, suffix: str = ".png") -> list[File]:
-        """The answer as plain text, and the unguided one."""
+        """The guided answer, and the unguided one if sampled, as plain text."""
         answers = {"answer.txt": self.answer, "unguided.txt": self.unguided}
         return [
             File(name, answer.text.encode(), "text/plain; charset=utf-8")
@@ -260,7 +260,7 @@ class TextResult(Result):
 
 
 def partial_text(prior: MaskedLM, ids: list[int]) -> str:
-    """An answer on its way as text: decided stretches, and a box for every masked token."""
+    """Text of an unfinished answer: decided tokens, and a box for every masked token."""
     stretches = [
         (masked, list(some)) for masked, some in groupby(ids, lambda token: token == prior.mask_id)
     ]

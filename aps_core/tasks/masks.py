@@ -1,6 +1,4 @@
-"""What a user's mask says is known, and whether it leaves something to do and something to go by;
-needs no torch.
-"""
+"""The known part of an upload, from its mask picture or alpha channel. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,28 +8,28 @@ from aps_core.tasks.base import Inputs, Slot
 
 
 def mask_slot(inputs: Inputs) -> Slot | None:
-    """Which picture says what is known: the mask, else an image with transparency."""
+    """Picture that defines the known part: the mask, else an image with transparency."""
     if inputs.mask is not None:
         return "mask"
     return "image" if inputs.image is not None and inputs.image.has_alpha else None
 
 
 def mask_source(inputs: Inputs) -> Picture | None:
-    """The picture of :func:`mask_slot`."""
+    """The picture selected by :func:`mask_slot`."""
     slot = mask_slot(inputs)
     return None if slot is None else getattr(inputs, slot)
 
 
 def check_coverage(known: Coverage, *, may_be_whole: bool = False) -> None:
-    """Checks that a mask covers neither everything nor, unless it ``may_be_whole``, nothing.
+    """Checks that some pixels are known and, unless ``may_be_whole``, that some are not.
 
     Raises:
-        InvalidSpec: it does.
+        InvalidSpec: nothing is known, or everything is.
     """
     if known == "none":
         raise InvalidSpec(
-            "The mask covers the whole picture, so nothing is left to go by; white (opaque) marks"
+            "The mask covers the whole picture, so no pixel is known; white (opaque) marks"
             " what to keep. Or use the task 'generate'."
         )
     if known == "all" and not may_be_whole:
-        raise InvalidSpec("The mask covers nothing; black (transparent) marks what to draw anew.")
+        raise InvalidSpec("The mask covers nothing; black (transparent) marks what to regenerate.")

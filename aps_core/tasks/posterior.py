@@ -1,6 +1,4 @@
-"""Draws a picture task's samples, with what every such task reports on the way and
-in the end.
-"""
+"""Runs the sampler of a picture task and builds its progress reports and result."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ else:
 
 
 class Step(NamedTuple):
-    """What is kept of a finished reverse step."""
+    """Measurements of a finished reverse step."""
 
     misfit: float
     inner_steps: int
@@ -47,16 +45,21 @@ class Run:
         z_BL: Tensor | None = None,
         finish: Callable[[Tensor], Tensor] | None = None,
     ) -> PictureResult:
-        """Samples of ``size`` (height, width) under ``objective``.
+        """Draws the task's samples.
 
-        ``z_BL`` holds decided tokens, see :func:`aps_core.sampling.driver.sample`; ``finish`` turns
-        decoded pictures (B, 3, H, W), cropped to ``size``, into what is shown and returned.
+        Args:
+            spec: resolved spec with sampler, seed, prompt and number of samples.
+            objective: loss of a decoded picture.
+            size: height and width of the result in pixels.
+            z_BL: decided tokens; see :func:`aps_core.sampling.driver.sample`.
+            finish: maps decoded pictures (B, 3, H, W), cropped to ``size``, to the pictures that
+                are shown and returned.
         """
         from aps_core.runtime.engine import ImageEngine
         from aps_core.sampling import driver
 
         context, engine = self.context, self.context.engine
-        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         height, width = size
         grid = engine.grid(height, width)
         steps: list[Step] = []
@@ -109,14 +112,14 @@ class Run:
         picture_BCHW = shown(info.x_hat_BCHW)
         return self.context.on_step(
             PictureProgress(
-                info.state,
-                info.total,
-                info.seconds,
-                info.prior_seconds,
-                self.context.fingerprint,
-                info,
-                picture_BCHW,
-                grid,
-                objective.noise_floor,
+                state=info.state,
+                total=info.total,
+                seconds=info.seconds,
+                prior_seconds=info.prior_seconds,
+                fingerprint=self.context.fingerprint,
+                info=info,
+                picture_BCHW=picture_BCHW,
+                grid=grid,
+                noise_floor=objective.noise_floor,
             )
         )

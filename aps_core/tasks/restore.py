@@ -1,4 +1,4 @@
-"""Restoration: a picture that agrees with a measurement of it."""
+"""Restoration: finds a picture that agrees with a degraded upload."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RestoreSpec(MeasuredTaskSpec):
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """See :attr:`TaskSpec.checkpoints`."""
+        """Weights needed by operator and loss."""
         return *self.operator.checkpoints, *super().checkpoints
 
     def output_size(self, image: Size | None) -> Size:
@@ -78,7 +78,7 @@ class RestoreSpec(MeasuredTaskSpec):
         return out_width, out_height
 
     def measurement_size(self, image: Size) -> Size:
-        """Size of the measurement: the upload's, or less where ``working_size`` says so."""
+        """Size of the measurement: the upload's, reduced if ``working_size`` requires it."""
         width, height = image
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         if self.working_size is None or max(out_height, out_width) <= self.working_size:
@@ -87,7 +87,7 @@ class RestoreSpec(MeasuredTaskSpec):
         return max(1, int(width * scale)), max(1, int(height * scale))
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """See :meth:`TaskSpec.check`."""
+        """Checks prompt, operator shape and mask."""
         self.prior_spec().check_prompt(self.prompt)
         image = _given(image)
         if self.operator.needs_mask and mask is None and not has_alpha:
@@ -102,25 +102,25 @@ class RestoreSpec(MeasuredTaskSpec):
         if mask is not None and mask != image:
             raise InvalidSpec(
                 f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must be of one size."
+                " must have the same size."
             )
         width, height = self.measurement_size(image)
         self.operator.check_shape(self.operator.image_shape((3, height, width)))
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
-        """See :meth:`TaskSpec.mask_slot`."""
+        """The mask or a transparent image, if the operator needs a mask."""
         return mask_slot(inputs) if self.operator.needs_mask else None
 
     def check_mask(self, known: Coverage) -> None:
-        """See :meth:`TaskSpec.check_mask`."""
+        """Requires known and unknown pixels."""
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Measurement, operator, objective; then the sampler."""
+        """Builds measurement, operator and objective, then runs the sampler."""
         from aps_core.runtime.engine import ImageEngine
 
         engine = context.engine
-        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         job = Run(context)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
@@ -140,8 +140,9 @@ class RestoreSpec(MeasuredTaskSpec):
         return replace(result, notes=notes, drawn=operator.state())
 
     def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, and the standard deviation of all noise; photon noise comes on
-        top, and beside it 'auto' finds none.
+        """``sigma`` as a number, and the standard deviation of all noise.
+
+        Photon noise is added to ``sigma``. If it is set, 'auto' means a ``sigma`` of 0.
         """
         if self.noise == "gaussian":
             sigma = float(
@@ -152,15 +153,15 @@ class RestoreSpec(MeasuredTaskSpec):
         return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """The upload as (3, h, w) in [-1, 1] at its working size, and its mask at the same size, 1
-        = known.
+        """The upload (3, h, w) in [-1, 1] at its working size, and its mask at the same size (1 =
+        known).
         """
         upload = inputs.picture()
         y_CHW = images.to_tensor(upload).to(device)
         mask_HW = None
         if self.operator.needs_mask:
             source = mask_source(inputs)
-            assert source is not None  # ``check`` has refused this
+            assert source is not None  # ``check`` rejects this
             mask_HW = images.mask_to_tensor(source).to(device)
         width, height = self.measurement_size((upload.width, upload.height))
         if (height, width) != y_CHW.shape[-2:]:

@@ -1,6 +1,4 @@
-"""What a task returns: its result, the files it consists of, and the sidecar from which it can be
-made again.
-"""
+"""Result of a task: pictures or text, output files, and the sidecar needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ else:
     torch = lazy_import("torch")
 
 SPREAD_WHITE = 0.5
-"""Standard deviation, on the [-1, 1] scale, that is white in the spread map's picture."""
+"""Standard deviation, on the [-1, 1] scale, shown as white in the spread map."""
 
 
 class File(NamedTuple):
@@ -38,25 +36,25 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a task returns."""
+    """Result of a task."""
 
     spec: Spec
-    """The spec as it was run: settings filled in, sigma a number."""
+    """The spec as executed: settings filled in, sigma a number."""
     seconds: dict[str, float]
-    """Wall time: ``sampling``, of it ``prior``; ``total``."""
+    """Wall time in seconds: ``total``; ``sampling``, which includes ``prior``."""
     fingerprint: str
     resumed_from_step: int | None = None
     memory_rungs: list[str] = field(default_factory=list)
-    """What was done when the device ran out of memory, see :mod:`aps_core.runtime.oom_fallback`;
-    such a run may differ from an undisturbed one.
+    """Fallbacks used when the device ran out of memory; see :mod:`aps_core.runtime.oom_fallback`.
+    They may change tokens.
     """
     notes: list[str] = field(default_factory=list)
-    """What the caller should know: a reduced size, a checkpoint that could not be used."""
+    """Messages for the caller, for example a reduced size or an ignored checkpoint."""
     origin: dict[str, Any] = field(default_factory=dict)
-    """Where it was made and from what; see :func:`aps_core.tasks.running.origin`."""
+    """Machine and inputs; see :func:`aps_core.tasks.running.origin`."""
 
     def sidecar(self) -> dict[str, Any]:
-        """Everything needed to understand and repeat the job, as JSON."""
+        """Everything needed to interpret and reproduce the job, as JSON."""
         return {
             "spec": self.spec.model_dump(mode="json"),
             "origin": self.origin,
@@ -68,7 +66,7 @@ class Result:
         }
 
     def metrics(self) -> dict[str, Any]:
-        """The few numbers that say how it went, as JSON."""
+        """Summary numbers of the run, as JSON."""
         return {
             "sampling_seconds": self.seconds["sampling"],
             "prior_seconds": self.seconds["prior"],
@@ -76,39 +74,36 @@ class Result:
         }
 
     def files(self, suffix: str = ".png") -> list[File]:
-        """The result as files, without the sidecar; the first is what most callers want.
+        """Output files without the sidecar; the first is the main result.
 
-        Equal runs give equal bytes. ``suffix`` says how pictures are written.
+        Equal runs give equal bytes. ``suffix`` selects the file format of pictures.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class PictureResult(Result):
-    """Samples of a picture."""
+    """Result of a picture task."""
 
     pictures_BCHW: Tensor
     """Posterior samples in [-1, 1]."""
     codes_BL: Tensor
     misfit_B: list[float] = field(default_factory=list)
-    """Data misfit of each sample, in the measurement's own units; empty where nothing was measured.
-    """
+    """Data misfit of each sample in the units of the measurement; empty without a measurement."""
     noise_floor: float = 0.0
-    """Misfit expected of the truth."""
+    """Misfit expected of the true picture."""
     misfit_curve: list[float] = field(default_factory=list)
     """Misfit at the end of each reverse step of this run, mean over the samples."""
     inner_steps: list[int] = field(default_factory=list)
     """Inner iterations used in each reverse step of this run."""
     drawn: dict[str, Tensor] = field(default_factory=dict)
-    """What the operator drew at random (mask, kernel)."""
+    """Random parts of the operator (mask, kernel)."""
     source_type: str = COMPOSITE
     """IPTC digital source type."""
 
     @property
     def best(self) -> int:
-        """The sample that agrees best with the measurement; the first where nothing was
-        measured.
-        """
+        """Index of the sample with the lowest misfit; 0 without a measurement."""
         return int(np.argmin(self.misfit_B)) if self.misfit_B else 0
 
     def _repr_png_(self) -> bytes:
@@ -121,19 +116,17 @@ class PictureResult(Result):
         )
 
     def mean_CHW(self) -> Tensor:
-        """Mean of the samples: closer to the truth in squared error than any of them, and
-        smoother.
-        """
+        """Mean of the samples. It is smoother, and has lower squared error than a single sample."""
         return self.pictures_BCHW.mean(0)
 
     def spread_HW(self) -> Tensor:
-        """Standard deviation over the samples, mean over the colours: where the measurement leaves
-        the picture open.
+        """Standard deviation over the samples, averaged over colours: large where the measurement
+        determines the picture poorly.
         """
         return self.pictures_BCHW.std(0).mean(0)
 
     def sidecar(self) -> dict[str, Any]:
-        """See :meth:`Result.sidecar`."""
+        """Adds misfits, spread and a disclaimer."""
         height, width = self.pictures_BCHW.shape[-2:]
         several = len(self.misfit_B) > 1
         return {
@@ -161,7 +154,7 @@ class PictureResult(Result):
         }
 
     def metrics(self) -> dict[str, Any]:
-        """See :meth:`Result.metrics`."""
+        """Adds misfit, noise and inner steps."""
         measured = {
             "misfit": self.misfit_B,
             "noise_floor": self.noise_floor,
@@ -170,11 +163,11 @@ class PictureResult(Result):
         return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
 
     def files(self, suffix: str = ".png") -> list[File]:
-        """The best sample; of several also each one, and of a measurement their mean and their
-        spread as a picture and as an array.
+        """The best sample; every sample if there are several; with a measurement also their mean,
+        and their spread as picture and array.
 
         Raises:
-            InvalidSpec: pictures are not written as ``suffix``.
+            InvalidSpec: ``suffix`` is not a supported picture format.
         """
         sidecar, media_type = self.sidecar(), f"image/{suffix.lower().lstrip('.')}"
 

@@ -1,6 +1,4 @@
-"""How a task is run: from the start or a checkpoint, and again more frugally where the device runs
-out of memory.
-"""
+"""Runs a task from the start or a checkpoint, with fallbacks if the device runs out of memory."""
 
 from __future__ import annotations
 
@@ -37,16 +35,26 @@ def run(
 ) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
-    A checkpoint of another job, prior or library version is not used; the result says so in
-    ``notes``.
+    A checkpoint of another job, prior or library version is ignored, with a note in the result.
+
+    Args:
+        spec: the task; its settings are resolved here.
+        inputs: its pictures.
+        engine: holds the prior named by ``spec.prior``.
+        on_step: called after every reverse step; returning False cancels the run.
+        resume: bytes of :meth:`Progress.checkpoint`; None starts from the beginning.
+        on_inner: called between inner iterations; returning False cancels the run.
 
     Raises:
-        APSError: see :mod:`aps_core.errors`; SamplingCancelled when ``on_step`` or ``on_inner``
-            returned False.
+        InvalidSpec: the spec is invalid, does not fit the pictures, or names another prior.
+        WeightsMissing, WeightsInvalid: required weights are absent or damaged.
+        InsufficientMemory: the job does not fit the device, even with all fallbacks.
+        SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
+        SamplingDiverged: the loss is not finite.
     """
     if spec.prior != engine.spec.type:
         raise InvalidSpec(
-            f"This engine holds the prior '{engine.spec.type}', the job asks for '{spec.prior}'."
+            f"This engine holds the prior '{engine.spec.type}', but the job uses '{spec.prior}'."
         )
     spec = spec.resolved()
     caveats, spec = spec.caveats(), spec.settled()
@@ -54,38 +62,49 @@ def run(
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = fingerprint_of(spec, inputs, engine)
     state = _read_checkpoint(resume, fingerprint) if resume else None
-    result = _run_frugally(spec, inputs, RunContext(engine, fingerprint, on_step, on_inner, state))
+    result = _run_with_fallbacks(
+        spec,
+        inputs,
+        RunContext(
+            engine=engine,
+            fingerprint=fingerprint,
+            on_step=on_step,
+            on_inner=on_inner,
+            resume=state,
+        ),
+    )
     result.origin.update(origin(engine, inputs))
     result.notes.extend([*caveats, *engine.fallbacks()])
     if resume and state is None:
         result.notes.append(
-            "The checkpoint belonged to another job, prior or library version; the job started"
-            " again."
+            "The checkpoint belonged to another job, prior or library version; the job restarted."
         )
     return result
 
 
 def origin(engine: Engine, inputs: Inputs) -> dict[str, Any]:
-    """What the tokens depend on besides the spec, as JSON: pictures and weights by hash, device
-    type, threads, versions.
+    """Everything the tokens depend on besides the spec, as JSON: hashes of pictures and weights,
+    device type, threads, versions.
     """
     return {"inputs": inputs.digests(), **engine.origin()}
 
 
 def fingerprint_of(spec: TaskSpec, inputs: Inputs, engine: Engine) -> str:
-    """Equal for runs that give the same tokens: a hash of the spec and of their :func:`origin`."""
-    told = json.dumps(origin(engine, inputs), sort_keys=True)
-    return hashlib.sha256(f"{spec_digest(spec)}\n{told}".encode()).hexdigest()
+    """Hash of the spec and its :func:`origin`; equal for runs that give the same tokens."""
+    depends_on = json.dumps(origin(engine, inputs), sort_keys=True)
+    return hashlib.sha256(f"{spec_digest(spec)}\n{depends_on}".encode()).hexdigest()
 
 
-def _run_frugally(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result:
-    """Goes on from the last finished step, more frugally, whenever the device runs out of
-    memory.
+def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result:
+    """Runs the task; after each out-of-memory error applies the next fallback and resumes at the
+    last finished step.
     """
-    from aps_core.runtime.oom_fallback import free_memory, is_out_of_memory, ladder
+    from aps_core.runtime.oom_fallback import fallbacks, free_memory, is_out_of_memory
 
     engine, state = context.engine, context.resume
-    rungs, taken, notes = ladder(spec, engine), list[str](), list[str]()
+    remaining = fallbacks(spec, engine)
+    taken: list[str] = []
+    notes: list[str] = []
 
     def remember(progress: Progress) -> bool | None:
         nonlocal state
@@ -102,17 +121,17 @@ def _run_frugally(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-        free_memory()  # outside the handler, which would keep the failed computation alive
-        rung, engine = next(rungs, (None, engine))
-        if rung is None:
+        free_memory()  # outside the handler, which keeps the failed computation's tensors alive
+        fallback, engine = next(remaining, (None, engine))
+        if fallback is None:
             raise InsufficientMemory(
                 "The job needs more memory than the device has free; send a smaller picture, set"
                 " 'working_size', or ask for fewer samples or tokens."
             )
-        taken.append(rung)
+        taken.append(fallback)
         notes.append(
-            f"The device ran out of memory after step {state.step if state else 0}; what was done:"
-            f" {rung}."
+            f"The device ran out of memory after step {state.step if state else 0}; fallback used:"
+            f" {fallback}."
         )
     return replace(
         result,

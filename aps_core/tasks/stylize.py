@@ -1,8 +1,8 @@
-"""Stylization: a picture after a prompt in the style of a reference picture, without training
-(paper, appendix "Reference-based Stylization").
+"""Stylization: generates a picture from a prompt in the style of a reference picture, without
+training (paper, appendix "Reference-based Stylization").
 
-The style of the decoded picture is the measurement: Algorithm 1 pulls the tokens' logits towards
-the reference's style vector instead of towards a degraded picture.
+The measurement is the style of the decoded picture. Algorithm 1 moves the tokens' logits towards
+the reference's style vector.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "csd": {"learning_rate": 0.1, "inner_steps": 100, "steps": 15},  # the paper's
     "gram": {"temperature": 1.0},
 }
-"""Sampler settings recommended with each style measure, over the prior's own."""
+"""Sampler settings recommended for each style measure, overriding the prior's."""
 SMALLEST = 16
-"""Pixels a style picture needs on each side."""
+"""Minimum side of a style picture in pixels."""
 
 
 class StylizeSpec(PictureTaskSpec):
@@ -98,13 +98,11 @@ class StylizeSpec(PictureTaskSpec):
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """See :attr:`TaskSpec.checkpoints`."""
+        """The CSD network, if it has a weight."""
         return ("csd-vit-l",) if self.csd_weight else ()
 
     def output_size(self, image: Size | None) -> Size:
-        """Size of the picture: what was asked for, else the content picture's, else the native
-        one.
-        """
+        """The requested size, else the content picture's, else the prior's native size."""
         height, width = self.prior_spec().native_size
         if image is not None:
             width, height = image
@@ -113,27 +111,26 @@ class StylizeSpec(PictureTaskSpec):
         return self.width or width, self.height or height
 
     def own_settings(self) -> dict[str, Any]:
-        """Those of the style measure."""
+        """Settings recommended for the style measure."""
         return SETTINGS["csd" if self.csd_weight else "gram"]
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """See :meth:`TaskSpec.work`: an encoder's pass comes on top of every decoder's."""
+        """Twice the usual passes: the encoder runs after every decode."""
         tokens, passes = super().work(image)
         return tokens, 2 * passes
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """See :meth:`TaskSpec.check`."""
+        """Checks the prompt and that a style measure is selected."""
         self.prior_spec().check_prompt(self.prompt)
         if mask is not None:
             raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.")
         if self.gram_weight == self.csd_weight == 0:
             raise InvalidSpec(
-                "Without a style measure there is nothing to do: set 'gram_weight' or 'csd_weight'"
-                " above 0."
+                "No style measure is selected; set 'gram_weight' or 'csd_weight' above 0."
             )
 
     def check_sizes(self, inputs: Inputs) -> None:
-        """See :meth:`TaskSpec.check_sizes`."""
+        """Also checks the minimum size of the style picture."""
         super().check_sizes(inputs)
         style = _style(inputs)
         if min(style.width, style.height) < SMALLEST:
@@ -143,25 +140,30 @@ class StylizeSpec(PictureTaskSpec):
             )
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """The reference's style, then Algorithm 1. The result's misfit, and each step's, is the
-        style distance.
+        """Extracts the reference's style, then runs the sampler. The misfit is the style
+        distance.
         """
         from aps_core.runtime.engine import ImageEngine
 
         engine = context.engine
-        assert isinstance(engine, ImageEngine)  # ``resolved`` has refused other priors
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         job = Run(context)
         image = inputs.image
         width, height = self.output_size((image.width, image.height) if image is not None else None)
         result = job.sample(self, self.objective(inputs, engine, height, width), (height, width))
-        return replace(result, source_type=TRAINED)  # no pixel is the content picture's own
+        return replace(result, source_type=TRAINED)  # no pixel is copied from the content picture
 
     def objective(self, inputs: Inputs, engine: ImageEngine, height: int, width: int) -> Objective:
-        """Style distance to the reference, and the content distance where there is a content
-        picture.
+        """Style distance to the reference, plus the content distance if a content picture is given.
+
+        Args:
+            inputs: style picture and optional content picture.
+            engine: prior, device and style network.
+            height: height of the result in pixels.
+            width: width of the result in pixels.
 
         Raises:
-            WeightsMissing, WeightsInvalid: the CSD's weights are needed, and absent or damaged.
+            WeightsMissing, WeightsInvalid: the CSD network is needed, but absent or damaged.
         """
         from aps_core.objectives.gram import Content, GramStyle, WeightedSum
 
@@ -185,8 +187,8 @@ class StylizeSpec(PictureTaskSpec):
 
 
 def reference(style_CHW: Tensor, height: int, width: int) -> Tensor:
-    """The style picture reduced, if larger, until it just covers the picture to be made: strokes
-    keep their size against the picture's.
+    """Reduces a larger style picture until it just covers the result, so that strokes keep their
+    size in pixels.
     """
     scale = max(height / style_CHW.shape[1], width / style_CHW.shape[2])
     if scale >= 1:

@@ -1,10 +1,10 @@
 """Anchored posterior sampling of text: Algorithm 1 inside Dream's loop (paper appendix, section
 "Question Answering").
 
-A reward model takes the place of decoder and measurement error: in every reverse step the masked
-tokens' logits ``phi`` climb its reward by M Adam steps, through the expected embedding with a
-straight-through argmax. Dream's own filtering and confidence then choose the anchors, so that the
-masking schedule stays the baseline's. Without a reward, or with M = 0, this *is* Dream's
+A reward model replaces decoder and measurement error. In every reverse step, M Adam steps on the
+masked tokens' logits ``phi`` increase its reward, through the expected embedding with a
+straight-through argmax. Dream's own filtering and confidence then choose the anchors, so the
+masking schedule equals the baseline's. Without a reward, or with M = 0, this is exactly Dream's
 ``diffusion_generate``.
 
 Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary.
@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextReward:
-    """A reward model, what is read from it, and the prompt whose answer it scores."""
+    """A reward model, its scoring method, and the prompt whose answer it scores."""
 
     model: RewardModel
     spec: RewardSpec
     prompt: str
 
     def __call__(self, ids_BL: Tensor, masked_BL: Tensor, phi_BLV: Tensor) -> Tensor:
-        """Reward (B,) of the answer whose masked tokens are the likeliest under softmax(phi)."""
+        """Reward (B,) of the answer, with the most likely token under softmax(phi) at masked
+        positions.
+        """
         # lines 8, 10
         answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_BLV, self.model.end)
         return self.spec.score(self.model, self.prompt, answer)  # lines 9, 11-13
@@ -68,9 +70,9 @@ def sample_text_aps(
 ) -> Tensor:
     """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
 
-    Every random draw comes from ``generator``, and guidance draws nothing: a guided and an unguided
-    run of one seed differ by the tilt alone. ``graph`` replays the prior's forward pass and the
-    inner steps as CUDA graphs (default: on CUDA).
+    Every random draw comes from ``generator``, and guidance draws none. A guided and an unguided
+    run with the same seed therefore differ only by the optimised logits. ``graph`` replays the
+    prior's forward pass and the inner steps as CUDA graphs (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
@@ -85,7 +87,7 @@ def sample_text_aps(
     def tilt(step: int, ids_BS: Tensor, logits_BSV: Tensor) -> Tensor:
         curve.clear()
         masked_BL = ids_BS[:, prompt:] == prior.mask_id
-        if inner is None or not bool(masked_BL.any()):  # the model may reveal everything early
+        if inner is None or not bool(masked_BL.any()):  # all tokens may be decided early
             return logits_BSV
         watch = InnerWatch(on_inner, step + 1, config.steps)
         phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL, watch)
@@ -114,10 +116,11 @@ def sample_text_aps(
 
 
 class RewardAscent:
-    """Lines 7-15 for text: M Adam steps on the masked tokens' logits, afresh in every reverse step.
+    """Lines 7-15 for text: M Adam steps on the masked tokens' logits, restarted in every reverse
+    step.
 
-    All tensors keep shape and address for the whole run, so that on CUDA one graph serves every
-    reverse step: the rows of decided tokens are carried along without effect.
+    All tensors keep shape and address for the whole run, so that on CUDA one graph is used for all
+    reverse steps. Rows of decided tokens are included without effect.
     """
 
     phi_BLV: Tensor
@@ -125,18 +128,20 @@ class RewardAscent:
     reward_B: Tensor
 
     def __init__(self, reward: TextReward, config: TextConfig, graph: bool | None = None) -> None:
-        self.reward, self.config, self.graph = reward, config, graph
+        self.reward = reward
+        self.config = config
+        self.graph = graph
         self.tensors: dict[str, Tensor] = {}
         self.replay: Callable[[], None] | None = None
 
     def run(
         self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor, watch: InnerWatch = UNWATCHED
     ) -> tuple[Tensor, list[float]]:
-        """The logits after M steps from the prior's, and the reward before each of them (mean over
+        """Logits after M steps from the prior's logits, and the reward before each step (mean over
         rows).
 
         Raises:
-            SamplingCancelled: ``watch`` was told to stop.
+            SamplingCancelled: the hook of ``watch`` returned False.
             SamplingDiverged: the reward is not finite.
         """
         self.begin(prior_BLV, ids_BL, masked_BL)
@@ -146,13 +151,13 @@ class RewardAscent:
                 if (prior_BLV.is_cuda if self.graph is None else self.graph)
                 else self
             )
-            self.begin(prior_BLV, ids_BL, masked_BL)  # a capture's warm-up moves the logits
+            self.begin(prior_BLV, ids_BL, masked_BL)  # warm-up before capture changes the logits
         rewards = torch.zeros(self.config.inner_steps, device=prior_BLV.device)
         for step in range(self.config.inner_steps):  # line 7
             self.replay()
             rewards[step] = self.reward_B.mean()
             watch(step + 1, self.config.inner_steps, rewards[step])
-        curve: list[float] = rewards.tolist()  # the only wait for the device
+        curve: list[float] = rewards.tolist()  # the only synchronisation with the device
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(
                 f"The reward became {curve[-1]}; lower the learning rate"
@@ -161,7 +166,7 @@ class RewardAscent:
         return self.phi_BLV.detach(), curve
 
     def begin(self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor) -> None:
-        """Starts a reverse step from the prior's logits, with Adam afresh."""
+        """Starts a reverse step from the prior's logits and resets Adam."""
         fresh = {"phi": prior_BLV, "ids": ids_BL, "masked": masked_BL}
         if self.tensors:
             for name, value in fresh.items():
@@ -179,7 +184,7 @@ class RewardAscent:
         )
 
     def __call__(self) -> None:
-        """Evaluates the reward and moves the logits once."""
+        """Evaluates the reward and takes one Adam step."""
         with torch.enable_grad():
             # lines 8-13
             reward_B = self.reward(self.tensors["ids"], self.tensors["masked"], self.phi_BLV)

@@ -1,7 +1,7 @@
-"""Settings of text sampling: Dream's own, and those of anchored posterior sampling on top.
+"""Settings of text sampling: Dream's, and those of anchored posterior sampling.
 
-Defaults are the paper's for question answering (appendix, section "Question Answering"); Dream's
-``entropy`` order is its release's recommendation.
+Defaults are the paper's for question answering (appendix, section "Question Answering"). The
+``entropy`` order is recommended by Dream's release.
 """
 
 from __future__ import annotations
@@ -66,5 +66,5 @@ class TextConfig(Config):
         ),
     )
     learning_rate: float = Field(
-        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats a step."
+        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats per step."
     )

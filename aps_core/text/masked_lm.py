@@ -1,4 +1,4 @@
-"""A masked diffusion language model over text: what Dream and LLaDA share.
+"""A masked diffusion language model for text, used by Dream and LLaDA.
 
 Shapes: B rows, S sequence (prompt and answer), V vocabulary.
 """
@@ -15,7 +15,7 @@ CHATML = (
     "<|im_start|>system\nYou are a helpful"
     " assistant.<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 )
-"""Qwen's chat layout, which Dream was tuned on."""
+"""Qwen's chat template, which Dream was tuned with."""
 
 
 class TextIds(BaseModel):
@@ -27,33 +27,33 @@ class TextIds(BaseModel):
     mask_token_id: int
     eos_token_id: int
     prompt_format: str = CHATML
-    """Layout of one turn, ``{prompt}`` in it. Releases keep it in code or templates; the embedded
-    prior names its own.
+    """Template of one turn, with ``{prompt}``. Releases define it in code or templates; the
+    embedded prior in its configuration.
     """
 
 
 class MaskedLM:
-    """See :class:`aps_core.types.TextPrior`. ``shifted``: the output at position i - 1 predicts
-    token i (Dream).
+    """Implements :class:`aps_core.types.TextPrior`. With ``shifted``, the output at position i - 1
+    predicts token i (Dream).
     """
 
     def __init__(
         self, model: PreTrainedModel, ids: TextIds, tokenizer: Tokenizer, *, shifted: bool
     ) -> None:
-        self.model, self.tokenizer, self.shifted = model, tokenizer, shifted
+        self.model = model
+        self.tokenizer = tokenizer
+        self.shifted = shifted
         self.ids = ids
-        self.vocab_size, self.mask_id, self.eos_id = (
-            ids.vocab_size,
-            ids.mask_token_id,
-            ids.eos_token_id,
-        )
+        self.vocab_size = ids.vocab_size
+        self.mask_id = ids.mask_token_id
+        self.eos_id = ids.eos_token_id
 
     @torch.no_grad()
     def logits(self, ids_BS: Tensor, attention_BS: Tensor | None = None) -> Tensor:
         """Logits (B, S, V) of every position, float32. ``attention_BS`` is 0 at padding.
 
-        Without padding there is no mask at all. With it, positions count from the first real token
-        and pads get position 1, as in Dream's release; logits at pads mean nothing.
+        Without padding, no mask is used. With padding, positions count from the first real token
+        and padding gets position 1, as in Dream's release; logits at padding are undefined.
         """
         if attention_BS is None or bool(attention_BS.all()):
             logits_BSV = self.model(input_ids=ids_BS, use_cache=False).logits
@@ -70,13 +70,13 @@ class MaskedLM:
         return logits_BSV.float()  # type: ignore[no-any-return]
 
     def encode(self, prompt: str) -> list[int]:
-        """Token ids of a prompt in the layout the model was tuned on, ready for the answer."""
+        """Token ids of a prompt in the chat template, ready for the answer."""
         return self.tokenizer.encode(
             self.ids.prompt_format.replace("{prompt}", prompt), add_special_tokens=False
         ).ids
 
     def decode(self, ids: list[int]) -> str:
-        """The answer's text up to its end, without special tokens and masks."""
+        """Text of the answer up to its end token, without special tokens and masks."""
         ends = {
             self.eos_id,
             self.tokenizer.token_to_id("<|im_end|>"),

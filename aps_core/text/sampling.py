@@ -1,10 +1,10 @@
-"""Dream's ``diffusion_generate``: iterative unmasking of an answer behind a prompt.
+"""Dream's ``diffusion_generate``: iterative unmasking of an answer after a prompt.
 
-Follows the release (``generation_utils.py`` of ``Dream-org/Dream-v0-Instruct-7B``), whose
-parameters it shares; every random draw comes from an explicit generator. Two traits of the release
-are kept: a model may predict the mask token itself, so that masks can remain; and in a batch the
-*mean* number of masks sets how many tokens each row reveals, so that a row with fewer masks can
-lose decided ones. Rows sampled one at a time are free of the second.
+Follows the release (``generation_utils.py`` of ``Dream-org/Dream-v0-Instruct-7B``), with the same
+parameters; every random draw comes from an explicit generator. Two behaviours of the release are
+kept. A model may predict the mask token itself, so masks can remain. In a batch, the *mean* number
+of masks determines how many tokens each row reveals, so a row with fewer masks can lose decided
+tokens. This does not affect rows sampled one at a time.
 
 Shapes: B rows, S sequence (prompt and answer), V vocabulary, N masked positions of all rows
 together.
@@ -25,33 +25,33 @@ from aps_core.text.config import TextConfig
 from aps_core.types import SamplerState, TextPrior
 
 FIXED_POINT = 2.0**40
-"""Units in a probability of 1 where probabilities are summed as integers; finer than float32 at
-150,000 tokens.
+"""Integer that represents probability 1 when probabilities are summed as integers; finer than
+float32 at 150,000 tokens.
 """
 
 CANDIDATES = 256
-"""Likeliest tokens that are sorted before the whole vocabulary is."""
+"""Number of most likely tokens that are sorted before resorting to the whole vocabulary."""
 
 LogitsHook = Callable[[int, Tensor, Tensor], Tensor]
-"""(step, ids (B, S), logits (B, S, V)) to the logits to go on with: before filtering, as in Dream's
+"""Maps (step, ids (B, S), logits (B, S, V)) to new logits before filtering, as in Dream's
 release.
 """
 
 
 @dataclass(frozen=True)
 class TextStep:
-    """What the step hook sees after each reverse step."""
+    """Argument of the step hook, called after each reverse step."""
 
     state: SamplerState
-    """``z_BL`` holds the ids of prompt and answer, masks as the prior's mask id."""
+    """``z_BL`` holds the ids of prompt and answer, with the prior's mask id for masks."""
     total: int
     """Reverse steps of the whole run."""
     decided_BS: Tensor
     """True where a token was decided in this step."""
     seconds: float
-    """Wall time of this step."""
+    """Wall time of this step in seconds."""
     prior_seconds: float
-    """Of it, the prior's forward."""
+    """Part of ``seconds`` spent in the prior's forward pass."""
     reward_curve: list[float] = field(default_factory=list)
     """Reward at every inner iteration, mean over the batch; empty without guidance."""
 
@@ -72,11 +72,11 @@ def diffusion_generate(
     resume: SamplerState | None = None,
     graph: bool | None = None,
 ) -> Tensor:
-    """Fills ``config.max_new_tokens`` masks behind ``prompt_BP`` and returns ids (B, S).
+    """Appends ``config.max_new_tokens`` masks to ``prompt_BP``, fills them, and returns ids (B, S).
 
     ``attention_BP`` is 0 at padding before a prompt. A run resumed from a :class:`SamplerState`
-    gives the same tokens as one that was never interrupted. ``graph`` replays the prior's forward
-    pass as a CUDA graph (default: on CUDA, without padding).
+    gives the same tokens as an uninterrupted one. ``graph`` replays the prior's forward pass as a
+    CUDA graph (default: on CUDA, without padding).
 
     Raises:
         InvalidSpec: the prompt has no token.
@@ -123,8 +123,10 @@ def diffusion_generate(
 
 
 class PriorForward:
-    """The prior's forward pass at one shape for a whole run; as a CUDA graph one launch in place of
-    hundreds. Returns when the device has finished, so that it can be timed.
+    """The prior's forward pass with fixed shapes for a whole run; a CUDA graph replaces hundreds of
+    launches by one.
+
+    Synchronises with the device, so that it can be timed.
     """
 
     ids_BS: Tensor
@@ -133,12 +135,14 @@ class PriorForward:
     def __init__(
         self, prior: TextPrior, attention_BS: Tensor | None, graph: bool | None = None
     ) -> None:
-        self.prior, self.attention_BS, self.graph = prior, attention_BS, graph
+        self.prior = prior
+        self.attention_BS = attention_BS
+        self.graph = graph
         self.replay: Callable[[], None] | None = None
 
     def __call__(self, ids_BS: Tensor) -> Tensor:
-        """Logits (B, S, V), which the next call overwrites."""
-        # with padding the prior looks at the mask on the host, which no graph may
+        """Logits (B, S, V). The next call overwrites them."""
+        # with padding, the prior reads the mask on the host, which a graph does not allow
         if self.attention_BS is not None or not (
             ids_BS.is_cuda if self.graph is None else self.graph
         ):
@@ -159,17 +163,17 @@ class PriorForward:
 
 
 def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
-    """Temperature, then nucleus, then top-k; what is left out gets the type's minimum.
+    """Applies temperature, then nucleus, then top-k. Removed tokens get the minimum of the dtype.
 
-    Only the likeliest tokens are sorted. Should they not settle what is kept (ties, or a flat
-    distribution), the whole vocabulary is: the result is that of a full sort, whichever was taken.
+    Only the most likely tokens are sorted. If they do not determine the result (ties, or a flat
+    distribution), the whole vocabulary is sorted. The result equals a full sort in both cases.
     """
     if config.temperature > 0:
         logits_NV = logits_NV / config.temperature
     nucleus = config.top_p is not None and config.top_p < 1
     if not nucleus and config.top_k is None:
         return logits_NV
-    # summed in fixed point: a GPU adds integers in any order to the same sum, floats not
+    # fixed point: sums of integers on a GPU do not depend on the order, sums of floats do
     share_NV = (logits_NV.softmax(-1) * FIXED_POINT).long() if nucleus else None
     likeliest = min(max(CANDIDATES, 2 * (config.top_k or 0)), logits_NV.shape[-1])
     value_NC, token_NC = _ranked(*logits_NV.topk(likeliest, dim=-1))
@@ -186,7 +190,9 @@ def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
 
 
 def _ranked(value_NC: Tensor, token_NC: Tensor) -> tuple[Tensor, Tensor]:
-    """Candidates by falling logit, then rising id, as a stable sort of the vocabulary has them."""
+    """Candidates by decreasing logit, then increasing id, equal to a stable sort of the
+    vocabulary.
+    """
     token_NC, by_id_NC = token_NC.sort(dim=-1)
     value_NC, order_NC = value_NC.gather(-1, by_id_NC).sort(dim=-1, descending=True, stable=True)
     return value_NC, token_NC.gather(-1, order_NC)
@@ -195,8 +201,8 @@ def _ranked(value_NC: Tensor, token_NC: Tensor) -> tuple[Tensor, Tensor]:
 def _kept(
     value_NC: Tensor, token_NC: Tensor, share_NV: Tensor | None, config: TextConfig
 ) -> Tensor:
-    """Which of the ranked tokens stay; the one that crosses the nucleus does, and so do all as
-    likely as the k-th. ``share``: probabilities in fixed point.
+    """Which ranked tokens are kept, including the token that crosses the nucleus and all ties with
+    the k-th. ``share`` holds probabilities in fixed point.
     """
     kept_NC = torch.ones_like(value_NC, dtype=torch.bool)
     if share_NV is not None:
@@ -210,8 +216,8 @@ def _kept(
 def sample_tokens(
     logits_NV: Tensor, config: TextConfig, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """A token for every row and its confidence, both (N,); the confidence is that of the filtered,
-    tempered distribution.
+    """Samples a token per row and returns its confidence, both (N,), under the filtered
+    distribution with temperature.
     """
     probs_NV = filtered(logits_NV, config).softmax(-1)
     if config.temperature > 0:
@@ -235,7 +241,7 @@ def _reveal_at_random(
     config: TextConfig,
     generator: Generator,
 ) -> Tensor:
-    """``origin``: every masked position is revealed by itself with probability ``share``."""
+    """``origin``: reveals every masked position independently with probability ``share``."""
     masked_BS = ids_BS == mask_id
     token_N = ids_BS[masked_BS]
     chosen_N = torch.rand(token_N.shape, generator=generator, device=ids_BS.device) < float(share)
@@ -251,8 +257,8 @@ def _reveal_most_trusted(
     config: TextConfig,
     generator: Generator,
 ) -> Tensor:
-    """Draws a token for every masked position and keeps the most confident ones, a share of the
-    masks of a mean row.
+    """Samples a token for every masked position and keeps the most confident ones; their number is
+    a share of the mean number of masks per row.
     """
     masked_BS = ids_BS == mask_id
     confidence_N, token_N = sample_tokens(logits_BSV[masked_BS], config, generator)

@@ -1,1 +1,1 @@
-"""Enumerable worlds with an exact posterior, and bounds on what a prior can gain."""
+"""Enumerable problems with an exact posterior, and the paper's bounds."""

@@ -2,16 +2,16 @@
 2's test-time bound.
 
 Each bounds the negative log-probability that a chain of reverse kernels ends in given tokens ``x``.
-A reverse kernel decides a masked token with probability ``r = (alpha_s - alpha_t) / (1 -
-alpha_t)``, its code drawn from a denoiser's prediction (Eq. rev); with a measurement it is tilted,
-token by token, by the expected likelihood of the pictures that agree with the outcome (Eq.
-aps-rev-per-token). Conventions the paper leaves open: decided tokens are predicted as decided, so
-that only masked ones contribute; a token that stays masked is drawn from the prediction like the
-others.
+A reverse kernel decides a masked token with probability ``r = (alpha_s - alpha_t) / (1 - alpha_t)``
+and samples its code from a denoiser's prediction (Eq. rev). With a measurement it is tilted, token
+by token, by the expected likelihood of the pictures that agree with the outcome (Eq.
+aps-rev-per-token). Two conventions are left open by the paper. Decided tokens are predicted with
+certainty, so only masked ones contribute. A token that stays masked is sampled from the prediction
+like the others.
 
-Evaluating a tilt takes B * completions * L * K likelihoods: meant for worlds like
-:mod:`aps_core.theory.toy`. The NELBO takes one forward a step and works for every prior. Shapes: B
-draws, L tokens, K codes, the last of K + 1 outcomes is "stays masked".
+Evaluating a tilt takes B * completions * L * K likelihoods and is meant for problems like
+:mod:`aps_core.theory.toy`. The NELBO takes one forward pass per step and works for every prior.
+Shapes: B draws, L tokens, K codes; the last of K + 1 outcomes is "stays masked".
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from aps_core.sampling.schedule import mask_fraction
 from aps_core.types import MASK, Grid, Objective, Prior, Tokenizer
 
 Denoiser = Callable[[Tensor, float], Tensor]
-"""Tokens (B, L) and masked share to log-probabilities (B, L, K) of every token's code."""
+"""Maps tokens (B, L) and masked share in [0, 1] to log-probabilities (B, L, K) of every token's
+code.
+"""
 LogLikelihood = Callable[[Tensor], Tensor]
 """log q(y | tokens) of complete tokens (B, L), (B,), up to a constant."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A bound in nats, summed over reverse steps, with its terms as the theorems name them."""
+    """A bound in nats, summed over reverse steps, with the terms named in the theorems."""
 
     total: float
     standard_error: float
     cross_entropy: float
-    """The NELBO's terms, of the prior for Theorem 2."""
+    """Terms of the NELBO; for Theorem 2 those of the prior."""
     adaptation: float = 0.0
-    """Theorem 2's log-ratio of the prior's prediction to the adapted one."""
+    """Theorem 2's log-ratio of the prior's prediction to the adapted prediction."""
     tilt: float = 0.0
-    """Minus the expected log-likelihoods."""
+    """Negative expected log-likelihoods."""
     partition: float = 0.0
     """Logarithms of the normalising factors."""
 
@@ -50,7 +52,7 @@ class Estimate:
 def denoiser(
     prior: Prior, grid: Grid, condition: str = "", guidance_scale: float = 0.0
 ) -> Denoiser:
-    """A prior's prediction ``x_theta``."""
+    """The prediction ``x_theta`` of a prior."""
 
     def predict(z_BL: Tensor, mask_share: float) -> Tensor:
         return prior.logits(
@@ -82,9 +84,9 @@ def ddps_bound(
 ) -> Estimate:
     """Theorem 1: bounds -log p(x | y) of the chain of tilted kernels around ``posterior``.
 
-    Expected likelihoods are means over ``completions`` draws, the same for all outcomes. As the
-    normalising factor is convex in them, too few raise the estimate on average: it stays an upper
-    bound.
+    Expected likelihoods are means over ``completions`` draws, shared by all outcomes. The
+    normalising factor is convex in them, so few draws raise the estimate on average; it remains an
+    upper bound.
     """
     return _estimate(
         posterior, posterior, log_likelihood, x_L, steps, draws, completions, generator
@@ -101,8 +103,8 @@ def aps_bound(
     completions: int,
     generator: Generator,
 ) -> Estimate:
-    """Theorem 2: the same bound, written as the prior's NELBO plus what adapting it to
-    ``posterior`` and the measurement add.
+    """Theorem 2: the same bound, written as the prior's NELBO plus the cost of adapting it to
+    ``posterior`` and the measurement.
     """
     return _estimate(prior, posterior, log_likelihood, x_L, steps, draws, completions, generator)
 
@@ -117,7 +119,9 @@ def _estimate(
     completions: int,
     generator: Generator,
 ) -> Estimate:
-    """All three bounds: terms (4, B) of every reverse step on its own draw of Z_t."""
+    """Computes all three bounds: terms (4, B) of every reverse step, each with its own draw of
+    Z_t.
+    """
     terms_4B = x_L.new_zeros(4, draws, dtype=torch.float32)
     x_BL = x_L.expand(draws, -1)
     with torch.no_grad():
@@ -148,8 +152,8 @@ def _estimate(
 
 
 def reveal_probability(step: int, steps: int) -> float:
-    """Probability (alpha_s - alpha_t) / (1 - alpha_t) with which reverse step ``step`` of
-    0..steps-1 decides a masked token.
+    """Probability (alpha_s - alpha_t) / (1 - alpha_t) that reverse step ``step`` of 0..steps-1
+    decides a masked token.
     """
     before, after = (
         mask_fraction(step / steps),
@@ -167,8 +171,8 @@ def expected_log_likelihood(
 ) -> Tensor:
     """log q(y | x_phi(z; outcome)) for every token and outcome (B, L, K + 1).
 
-    That is the mean log-likelihood of complete tokens drawn independently from the prediction, the
-    token itself set to the outcome; an outcome that leaves it masked leaves it drawn.
+    Mean log-likelihood of complete tokens sampled independently from the prediction, with the token
+    set to the outcome. For the outcome "stays masked" the token is sampled as well.
     """
     (batch, length, codes), count = log_p_BLK.shape, completions
     drawn_BLN = torch.multinomial(
@@ -187,7 +191,7 @@ def expected_log_likelihood(
 
 
 def tilted_kernel(log_p_BLK: Tensor, outcome_BLV: Tensor, reveal: float) -> tuple[Tensor, Tensor]:
-    """Eq. aps-rev-per-token of masked tokens: log-probabilities of the K + 1 outcomes and the log
+    """Eq. aps-rev-per-token for masked tokens: log-probabilities of the K + 1 outcomes, and log
     normalising factors (B, L).
     """
     kept_BL1 = torch.full_like(log_p_BLK[..., :1], 1 - reveal)
@@ -207,10 +211,10 @@ def surrogate(
     grid: Grid,
     reveal: float,
 ) -> Tensor:
-    """Eq. qe (B,), differentiable in the logits ``phi``: agreement with the prior, and L times the
-    quantised expectation's likelihood.
+    """Eq. qe (B,), differentiable in the logits ``phi``: agreement with the prior, plus L times the
+    likelihood of the quantised expectation.
 
-    Algorithm 1 minimises its second term alone.
+    Algorithm 1 only minimises the second term.
     """
     masked_BL = z_BL == MASK
     p_BLK = phi_BLK.softmax(-1)

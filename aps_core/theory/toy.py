@@ -1,8 +1,8 @@
-"""A world small enough to enumerate: an exact masked prior, a linear-Gaussian measurement, the
-exact posterior.
+"""A problem small enough to enumerate: exact masked prior, linear-Gaussian measurement, exact
+posterior.
 
-Four tokens of four codes make 256 pictures, so everything a sampler approximates can be computed:
-tests and ``benchmarks/toy_posterior.py`` compare against it. S counts the pictures.
+Four tokens with four codes give 256 pictures, so every quantity that a sampler approximates can be
+computed. Tests and ``benchmarks/toy_posterior.py`` compare against it. S is the number of pictures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LENGTH, CODES = GRID[0] * GRID[1], 2**BITS
 
 
 class ToyTokenizer:
-    """Codes of two signs; the decoder is linear, one pixel a token. See
+    """Codes of two signs with a linear decoder, one pixel per token. Implements
     :class:`aps_core.types.Tokenizer`.
     """
 
@@ -55,7 +55,7 @@ class ToyTokenizer:
 
 
 class ToyPrior:
-    """The exact conditionals of a joint distribution whose tokens depend on each other. See
+    """Exact conditionals of a joint distribution with dependent tokens. Implements
     :class:`aps_core.types.Prior`.
     """
 
@@ -75,7 +75,7 @@ class ToyPrior:
         partial_PL = torch.cartesian_prod(*[torch.arange(MASK, CODES)] * LENGTH)
         differs_PSL = (partial_PL[:, None] != MASK) & (partial_PL[:, None] != self.states_SL)
         others_PS1 = differs_PSL.sum(-1, keepdim=True)
-        # no difference, but perhaps at the token itself
+        # equal, except possibly at the token itself
         weight_PSL = (others_PS1 == differs_PSL) * self.p_S[:, None]
         p_PLK = torch.einsum("psl,slk->plk", weight_PSL, self.one_hot_SLK)
         self.logits_PLK = (p_PLK / p_PLK.sum(-1, keepdim=True)).clamp(min=1e-30).log()
@@ -89,12 +89,14 @@ class ToyPrior:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """log p(token | the other decided codes), (B, L, K): a table of all P partial pictures."""
+        """log p(token | the other decided codes), (B, L, K), from a table of all P partial
+        pictures.
+        """
         return self.logits_PLK[_number(z_BL - MASK, CODES + 1)]
 
 
 class ToyWorld:
-    """A prior, a noisy measurement of one picture drawn from it, and the posterior."""
+    """A prior, a noisy measurement of one picture sampled from it, and the exact posterior."""
 
     def __init__(self, seed: int = 0, sigma: float = 0.5, measured: int = 4) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -120,7 +122,7 @@ class ToyWorld:
         return -self.objective(self.decode(z_BL))[0] / self.objective.temperature
 
     def index(self, z_BL: Tensor) -> Tensor:
-        """Number of each picture among the S."""
+        """Index of each picture among the S."""
         return _number(z_BL, CODES)
 
     def total_variation(self, z_BL: Tensor) -> float:
@@ -132,6 +134,6 @@ class ToyWorld:
 
 
 def _number(digits_BL: Tensor, base: int) -> Tensor:
-    """Rows of digits as numbers (B,), the last digit counting ones."""
+    """Converts rows of digits to numbers (B,); the last digit is the least significant."""
     place_L: Tensor = base ** torch.arange(digits_BL.shape[1] - 1, -1, -1)
     return (digits_BL * place_L).sum(1)

@@ -1,10 +1,9 @@
-"""Attention over a picture's tokens, with a backward pass that is deterministic and fast.
+"""Attention over a picture's tokens with a fast, deterministic backward pass.
 
-PyTorch's fused attention is neither on CUDA for the single head of 512 channels of image decoders:
-too wide for its flash kernel, it takes the memory-efficient one, whose deterministic backward pass
-runs over all keys in a single block of threads. Explicit matrix products are deterministic and use
-the whole device. Their table of scores is cut into slices of queries, so that memory grows with the
-number of tokens and not with its square.
+Image decoders use a single head of 512 channels, too wide for PyTorch's flash kernel on CUDA. Its
+memory-efficient kernel is slow in deterministic mode, because one block of threads iterates over
+all keys. Explicit matrix products are deterministic and use the whole device. Their score table is
+split into slices of queries, so that memory is linear in the number of tokens.
 
 Shapes: B batch, L tokens, R query tokens of a slice, C channels.
 """
@@ -17,12 +16,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 TABLE = 4096**2
-"""Scores of one sample that are kept for the backward pass: 33 MB in bfloat16, all of a picture of
-1024x1024 pixels at stride 16. Larger tables are cut and computed again.
+"""Maximum scores per sample stored for the backward pass: 33 MB in bfloat16, enough for 1024x1024
+pixels at stride 16. Larger tables are sliced and recomputed.
 """
 
 CPU_TABLE = 2048**2
-"""The same on a CPU, whose fused attention is the faster one from there on."""
+"""The same on a CPU, where fused attention is faster for larger tables."""
 
 
 def attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
@@ -36,8 +35,8 @@ def attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor) -> Tensor:
 
 
 def sliced_attention(q_BLC: Tensor, k_BLC: Tensor, v_BLC: Tensor, rows: int) -> Tensor:
-    """The same by matrix products, ``rows`` queries at a time; more than one slice keeps no table
-    for the backward pass.
+    """:func:`attention` by matrix products, ``rows`` queries at a time. With several slices, no
+    table is stored for the backward pass.
     """
     if q_BLC.shape[1] <= rows:
         return _attend(q_BLC, k_BLC, v_BLC)

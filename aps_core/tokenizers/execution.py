@@ -1,5 +1,5 @@
-"""How a frozen network is executed. A plan changes speed and memory, and results by floating-point
-rounding only.
+"""Execution options of a frozen network. They change speed, memory and floating-point rounding
+only.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import torch
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """Switches of the decoder's fast path; benchmarks turn them one by one."""
+    """Options of the decoder's fast path; benchmarks vary them one at a time."""
 
     lean: bool = True
-    """Backward passes that keep little: see :mod:`aps_core.tokenizers.frozen`."""
+    """Uses memory-saving backward passes; see :mod:`aps_core.tokenizers.frozen`."""
     channels_last: bool = False
-    """Layout (B, H, W, C) in memory, which bfloat16 convolutions prefer."""
+    """Stores activations as (B, H, W, C), which is faster for bfloat16 convolutions."""
     compile: Literal["none", "norms", "decoder"] = "none"
-    """What ``torch.compile`` fuses: nothing, the normalisations (once for all sizes), or the whole
-    decoder (anew for every size).
+    """What ``torch.compile`` compiles: nothing, the normalisations (once for all sizes), or the
+    whole decoder (again for every size).
     """
     recompute: bool = False
-    """Keeps one tensor a residual block and computes the rest again in the backward pass: for cards
-    that are too small.
+    """Stores one tensor per residual block and recomputes the rest in the backward pass, for small
+    GPUs.
     """
 
     @classmethod
     def default(cls, device: torch.device, dtype: torch.dtype) -> ExecutionPlan:
-        """The fastest plan known for a device. On CUDA it compiles; a machine that cannot compile
-        falls back, see :class:`aps_core.tokenizers.group_norm.FusedNorm`.
+        """The fastest plan known for a device. CUDA uses compilation, with a fallback if it fails;
+        see :class:`aps_core.tokenizers.group_norm.FusedNorm`.
         """
         cuda = device.type == "cuda"
         return cls(

@@ -1,12 +1,12 @@
-"""Layers of a network whose weights are frozen: backward passes that reach the input only, and keep
-little for it.
+"""Layers with frozen weights, whose backward passes compute only the gradient of the input and
+store little.
 
-PyTorch's convolution keeps its input although the gradient towards the input does not need it
-(known from arXiv:2404.12406), and a group normalisation followed by SiLU keeps two tensors. Here a
-convolution keeps its weight alone, and the pair keeps its input; the rest is computed again. The
-mathematics is the same, only the order of floating-point operations differs. No second derivatives.
+PyTorch's convolution stores its input, although the gradient of the input does not need it (see
+arXiv:2404.12406). A group normalisation followed by SiLU stores two tensors. Here, a convolution
+stores only its weight, and the pair stores only its input; the rest is recomputed. Results differ
+only in the order of floating-point operations. Second derivatives are not supported.
 
-The layers are ordinary modules under the checkpoint's names, and train as such until ``freeze`` is
+The layers are ordinary modules with the checkpoint's names. They are trainable until ``freeze`` is
 called.
 """
 
@@ -23,12 +23,12 @@ from aps_core.tokenizers.group_norm import FusedNorm, Settings, stock_backward, 
 
 
 class Conv2d(nn.Conv2d):
-    """A convolution that, once frozen, keeps no activation."""
+    """A convolution that stores no activation once frozen."""
 
     frozen = False
 
     def freeze(self) -> None:
-        """Switches to the lean backward pass."""
+        """Switches to the memory-saving backward pass."""
         self.frozen = True
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Conv2d(nn.Conv2d):
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation, followed by SiLU when ``silu``; once frozen it keeps its input alone.
+    """Group normalisation, followed by SiLU if ``silu``. Once frozen it stores only its input.
 
     With ``fused`` both directions are compiled; see
     :class:`aps_core.tokenizers.group_norm.FusedNorm`.
@@ -53,8 +53,9 @@ class GroupNorm(nn.GroupNorm):
         self.silu = silu
 
     def freeze(self, fused: FusedNorm | None = None) -> None:
-        """Switches to the lean backward pass."""
-        self.frozen, self.fused = True, fused
+        """Switches to the memory-saving backward pass."""
+        self.frozen = True
+        self.fused = fused
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Same shape in and out."""
@@ -86,7 +87,7 @@ class _FrozenConv(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = ctx.saved_tensors
-        # its shape and layout count, its values are not read
+        # only shape and layout matter; the values are not read
         x = torch.empty_strided(*ctx.geometry, dtype=grad.dtype, device=grad.device)
         wanted = (True, False, False)
         dx = torch.ops.aten.convolution_backward(

@@ -1,5 +1,5 @@
-"""Group normalisation followed by SiLU, forward and backward: PyTorch's own kernels, and formulas
-for ``torch.compile``.
+"""Group normalisation followed by SiLU, forward and backward: PyTorch's kernels, or formulas for
+``torch.compile``.
 
 Shapes: B batch, C channels, G groups, H W pixels, P = H * W pixels in raster order.
 """
@@ -18,16 +18,16 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 Settings = tuple[int, float, bool]
-"""Groups, epsilon, and whether SiLU follows."""
+"""Number of groups, epsilon, and whether SiLU follows."""
 
 CHANNELS_LAST_DEVICES = ("cpu",)
-"""Where the stock kernels also read channels-last memory. CUDA's read (B, C, H, W) only: given
-other strides, some releases of PyTorch refuse the forward pass and return wrong gradients.
+"""Devices whose stock kernels support channels-last memory. CUDA's only support (B, C, H, W): with
+other strides, some PyTorch releases reject the forward pass and return wrong gradients.
 """
 
 
 def _readable(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in one memory layout that the stock kernels of their device can read."""
+    """Converts the tensors to one memory layout supported by the stock kernels of their device."""
     first = tensors[0]
     strided = first.device.type in CHANNELS_LAST_DEVICES and not first.is_contiguous()
     layout = torch.channels_last if strided else torch.contiguous_format
@@ -42,7 +42,9 @@ def _layout(x_BCHW: Tensor) -> torch.memory_format:
 def _stock_norm(
     x_BCHW: Tensor, weight_C: Tensor, bias_C: Tensor, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalised picture, and mean and reciprocal deviation (B, G); ``x`` is readable."""
+    """Normalised picture, and mean and reciprocal deviation (B, G). The layout of ``x`` must be
+    supported.
+    """
     if _emulated(x_BCHW):
         # Float32 weights give float32 statistics of a bfloat16 input; CUDA's kernel takes one
         # dtype only.
@@ -71,8 +73,8 @@ def stock_forward(x_BCHW: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Se
 def stock_backward(
     grad_BCHW: Tensor, x_BCHW: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Settings
 ) -> Tensor:
-    """PyTorch's kernels. Normalising again costs less than keeping the result of the forward
-    pass.
+    """Gradient by PyTorch's kernels. Recomputing the normalisation costs less than storing the
+    forward result.
     """
     groups, eps, silu = settings
     x_read, s_BCHW = _readable(x_BCHW, grad_BCHW)
@@ -97,7 +99,7 @@ def _statistics(x_BPC: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor]
 
 
 def norm_forward(x_BPC: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Settings) -> Tensor:
-    """Normalisation and SiLU in elementary operations, float32 inside."""
+    """Normalisation and SiLU in elementary operations, computed in float32."""
     groups, eps, silu = settings
     mean, rstd = _statistics(x_BPC, groups, eps)
     x_hat_BPC = ((x_BPC.float().unflatten(2, (groups, -1)) - mean) * rstd).flatten(2)
@@ -108,7 +110,7 @@ def norm_forward(x_BPC: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Sett
 def norm_backward(
     grad_BPC: Tensor, x_BPC: Tensor, weight_C: Tensor, bias_C: Tensor, settings: Settings
 ) -> Tensor:
-    """Gradient of :func:`norm_forward` towards ``x``.
+    """Gradient of :func:`norm_forward` with respect to ``x``.
 
     With ``s`` the gradient before SiLU and ``<>`` the mean over a group: ``rstd (w s - <w s> -
     x_hat <w s x_hat>)``.
@@ -130,19 +132,19 @@ def norm_backward(
 
 
 class FusedNorm:
-    """The normalisations of one network, compiled: each direction is a reduction and a pointwise
-    pass over channels-last memory.
+    """Compiled normalisations of one network. Each direction is a reduction and a pointwise pass
+    over channels-last memory.
 
-    Every direction, setting and number of channels is compiled from a code object of its own,
-    because Dynamo counts recompilations by code object and stops compiling at eight. Within one,
-    batch and pixels are dynamic: one graph serves a single picture of any size, another any batch.
+    Every direction, setting and number of channels is compiled from its own code object. Dynamo
+    counts recompilations per code object and stops compiling at eight. Batch and pixels are
+    dynamic: one graph covers single pictures of any size, another any batch.
 
-    Where compiling fails (no C compiler, no Python headers, a cache folder mounted ``noexec``) the
-    stock kernels take over, with one warning; ``failure`` then tells why.
+    If compilation fails (no C compiler, no Python headers, a cache folder mounted ``noexec``), the
+    stock kernels are used after one warning, and ``failure`` contains the reason.
     """
 
     def __init__(self, backend: str | Callable[..., Any] = "inductor") -> None:
-        """``backend``: of ``torch.compile``."""
+        """``backend`` is passed to ``torch.compile``."""
         self.backend = backend
         self.failure: str | None = None
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
@@ -175,7 +177,7 @@ class FusedNorm:
         parameters: tuple[Tensor, Tensor],
         settings: Settings,
     ) -> Tensor | None:
-        """The compiled function's result; None once compiling has failed."""
+        """Result of the compiled function; None if compilation has failed."""
         if self.failure is not None:
             return None
         height, width = pictures[0].shape[2:]
@@ -186,7 +188,7 @@ class FusedNorm:
         try:
             y_BPC = self._function(function, len(parameters[0]), settings)(*rows, *parameters)
         except (torch.OutOfMemoryError, torch.AcceleratorError):
-            raise  # the device's fault, not the compiler's
+            raise  # an error of the device, not of the compiler
         except Exception as error:  # noqa: BLE001 - compilers fail in many ways, each is logged
             self._give_up(error)
             return None

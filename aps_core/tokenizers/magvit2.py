@@ -21,10 +21,10 @@ from aps_core.types import Grid
 
 
 class MagvitTokenizer:
-    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the
+    """Implements :class:`aps_core.types.Tokenizer`. Weights are frozen; gradients only reach the
     embeddings.
 
-    The network computes in its weights' dtype; codes, pictures and gradients outside it are
+    The network computes in its weights' dtype. Codes, pictures and gradients outside it are
     float32.
     """
 
@@ -82,15 +82,15 @@ class MagvitTokenizer:
 
     @property
     def fallback(self) -> str | None:
-        """Why the network runs slower than its plan; None while it follows the plan."""
+        """Why the network runs slower than its plan; None if it follows the plan."""
         if self.fused is None or self.fused.failure is None:
             return None
         return f"The normalisations run uncompiled: {self.fused.failure}"
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Within it, the decoder keeps one tensor a residual block and computes the rest again in
-        the backward pass.
+        """Context in which the decoder stores one tensor per residual block and recomputes the rest
+        in the backward pass.
         """
         before, self.net.decoder.recompute = self.net.decoder.recompute, True
         try:
@@ -109,7 +109,7 @@ def load_magvit(
         WeightsInvalid: a key is missing, unknown, or of another shape.
     """
     try:
-        # the published one holds diffusers' bookkeeping ("_class_name") and no shape
+        # the published file contains only diffusers' metadata ("_class_name")
         stored = read_json(folder / "config.json")
         config = MagvitConfig.model_validate(
             {key: value for key, value in stored.items() if not key.startswith("_")}

@@ -3,7 +3,7 @@
 Plain torch, with the parameter names of the published ``showlab/magvitv2`` checkpoint, so that
 a published state dict loads strictly. The one addition is :attr:`MagvitConfig.patch`: pixels are
 unshuffled into ``patch * patch`` channels before the first level and shuffled back after the last
-(1 = published network). It lets a small tokenizer spend its compute on the coarse grid.
+(1 = published network). A small tokenizer then computes mainly on the coarse grid.
 
 Shape legend: B batch, C channels, H W pixels, h w latent grid (``H / stride``), D code bits.
 """

@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class LookupFreeQuantizer:
-    """Codes are the signs of ``bits`` dimensions, read as a binary number, first dimension most
+    """Codes are the signs of ``bits`` dimensions, as a binary number with the first dimension most
     significant.
 
-    ``codebook_KD`` (2**bits, bits) holds every sign pattern; row k spells k in {-1, +1}.
+    ``codebook_KD`` (2**bits, bits) holds all sign patterns; row k encodes k in {-1, +1}.
     """
 
     def __init__(self, bits: int, device: torch.device | str = "cpu") -> None:
@@ -33,7 +33,7 @@ class VectorQuantizer:
         self.codebook_KD = codebook_KD
 
     def __call__(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings (..., D) to codes (...) and their rows of the codebook."""
+        """Embeddings (..., D) to nearest codes (...) and their codebook rows (..., D)."""
         flat = e.reshape(-1, e.shape[-1])
         # |e - c|^2 without the constant |e|^2
         codes = (self.codebook_KD.square().sum(1) - 2 * flat @ self.codebook_KD.T).argmin(-1)

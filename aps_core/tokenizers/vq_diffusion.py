@@ -1,6 +1,4 @@
-"""The VQ-VAE of VQ-Diffusion: diffusers' network, a learned codebook searched for the nearest
-row.
-"""
+"""The VQ-VAE of VQ-Diffusion: diffusers' network with a nearest-neighbour codebook."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from aps_core.types import Grid
 
 
 class VQDiffusionTokenizer:
-    """See :class:`aps_core.types.Tokenizer`. Weights are frozen: gradients reach only the
+    """Implements :class:`aps_core.types.Tokenizer`. Weights are frozen; gradients only reach the
     embeddings.
 
-    The network computes in its weights' dtype; codebook, pictures and gradients outside it are
+    The network computes in its weights' dtype. Codebook, pictures and gradients outside it are
     float32.
     """
 
@@ -51,12 +49,12 @@ class VQDiffusionTokenizer:
         return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]
 
     def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) and their rows of the codebook."""
+        """Nearest codes (B, L) and their codebook rows (B, L, D)."""
         return self.quantizer(e_BLD)
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
-        """Embeddings (B, L, D), on the codebook or between its rows, to pictures (B, 3, gh *
-        stride, gw * stride), float32, unclamped.
+        """Embeddings (B, L, D), quantised or not, to pictures (B, 3, gh * stride, gw * stride),
+        float32, unclamped.
         """
         batch, _, dims = e_BLD.shape
         z_BDhw = e_BLD.to(self.dtype).transpose(1, 2).reshape(batch, dims, *grid)
@@ -65,7 +63,9 @@ class VQDiffusionTokenizer:
 
 
 class SingleHead:
-    """diffusers' attention block, one head over all pixels, by our own attention."""
+    """diffusers' single-head attention block over all pixels, computed by
+    :func:`aps_core.tokenizers.attention.attention`.
+    """
 
     def __call__(self, block: Attention, x_BCHW: Tensor, **_: Any) -> Tensor:
         """Same shape in and out."""

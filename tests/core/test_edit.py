@@ -159,8 +159,8 @@ def test_blending_changes_pixels_only_inside_the_mask():
     ("inputs", "fields", "words"),
     [
         (Inputs(), {}, "needs the picture 'image'"),
-        (Inputs(photo(), mask(photo(40, 40), (0, 0, 9, 9))), {}, "must be of one size"),
-        (Inputs(photo()), {}, "Nothing says what to draw"),
+        (Inputs(photo(), mask(photo(40, 40), (0, 0, 9, 9))), {}, "must have the same size"),
+        (Inputs(photo()), {}, "No part to regenerate is marked"),
         (Inputs(photo(), mask(photo(), (0, 0, 50, 38))), {}, "covers the whole picture"),
         (Inputs(photo(), mask(photo(), (0, 0, 0, 0))), {}, "covers nothing"),
         (Inputs(photo(mode="RGBA")), {}, "covers nothing"),

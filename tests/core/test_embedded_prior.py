@@ -99,7 +99,7 @@ def test_checkpoints_resume_bit_for_bit_and_incompatible_ones_are_reported(engin
     assert (resumed.resumed_from_step, len(resumed.inner_steps)) == (2, 1)
     other = run(spec(num_samples=2, seed=1), inputs, engine, resume=checkpoints[1])
     assert other.resumed_from_step is None
-    assert any("started again" in note for note in other.notes)
+    assert any("restarted" in note for note in other.notes)
     damaged = run(several, inputs, engine, resume=checkpoints[1][:-50])
     assert torch.equal(damaged.pictures_BCHW, whole.pictures_BCHW)
     assert damaged.resumed_from_step is None
@@ -143,7 +143,7 @@ def test_masks_are_checked_before_computation():
     masked = RestoreSpec(operator={"type": "inpainting"})
     with pytest.raises(InvalidSpec, match="needs a mask"):
         masked.check((8, 8), None, has_alpha=False)
-    with pytest.raises(InvalidSpec, match="must be of one size"):
+    with pytest.raises(InvalidSpec, match="must have the same size"):
         masked.check((8, 8), (8, 9), has_alpha=False)
     masked.check((8, 8), None, has_alpha=True)
     with pytest.raises(InvalidSpec, match="takes no mask"):

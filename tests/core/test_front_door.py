@@ -128,7 +128,7 @@ def test_what_cannot_be_told_is_refused(prior, truth):
     halves = nn.AvgPool2d(2)
     with pytest.raises(InvalidSpec, match=r"size=\(height, width\)"):
         restored(prior, aps.Measurement(halves(truth), halves, sigma=0.1))
-    with pytest.raises(InvalidSpec, match="give 'sigma'"):
+    with pytest.raises(InvalidSpec, match="set 'sigma'"):
         restored(prior, aps.Measurement(torch.zeros(1, 5), lambda x: x, size=(8, 8)))
     with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
         restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")

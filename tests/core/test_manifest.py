@@ -78,7 +78,7 @@ def test_states(root):
         (f"{root / 'magvitv2' / 'config.json'} does not exist.",),
     )
     os.truncate(root / "magvitv2" / "model.safetensors", 300)
-    with pytest.raises(WeightsInvalid, match="has 300 bytes, but its header tells of"):
+    with pytest.raises(WeightsInvalid, match="has 300 bytes, but its header implies"):
         checkpoint_cache.path("magvitv2")
     (root / "magvitv2" / "model.safetensors").write_bytes(b"\x80\x04 a pickle or anything else")
     assert checkpoint_cache.check("magvitv2").state == "damaged"

@@ -236,7 +236,7 @@ def test_invalid_masks_are_rejected():
     assert box.weight[0, 0].logical_not().nonzero().amax(0).tolist() == [29, 9]
     with pytest.raises(InvalidSpec, match="leaves no pixel known"):
         OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.zeros(4, 4))
-    with pytest.raises(InvalidSpec, match="of one size"):
+    with pytest.raises(InvalidSpec, match="the same size"):
         OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.ones(4, 5))
 
 

@@ -141,7 +141,7 @@ def test_csd_uses_the_papers_settings_and_names_its_missing_checkpoint(
         (Inputs(image=photo("coffee")), {}, "needs the picture 'style'"),
         (Inputs(style=photo("coffee"), mask=photo("coffee")), {}, "takes no picture 'mask'"),
         (Inputs(style=photo("coffee", 8)), {}, "needs 16 on each side"),
-        (Inputs(style=photo("coffee")), {"gram_weight": 0}, "nothing to do"),
+        (Inputs(style=photo("coffee")), {"gram_weight": 0}, "No style measure"),
         (Inputs(style=photo("coffee")), {"prompt": "a castle " * 40}, "the prior reads at most 30"),
     ],
 )

@@ -144,8 +144,13 @@ def test_the_sidecar_reproduces_the_same_bytes(
 @pytest.mark.parametrize(
     ("task", "files", "spec", "words"),
     [
-        ("edit", {"image": png(), "mask": hole(63, 64)}, {"prompt": "x"}, "must be of one size"),
-        ("edit", {"image": png()}, {"prompt": "x"}, "Nothing says what to draw anew"),
+        (
+            "edit",
+            {"image": png(), "mask": hole(63, 64)},
+            {"prompt": "x"},
+            "must have the same size",
+        ),
+        ("edit", {"image": png()}, {"prompt": "x"}, "No part to regenerate is marked"),
         ("edit", {"image": png(), "mask": hole(64, 64)}, {"prompt": "  "}, "prompt"),
         (
             "edit",

@@ -40,11 +40,12 @@ class NonlinearBlur(OperatorSpec):
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        """Draws one code entry for every 128x128 pixels, as the network's strides demand.
+        """Draws one entry of the blur code per 128x128 pixels, as the network's strides require.
 
-        Published results are at 256x256 with 2x2 entries, and do not say what larger pictures used;
-        here they get more entries, which keeps the blur's size in pixels, not in the picture. Sides
-        that are not multiples of 128 are mirrored up to the next one and cropped off again.
+        Published results use 256x256 pictures with 2x2 entries; they do not cover larger pictures.
+        Here larger pictures get more entries, which keeps the size of the blur constant in pixels.
+        Sides that are not multiples of 128 are mirrored up to the next multiple and cropped
+        afterwards.
 
         Raises:
             WeightsMissing, WeightsInvalid: the network's file is absent or damaged.
@@ -54,7 +55,7 @@ class NonlinearBlur(OperatorSpec):
         net, config = load_kernel_wizard(checkpoint_cache.path(self.weights[0]), device)
         _, height, width = shape_CHW
         rows, columns = -(-height // STRIDE), -(-width // STRIDE)
-        # the legacy generator, because the published code is its
+        # the published blur code comes from NumPy's legacy generator
         drawn = 1.2 * np.random.RandomState(self.seed).randn(1, config.kernel_dim, rows, columns)
         code = torch.from_numpy(drawn.astype(np.float32)).to(device)
 

@@ -1,9 +1,9 @@
 """KernelWizard's kernel-applying network (Tran et al. 2021, "Explore Image Deblurring via Encoded
 Blur Kernel Space").
 
-A sharp picture and a blur code go in, the blurred picture comes out. Plain torch, with the
-parameter names of the published checkpoint; its other half, which estimates codes from pairs of
-pictures, is not needed.
+Maps a sharp picture and a blur code to the blurred picture. Plain torch, with the parameter names
+of the published checkpoint. The checkpoint's other half, which estimates codes from pairs of
+pictures, is not used.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from aps_core.checkpoints.files import read_json, read_tensors
 from aps_core.errors import WeightsInvalid
 
 STRIDE = 128
-"""Pixels per entry of the code along one axis: two stride-2 convolutions and the five levels of the
-U-Net.
-"""
+"""Pixels per entry of the code along one axis: two stride-2 convolutions and five U-Net levels."""
 
 
 class KernelWizardConfig(BaseModel):
@@ -35,7 +33,7 @@ class KernelWizardConfig(BaseModel):
 
 
 class ResidualBlock(nn.Module):
-    """The input plus two 3x3 convolutions of it."""
+    """Two 3x3 convolutions with a residual connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -43,14 +41,14 @@ class ResidualBlock(nn.Module):
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """(B, C, H, W) to the same shape."""
+        """Maps (B, C, H, W) to the same shape."""
         changed: Tensor = self.conv2(torch.relu(self.conv1(x_BCHW)))
         return x_BCHW + changed
 
 
 class UNetLevel(nn.Module):
-    """Halves the resolution, runs the level below (the innermost joins the code instead), doubles
-    it again.
+    """Halves the resolution, runs the level below, doubles it again. The innermost level appends
+    the code.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class UNetLevel(nn.Module):
         )
 
     def forward(self, x_BCHW: Tensor, code_BKhw: Tensor) -> Tensor:
-        """Inner levels return their input beside their output: the skip connection."""
+        """Inner levels concatenate their input to their output (skip connection)."""
         h = self.down(x_BCHW)
         h = (
             self.submodule(h, code_BKhw)
@@ -92,7 +90,7 @@ class UNetLevel(nn.Module):
 
 
 class KernelWizard(nn.Module):
-    """Pictures (B, 3, H, W) in [0, 1] and codes (B, K, H / 128, W / 128) to blurred pictures,
+    """Maps pictures (B, 3, H, W) in [0, 1] and codes (B, K, H / 128, W / 128) to blurred pictures,
     unclamped.
     """
 
@@ -119,7 +117,7 @@ class KernelWizard(nn.Module):
         )
 
     def forward(self, x_BCHW: Tensor, code_BKhw: Tensor) -> Tensor:
-        """Sides of the pictures are multiples of 128."""
+        """H and W must be multiples of 128."""
         adapted = self.adapter.model(self.feature_extractor(x_BCHW), code_BKhw)  # type: ignore[operator]
         change: Tensor = self.recon_trunk(adapted)
         return x_BCHW + change
@@ -128,7 +126,8 @@ class KernelWizard(nn.Module):
 def load_kernel_wizard(
     folder: Path, device: torch.device | str = "cpu"
 ) -> tuple[KernelWizard, KernelWizardConfig]:
-    """Loads ``model.safetensors``, and ``config.json`` where the network is not the published one.
+    """Loads ``model.safetensors``, and ``config.json`` if the network differs from the published
+    one.
 
     Raises:
         WeightsMissing: the file is absent.

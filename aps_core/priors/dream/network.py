@@ -1,10 +1,10 @@
-"""Dream: a masked diffusion language model in the shape of Qwen2.5
+"""Dream: a masked diffusion language model with Qwen2.5's architecture
 (``Dream-org/Dream-v0-Instruct-7B``).
 
-The network is transformers' Qwen2 with ``is_causal=False``; checkpoints have Qwen2's own key names.
-As Dream grew out of an autoregressive model, its output at a position predicts the *next* token.
-The same code runs the published 7B model and the embedded text prior, which differ by
-``config.json`` only.
+The network is transformers' Qwen2 with ``is_causal=False``; checkpoints use Qwen2's key names.
+Dream was adapted from an autoregressive model, so its output at a position predicts the *next*
+token. The same code runs the published 7B model and the embedded text prior, which differ only in
+``config.json``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aps_core.text.masked_lm import MaskedLM, TextIds
 
 
 class DreamConfig(TextIds):
-    """The fields of a Dream ``config.json`` that shape the network."""
+    """Fields of a Dream ``config.json`` that define the network."""
 
     hidden_size: int
     intermediate_size: int
@@ -33,7 +33,7 @@ class DreamConfig(TextIds):
     tie_word_embeddings: bool = False
 
     def qwen2(self) -> Qwen2Config:
-        """The same network in transformers' terms."""
+        """The same network as a transformers configuration."""
         config = Qwen2Config(
             **self.model_dump(
                 exclude={"rope_theta", "mask_token_id", "eos_token_id", "prompt_format"}

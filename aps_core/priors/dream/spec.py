@@ -20,7 +20,7 @@ class Dream7B(PublishedTextPrior):
     weights: ClassVar[tuple[str, ...]] = ("dream-7b-instruct", "qwen3-0.6b")
 
     def load(self, device: torch.device) -> TextModels:
-        """See :meth:`TextPriorSpec.load`."""
+        """Loads Dream and the reward model."""
         from aps_core.priors.dream.network import load_dream
 
         return self.load_with(load_dream, device)

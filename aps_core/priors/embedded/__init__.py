@@ -1,4 +1,4 @@
-"""The embedded priors for pictures and text: small, trained, shipped with the package."""
+"""The embedded priors for pictures and text: small, trained, and shipped with the package."""
 
 from aps_core.priors.embedded import image, text
 

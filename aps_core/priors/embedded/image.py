@@ -53,19 +53,19 @@ class EmbeddedPrior(ImagePriorSpec):
     }
 
     def folders(self) -> tuple[Path, ...]:
-        """See :meth:`PriorSpec.folders`."""
+        """Transformer and tokenizer, both in the package."""
         return EMBEDDED / "image" / "mmada", EMBEDDED / "image" / "tokenizer"
 
     def check_prompt(self, prompt: str) -> None:
-        """See :meth:`ImagePriorSpec.check_prompt`."""
+        """Limit of the checkpoint's text block."""
         mmada_check_prompt(self.folders()[0], prompt)
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`."""
+        """Computed from the folders' configuration files."""
         return mmada_token_bytes(self, device)
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`ImagePriorSpec.load`."""
+        """Loads transformer and tokenizer from the package."""
         from aps_core.priors.mmada.network import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 
@@ -79,7 +79,9 @@ class EmbeddedPrior(ImagePriorSpec):
 
 
 def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
-    """Memory per token of any MMaDA prior with a MAGVIT-v2 tokenizer; its folders in this order."""
+    """Memory per token of any MMaDA prior with a MAGVIT-v2 tokenizer, given their folders in this
+    order.
+    """
     transformer, tokenizer = spec.folders()
     codes = 2 ** int(read_json(tokenizer / "config.json").get("codebook_dim", 13))
     number = spec.number_bytes(device)
@@ -93,21 +95,21 @@ def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
 
 
 def mmada_check_prompt(folder: Path, prompt: str) -> None:
-    """Checks a prompt against the text block of an MMaDA checkpoint, which would cut it.
+    """Checks that a prompt fits an MMaDA checkpoint's text block, which would truncate it.
 
     Raises:
-        InvalidSpec: it has more tokens than fit.
+        InvalidSpec: the prompt has too many tokens.
     """
     if not prompt:
         return
     longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
-    check_length(folder, prompt, longest - 2)  # the block's start and end are tokens too
+    check_length(folder, prompt, longest - 2)  # the block's start and end markers count as tokens
 
 
 def fast_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where the hardware multiplies it natively, else float32.
+    """bfloat16 if the hardware multiplies it natively, else float32.
 
-    On CPUs without AVX-512 bf16 or AMX, bfloat16 is emulated and slower than float32.
+    CPUs without AVX-512 bf16 or AMX emulate bfloat16, which is slower than float32.
     """
     if device.type == "cpu":
         native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -24,9 +24,9 @@ class EmbeddedTextPrior(TextPriorSpec):
 
     type: Literal["embedded_text"] = "embedded_text"
     native_length: ClassVar[int] = 128
-    # Ordered by entropy this small a model ends its answers at once: the end is the token it is
-    # surest of. In random order every token is drawn once, so the tilt has to be stronger than the
-    # paper's 0.1 (docs/text-guidance.md).
+    # In entropy order, a model this small ends its answers immediately, because it is most certain
+    # about the end token. In random order every token is sampled only once, so the learning rate
+    # must exceed the paper's 0.1 (docs/text-guidance.md).
     recommended: ClassVar[dict[str, Any]] = {
         "max_new_tokens": 32,
         "steps": 32,
@@ -36,11 +36,11 @@ class EmbeddedTextPrior(TextPriorSpec):
     reward: ClassVar[RewardSpec] = LogLikelihoodReward()
 
     def folders(self) -> tuple[Path, ...]:
-        """See :meth:`PriorSpec.folders`."""
+        """Language model and reward model, both in the package."""
         return FOLDER / "prior", FOLDER / "reward"
 
     def load(self, device: torch.device) -> TextModels:
-        """See :meth:`TextPriorSpec.load`."""
+        """Loads language model and reward model from the package."""
         from aps_core.priors.dream.network import load_dream
         from aps_core.priors.embedded.image import fast_dtype
         from aps_core.text.rewards.language_model import load_reward

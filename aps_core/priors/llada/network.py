@@ -1,7 +1,8 @@
-"""LLaDA: a masked diffusion language model in the shape of Llama (``GSAI-ML/LLaDA-8B-Instruct``).
+"""LLaDA: a masked diffusion language model with Llama's architecture
+(``GSAI-ML/LLaDA-8B-Instruct``).
 
-The network is transformers' Llama with ``is_causal=False`` under LLaDA's published key names; MMaDA
-is this network with image tokens added (:mod:`aps_core.priors.mmada.network`).
+The network is transformers' Llama with ``is_causal=False`` under LLaDA's published key names. MMaDA
+is this network with added image tokens (:mod:`aps_core.priors.mmada.network`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ CHAT = (
     "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n"
     "{prompt}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
 )
-"""LLaDA's chat layout."""
+"""LLaDA's chat template."""
 
 
 class LLaDANetwork(BaseModel):
-    """The fields of a LLaDA ``config.json`` that shape the network."""
+    """Fields of a LLaDA ``config.json`` that define the network."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -39,7 +40,7 @@ class LLaDANetwork(BaseModel):
     max_sequence_length: int
 
     def llama(self) -> LlamaConfig:
-        """The same network in transformers' terms."""
+        """The same network as a transformers configuration."""
         config = LlamaConfig(
             vocab_size=self.embedding_size,
             hidden_size=self.d_model,

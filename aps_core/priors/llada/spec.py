@@ -18,7 +18,7 @@ class LLaDA8B(PublishedTextPrior):
 
     type: Literal["llada_8b"] = "llada_8b"
     weights: ClassVar[tuple[str, ...]] = ("llada-8b-instruct", "qwen3-0.6b")
-    # its release keeps the most probable tokens, undisturbed
+    # the released code keeps the most probable tokens, without noise
     recommended: ClassVar[dict[str, Any]] = {
         "alg": "maskgit_plus",
         "temperature": 0.0,
@@ -27,7 +27,7 @@ class LLaDA8B(PublishedTextPrior):
     }
 
     def load(self, device: torch.device) -> TextModels:
-        """See :meth:`TextPriorSpec.load`."""
+        """Loads LLaDA and the reward model."""
         from aps_core.priors.llada.network import load_llada
 
         return self.load_with(load_llada, device)

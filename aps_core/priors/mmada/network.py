@@ -26,7 +26,7 @@ from aps_core.types import MASK, Grid, Tokenizer
 
 
 class Layout(BaseModel):
-    """Token ids and prompt layout; the defaults are the published MMaDA-8B's."""
+    """Token ids and prompt layout. Defaults are the published MMaDA-8B's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class Layout(BaseModel):
     native_grid: Grid = (32, 32)
 
     def text_block(self, text_ids: list[int]) -> list[int]:
-        """``<|t2i|> bos text eos``, cut to ``max_text_len + 1`` ids with eos last."""
+        """``<|t2i|> bos text eos``, truncated to ``max_text_len + 1`` ids ending with eos."""
         ids = text_ids if text_ids[:1] == [self.bos] else [self.bos, *text_ids]
         block = [self.t2i, *ids, self.eos]
         return (
@@ -59,7 +59,7 @@ class MMaDAConfig(LLaDANetwork):
 
 
 class MMaDAPrior:
-    """See :class:`aps_core.types.Prior`."""
+    """Implements :class:`aps_core.types.Prior` with an MMaDA network."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class MMaDAPrior:
         text_tokenizer: TextTokenizer,
         whole_tokens: int = 0,
     ) -> None:
-        """``head_KD``: the rows of the output head that belong to the image codes;
-        ``whole_tokens``: see :func:`aps_core.sampling.windows.windowed_logits`.
+        """``head_KD``: rows of the output head for the image codes; ``whole_tokens``: see
+        :func:`aps_core.sampling.windows.windowed_logits`.
         """
         self.model = model.eval().requires_grad_(False)
         self.head_KD = head_KD
@@ -90,9 +90,10 @@ class MMaDAPrior:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """Guided logits (B, L, K), float32. A grid unlike the native one with more than
-        ``whole_tokens`` tokens is seen through overlapping native windows whose log-probabilities
-        are averaged; beyond the picture they see mask tokens.
+        """Guided logits (B, L, K), float32.
+
+        Grids other than the native one with more than ``whole_tokens`` tokens are evaluated in
+        overlapping native windows; see :func:`aps_core.sampling.windows.windowed_logits`.
         """
         layout = self.layout
         return windowed_logits(
@@ -105,11 +106,11 @@ class MMaDAPrior:
         )
 
     def _guided(self, z_BL: Tensor, condition: str, guidance_scale: float) -> Tensor:
-        """``(1 + g) cond - g uncond``, combined before the head, which is linear: one head product,
-        and half the logits.
+        """``(1 + g) cond - g uncond``, computed before the head. As the head is linear, this needs
+        one head product and half the logits.
         """
         hidden_BLD = self._hidden(z_BL, condition)
-        if condition and guidance_scale != 0:  # two calls: their texts, so their lengths, differ
+        if condition and guidance_scale != 0:  # two calls, because the texts have different lengths
             hidden_BLD = (1 + guidance_scale) * hidden_BLD.float() - guidance_scale * self._hidden(
                 z_BL, ""
             ).float()
@@ -117,8 +118,8 @@ class MMaDAPrior:
         return logits_BLK
 
     def _hidden(self, z_BL: Tensor, condition: str) -> Tensor:
-        """Final hidden states (B, L, D) of the image tokens. No mask is passed, so attention takes
-        the flash kernel.
+        """Final hidden states (B, L, D) of the image tokens. Without an attention mask, the flash
+        kernel is used.
         """
         hidden_BSD = self.model.model(
             input_ids=self.sequence(z_BL, condition), use_cache=False
@@ -126,8 +127,10 @@ class MMaDAPrior:
         return hidden_BSD[:, -(z_BL.shape[1] + 1) : -1]  # type: ignore[no-any-return]
 
     def sequence(self, z_BL: Tensor, condition: str) -> Tensor:
-        """Token ids (B, S): text block, soi, image, eoi. The published left padding is left out: it
-        is masked, and rotary attention depends on distances only.
+        """Token ids (B, S): text block, soi, image, eoi.
+
+        The published left padding is omitted. It is masked out, and rotary attention depends on
+        distances only.
         """
         layout = self.layout
         text = (
@@ -147,16 +150,16 @@ def load_mmada(
     dtype: torch.dtype,
     whole_tokens: int = 0,
 ) -> MMaDAPrior:
-    """Loads an MMaDA checkpoint folder, as published or embedded: ``config.json``, safetensors,
+    """Loads an MMaDA checkpoint folder, published or embedded: ``config.json``, safetensors,
     ``tokenizer.json``.
 
-    Of the output head, a tenth of the published network with its text rows, only the image codes'
-    rows are read.
+    Only the image codes' rows of the output head are read. With its text rows, the head is a tenth
+    of the published network.
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a field or key is missing, unknown, or of another shape, or the layout fits
-            neither tokenizer nor network.
+        WeightsInvalid: a field or key is missing, unknown, or of another shape, or the layout does
+            not fit tokenizer or network.
     """
     config = read_config(folder, MMaDAConfig)
     layout, codes = config.layout, len(tokenizer.codebook_KD)

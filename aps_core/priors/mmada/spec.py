@@ -19,10 +19,10 @@ else:
     torch = lazy_import("torch")
 
 CODES = 8192
-"""Image codes of the published tokenizer."""
+"""Number of image codes of the published tokenizer."""
 WHOLE_TOKENS = 4096
-"""Image tokens up to which the prior sees the picture as one sequence: the paper's largest, at
-1024x1024 pixels. It was trained on 1024 tokens.
+"""Largest number of image tokens evaluated as one sequence: the paper's largest, at 1024x1024
+pixels. The prior was trained on 1024 tokens.
 """
 
 
@@ -39,22 +39,22 @@ class MMaDA8B(ImagePriorSpec):
     better_with: ClassVar[tuple[str, ...]] = ("vgg16",)
 
     def check_prompt(self, prompt: str) -> None:
-        """See :meth:`ImagePriorSpec.check_prompt`."""
+        """Limit of the checkpoint's text block."""
         if self.missing() is None:
             mmada_check_prompt(self.folders()[0], prompt)
 
     def number_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.number_bytes`: bfloat16 everywhere."""
+        """bfloat16 on every device."""
         return 2
 
     def weights_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.weights_bytes`: without the head's text rows, which are not read."""
+        """Without the text rows of the output head, which are not loaded."""
         config = read_json(self.folders()[0] / "config.json")
         unread = (int(config["embedding_size"]) - CODES) * int(config["d_model"])
         return super().weights_bytes(device) - unread * self.number_bytes(device)
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`, with the recommended perceptual term."""
+        """Includes the recommended perceptual term."""
         loss = MeasurementLoss(**self.recommended_loss["measurement"]).settled()
         term = (
             memory.VGG16_BYTES
@@ -64,7 +64,7 @@ class MMaDA8B(ImagePriorSpec):
         return mmada_token_bytes(self, device) + int(self.stride**2 * term)
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`ImagePriorSpec.load`."""
+        """Loads transformer and tokenizer in bfloat16."""
         from aps_core.priors.mmada.network import load_mmada
         from aps_core.tokenizers.magvit2 import load_magvit
 

@@ -1,12 +1,12 @@
 """VQ-Diffusion (Gu et al. 2022) as a prior: transformer, noise schedule, text conditioning.
 
-Networks and schedule are diffusers' and transformers'; the checkpoint keeps diffusers' folder
+Networks and schedule come from diffusers and transformers; the checkpoint has diffusers' folder
 layout.
 
-VQ-Diffusion's forward process mixes masking with uniform replacement, and its network is told the
-time step. In the published schedule the uniform share never exceeds 1e-6: a token is either clean
-or masked, so the state of anchored sampling (decided codes, masks) is one of its own states, at the
-time step whose masked share ``gamma_bar`` is the state's.
+VQ-Diffusion's forward process combines masking and uniform replacement, and its network takes the
+time step as input. In the published schedule, the uniform share never exceeds 1e-6, so a token is
+either clean or masked. A state of anchored sampling (decided codes and masks) is therefore a valid
+state of VQ-Diffusion, at the time step with the same masked share ``gamma_bar``.
 
 Shapes: B samples, L image tokens, K codes, S text tokens, E text width.
 """
@@ -28,16 +28,14 @@ from aps_core.tokenizers.vq_diffusion import load_vq_tokenizer
 from aps_core.types import MASK, Grid, Tokenizer
 
 FLOOR = -70.0
-"""Log-probabilities are not let below this, as in the release."""
+"""Lower bound of log-probabilities, as in the release."""
 PAD = 0
-"""Text is padded with token 0 ("!"), as the network was trained; CLIP itself pads with its end
-token.
-"""
+"""Padding token of texts: 0 ("!"), as in training. CLIP itself pads with its end token."""
 
 
 class TextConditioner:
-    """Prompts to text embeddings (S, E): CLIP's last hidden state with every token's vector at
-    length 1.
+    """Encodes prompts to text embeddings (S, E): CLIP's last hidden state with unit-length
+    vectors.
     """
 
     def __init__(self, tokenizer: CLIPTokenizer, encoder: CLIPTextModel) -> None:
@@ -47,7 +45,7 @@ class TextConditioner:
 
     @torch.no_grad()
     def __call__(self, prompt: str) -> Tensor:
-        """Longer prompts are cut, without an end token, as the release cuts them."""
+        """Longer prompts are truncated without an end token, as in the release."""
         ids = self.tokenizer(prompt).input_ids[: self.length]
         ids += [PAD] * (self.length - len(ids))
         hidden_SE: Tensor = self.encoder(
@@ -58,7 +56,7 @@ class TextConditioner:
 
 
 class VQDiffusionPrior:
-    """See :class:`aps_core.types.Prior`."""
+    """Implements :class:`aps_core.types.Prior` with VQ-Diffusion."""
 
     def __init__(
         self,
@@ -77,11 +75,11 @@ class VQDiffusionPrior:
         self.native_grid: Grid = (transformer.height, transformer.width)
         self.gamma_bar_T = scheduler.log_cumprod_ct[
             :-1
-        ].exp()  # the last entry stands for "before the first step"
+        ].exp()  # the last entry is the state before the first step
         self._prompt: tuple[str, Tensor] | None = None
 
     def timestep(self, mask_fraction: float) -> int:
-        """The time step at which the schedule's masked share is nearest to ``mask_fraction``."""
+        """The time step whose masked share is closest to ``mask_fraction``."""
         return int((self.gamma_bar_T - mask_fraction).abs().argmin())
 
     @torch.no_grad()
@@ -94,7 +92,7 @@ class VQDiffusionPrior:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """Guided log-probabilities (B, L, K), float32; other grids than the native one by
+        """Guided log-probabilities (B, L, K), float32. Grids other than the native one use
         overlapping windows.
         """
         step = self.timestep(mask_fraction)
@@ -107,8 +105,8 @@ class VQDiffusionPrior:
         )
 
     def _guided(self, z_BL: Tensor, step: int, condition: str, guidance_scale: float) -> Tensor:
-        """``uncond + s (text - uncond)``, normalised. Our ``(1 + g) text - g uncond`` is the same
-        with ``s = 1 + g``.
+        """``uncond + s (text - uncond)``, normalised; equals our ``(1 + g) text - g uncond`` for
+        ``s = 1 + g``.
         """
         if not condition:
             return self._log_p(z_BL, step, self.unconditional_SE).clamp(FLOOR)
@@ -132,7 +130,7 @@ class VQDiffusionPrior:
         return log_p_BKL.transpose(1, 2)
 
     def _encoded(self, condition: str) -> Tensor:
-        """A job asks for the same prompt at every step: the last one is kept."""
+        """Caches the last prompt, because a job uses the same prompt in every step."""
         if self._prompt is None or self._prompt[0] != condition:
             self._prompt = condition, self.text(condition)
         return self._prompt[1]
@@ -143,10 +141,10 @@ def load_vq_diffusion(folder: Path, device: torch.device, dtype: torch.dtype) ->
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a key is missing, unknown or of another shape, or the parts are not of one
-            checkpoint.
+        WeightsInvalid: a key is missing, unknown or of another shape, or the parts do not belong
+            together.
     """
-    # the release's configuration predates the field and means ada_norm
+    # the release's configuration predates the field; its network uses ada_norm
     transformer = load_part(
         Transformer2DModel, folder / "transformer", device, dtype, norm_type="ada_norm"
     )
@@ -186,15 +184,15 @@ def load_text_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def load_text_encoder(folder: Path, device: torch.device) -> CLIPTextModel:
-    """CLIP's text encoder in float32: ``config.json`` and ``model.safetensors``, with or without
-    the prefix ``text_model.``.
+    """CLIP's text encoder in float32 from ``config.json`` and ``model.safetensors``, with or
+    without the key prefix ``text_model.``.
 
     Raises:
         WeightsMissing, WeightsInvalid: a file is absent, or a key is missing, unknown or of another
             shape.
     """
     encoder = CLIPTextModel(CLIPTextConfig.from_dict(read_json(folder / "config.json")))
-    prefix = "text_model."  # transformers' own spelling depends on its version
+    prefix = "text_model."  # key names in transformers depend on its version
     names = {key.removeprefix(prefix): key for key in encoder.state_dict()}
     shapes = {name: encoder.state_dict()[key].shape for name, key in names.items()}
     stored = read_tensors(
@@ -211,8 +209,8 @@ def load_text_encoder(folder: Path, device: torch.device) -> CLIPTextModel:
 def load_unconditional(
     folder: Path, text: TextConditioner, width: int, device: torch.device
 ) -> Tensor:
-    """The embedding (S, E) that stands for "no prompt": learned in the published checkpoint, else
-    the empty prompt's.
+    """Embedding (S, E) of an unconditional sample: learned in the published checkpoint, else that
+    of the empty prompt.
     """
     part = folder / "learned_classifier_free_sampling_embeddings"
     if not read_json(part / "config.json").get("learnable"):

@@ -1,4 +1,4 @@
-"""The VQ-Diffusion prior: its spec."""
+"""Spec of the VQ-Diffusion prior."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class VQDiffusion(ImagePriorSpec):
     type: Literal["vq_diffusion"] = "vq_diffusion"
     native_size: ClassVar[tuple[int, int]] = (256, 256)
     stride: ClassVar[int] = 8
-    # the release samples at scale 5 of uncond + s (text - uncond): s = 1 + guidance_scale
+    # the release uses uncond + s (text - uncond) with s = 5; here s = 1 + guidance_scale
     recommended: ClassVar[dict[str, Any]] = {"guidance_scale": 4.0}
 
     weights: ClassVar[tuple[str, ...]] = ("vq-diffusion-ithq",)
 
     @classmethod
     def missing(cls) -> str | None:
-        """See :meth:`PriorSpec.missing`."""
+        """Also reports a missing diffusers package."""
         return super().missing() or (NEEDS_DIFFUSERS if find_spec("diffusers") is None else None)
 
     def check_prompt(self, prompt: str) -> None:
-        """See :meth:`ImagePriorSpec.check_prompt`: CLIP's text block, without its start and end."""
+        """Limit of CLIP's text block without start and end markers."""
         if self.missing() is None:
             folder = self.folders()[0]
             longest = int(
@@ -51,7 +51,7 @@ class VQDiffusion(ImagePriorSpec):
             check_length(folder / "tokenizer", prompt, longest - 2)
 
     def token_bytes(self, device: str) -> int:
-        """See :meth:`PriorSpec.token_bytes`."""
+        """Computed from the checkpoint's configuration files."""
         folder = self.folders()[0]
         config, number = (
             read_json(folder / "transformer" / "config.json"),
@@ -70,7 +70,7 @@ class VQDiffusion(ImagePriorSpec):
         )
 
     def load(self, device: torch.device) -> Prior:
-        """See :meth:`PriorSpec.load`."""
+        """Loads transformer, text encoder and tokenizer with diffusers."""
         folder = self.folders()[0]
         if find_spec("diffusers") is None:
             raise WeightsMissing(NEEDS_DIFFUSERS)

@@ -1,4 +1,4 @@
-"""Text rewards: one kind each, registered by :class:`RewardSpec`. Specs need no torch."""
+"""Text rewards, registered by :class:`RewardSpec`. Specs need no torch."""
 
 from aps_core.text.rewards.specs import LogLikelihoodReward, RewardSpec, YesNoReward
 

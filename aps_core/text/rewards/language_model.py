@@ -1,11 +1,11 @@
-"""A frozen causal language model that reads answers which are not decided yet.
+"""A frozen causal language model that scores answers with undecided tokens.
 
-The discrete answer is what the model sees; gradients flow as if it had seen the expected embedding
+The forward pass uses the discrete answer. Gradients flow as if it used the expected embedding
 ``x_bar = p @ E`` (straight-through, the text form of Algorithm 1's lines 8 to 11; paper appendix,
-section "Question Answering"). Only the reward model's own tokens can be read: a prior's token
-without a counterpart gets no probability, the rest is renormalised.
+section "Question Answering"). The reward model only has embeddings for its own tokens: a prior's
+token without a counterpart gets probability 0, and the rest is renormalised.
 
-Nothing here waits for the device or depends on how many tokens are undecided, so that the whole
+Nothing here synchronises with the device or depends on the number of undecided tokens, so the whole
 reward and its gradient can be a CUDA graph (:mod:`aps_core.text.aps`).
 
 Shapes: B rows, L answer tokens, S sequence, V the prior's vocabulary, W the reward model's, D its
@@ -30,24 +30,22 @@ from aps_core.errors import InvalidSpec, WeightsInvalid
 
 @dataclass(frozen=True)
 class SoftAnswer:
-    """An answer on its way: in the reward model's ids, with probabilities where nothing is
-    decided.
-    """
+    """An unfinished answer in the reward model's ids, with probabilities at undecided positions."""
 
     ids_BL: Tensor
-    """The reward model's token at every position: the decided one, or the likeliest."""
+    """The reward model's token at every position: decided, or the most likely."""
     undecided_BL: Tensor
-    """True where probabilities stand behind the token."""
+    """True at undecided positions."""
     p_BLV: Tensor | None
-    """Probabilities over the prior's vocabulary, columns without counterpart 0; only the undecided
-    rows count. None where all is decided.
+    """Probabilities over the prior's vocabulary, 0 for tokens without counterpart. Only rows of
+    undecided tokens are used. None if all tokens are decided.
     """
     length_B: Tensor
-    """Tokens up to the answer's end; the end token itself counts, what follows does not."""
+    """Number of tokens up to and including the end token."""
 
 
 class Alignment:
-    """Which token of a reward model each token of a prior is: same text, same token."""
+    """Maps tokens of a prior to tokens of a reward model with the same text."""
 
     def __init__(
         self,
@@ -57,11 +55,11 @@ class Alignment:
         device: torch.device,
         ends: tuple[int, int],
     ) -> None:
-        """``width``: rows of the prior's logits, which may exceed its tokenizer. ``ends``: both end
-        tokens, taken for one another.
+        """``width``: rows of the prior's logits, which may exceed its tokenizer's vocabulary.
+        ``ends``: both end tokens, which are mapped to each other.
 
         Raises:
-            WeightsInvalid: the two vocabularies share less than half of the prior's tokens.
+            WeightsInvalid: the vocabularies share less than half of the prior's tokens.
         """
         theirs = reward.get_vocab(with_added_tokens=True)
         pairs = {
@@ -82,8 +80,8 @@ class Alignment:
     def soft_answer(
         self, ids_BL: Tensor, undecided_BL: Tensor, phi_BLV: Tensor, end: int
     ) -> SoftAnswer:
-        """The answer as the reward model sees it: lines 8 and 10. ``end``: the reward model's end
-        token.
+        """Converts an unfinished answer for the reward model: lines 8 and 10. ``end`` is the reward
+        model's end token.
         """
         p_BLV = phi_BLV.masked_fill(~self.known_V, -torch.inf).softmax(-1)
         answer = self.answer(torch.where(undecided_BL, p_BLV.detach().argmax(-1), ids_BL), end)
@@ -101,21 +99,22 @@ class RewardModel:
     """A causal language model, its tokenizer, and its alignment with a prior's vocabulary."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, alignment: Alignment, end: int) -> None:
-        self.model, self.tokenizer, self.alignment, self.end = model, tokenizer, alignment, end
+        self.model = model
+        self.tokenizer = tokenizer
+        self.alignment = alignment
+        self.end = end
         if any(weight.requires_grad for weight in model.parameters()):
-            raise InvalidSpec(
-                "A reward model must be frozen: gradients belong to the logits alone."
-            )
+            raise InvalidSpec("A reward model must be frozen: only the logits are optimised.")
         self.embedding_WD: Tensor = model.get_input_embeddings().weight
         # one row for each of the prior's tokens, so that the expectation is one product
         self.aligned_VD = self.embedding_WD[alignment.index_V]
         self._texts: dict[str, Tensor] = {}
 
     def token(self, text: str) -> int:
-        """The id of a text that is one token.
+        """Id of a text that is a single token.
 
         Raises:
-            InvalidSpec: it is none or several.
+            InvalidSpec: the text is not exactly one token.
         """
         ids = self._ids(text)
         if len(ids) != 1:
@@ -123,8 +122,8 @@ class RewardModel:
         return ids[0]
 
     def next_logits(self, before: str, answer: SoftAnswer, after: str) -> Tensor:
-        """Logits (B, W), float32, of what follows ``before + answer + after``; the answer's rest
-        behind its end is not read.
+        """Logits (B, W), float32, of the token after ``before + answer + after``. The answer is
+        truncated at its end token.
         """
         place_L = torch.arange(answer.ids_BL.shape[1], device=answer.ids_BL.device)
         kept_BL = (
@@ -157,8 +156,8 @@ class RewardModel:
         return last_BW
 
     def mean_log_likelihood(self, before: str, answer: SoftAnswer) -> Tensor:
-        """Mean over the answer's tokens, its end included, of log p(token | before, tokens so far),
-        in nats: (B,).
+        """Mean of log p(token | before, previous tokens) over the answer's tokens including its
+        end, in nats: (B,).
         """
         x_BSD = torch.cat(
             [self._embed(before, len(answer.ids_BL)), self._embed_answer(answer)[:, :-1]], dim=1
@@ -183,17 +182,15 @@ class RewardModel:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def _embed(self, text: str, batch: int) -> Tensor:
-        """A fixed text's embeddings (B, S, D); only the latest texts are kept, those of one
-        prompt.
-        """
+        """Embeddings (B, S, D) of a fixed text. Only the texts of the latest prompt are cached."""
         if text not in self._texts:
             ids_S = torch.tensor(self._ids(text), dtype=torch.long, device=self.embedding_WD.device)
             self._texts = {**dict(list(self._texts.items())[-3:]), text: self.embedding_WD[ids_S]}
         return self._texts[text].expand(batch, -1, -1)
 
     def _embed_answer(self, answer: SoftAnswer) -> Tensor:
-        """Lines 9 and 11: the embedding of the token that stands there, with the expected
-        embedding's gradient.
+        """Lines 9 and 11: the embedding of the discrete token, with the gradient of the expected
+        embedding.
         """
         x_BLD = self.embedding_WD[answer.ids_BL]
         if answer.p_BLV is None:
@@ -204,8 +201,8 @@ class RewardModel:
 
 
 def causal_mask(seen_BS: Tensor) -> Tensor:
-    """Which position sees which, (B, 1, S, S): itself, and what was seen before it. Transformers
-    takes it as it is, without looking at values.
+    """Attention mask (B, 1, S, S): each position attends to itself and to valid positions before
+    it. Transformers uses it without reading its values.
     """
     length = seen_BS.shape[1]
     before_SS = torch.ones(length, length, dtype=torch.bool, device=seen_BS.device).tril()
@@ -226,8 +223,8 @@ def load_reward(
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a key is missing, unknown or of another shape; the vocabulary is of another
-            family.
+        WeightsInvalid: a key is missing, unknown or of another shape, or the vocabulary belongs to
+            another model family.
     """
     data = read_json(folder / "config.json")
     try:
@@ -235,7 +232,7 @@ def load_reward(
         network: Any = AutoModelForCausalLM._model_mapping[type(config)]
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsInvalid(
-            f"{folder / 'config.json'} is of no causal language model that transformers knows:"
+            f"{folder / 'config.json'} does not describe a causal language model in transformers:"
             f" {error}"
         ) from error
     tokenizer = load_tokenizer(folder)

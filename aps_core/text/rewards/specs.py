@@ -1,5 +1,5 @@
-"""How a causal language model scores an answer. The paper names its reward model (Qwen3-0.6B) but
-not how a number is read from it.
+"""Scores of an answer under a causal language model. The paper names its reward model (Qwen3-0.6B),
+but not how a score is computed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ RUBRIC = (
     " correct, fluent and coherent.\n\nRequest: {prompt}\n\nAnswer: {answer}\n\nIs this a good"
     " answer? Reply with Yes or No only.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
-"""Qwen's chat layout; the empty thought is how Qwen3 is told not to think before it replies."""
+"""Qwen's chat template. The empty <think> block disables Qwen3's thinking."""
 
 
 class RewardSpec(Spec, family=True):
-    """What is read from the reward model."""
+    """How a score is computed with the reward model."""
 
     @abstractmethod
     def score(self, model: RewardModel, prompt: str, answer: SoftAnswer) -> Tensor:
-        """Reward (B,), larger is better, differentiable in the answer's probabilities."""
+        """Reward (B,), higher is better, differentiable with respect to the answer's
+        probabilities.
+        """
 
 
 class YesNoReward(RewardSpec):
@@ -72,7 +74,7 @@ class YesNoReward(RewardSpec):
         return rubric
 
     def score(self, model: RewardModel, prompt: str, answer: SoftAnswer) -> Tensor:
-        """See :meth:`RewardSpec.score`."""
+        """Logit of ``yes`` minus logit of ``no`` after the rubric."""
         before, _, after = self.rubric.partition("{answer}")
         logits_BV = model.next_logits(before.replace("{prompt}", prompt), answer, after)
         return logits_BV[:, model.token(self.yes)] - logits_BV[:, model.token(self.no)]
@@ -91,5 +93,5 @@ class LogLikelihoodReward(RewardSpec):
     )
 
     def score(self, model: RewardModel, prompt: str, answer: SoftAnswer) -> Tensor:
-        """See :meth:`RewardSpec.score`."""
+        """Mean log-likelihood per token of the answer, in nats."""
         return model.mean_log_likelihood(self.layout.replace("{prompt}", prompt), answer)
