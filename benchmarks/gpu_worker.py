@@ -55,7 +55,7 @@ def service(device: str, tiny: bool) -> dict[str, Any]:
             lease_seconds=4,
             heartbeat_seconds=1,
             sweep_seconds=1,
-            ring_seconds=2,
+            republish_seconds=2,
             threads=None if device == "cuda" else 1,
         )
         log = Path(folder) / "service.log"

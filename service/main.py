@@ -109,7 +109,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     hub = asyncio.create_task(app.state.events.run())
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
-    sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
+    sweeper = Sweeper(settings, services.store, services.artifacts, services.notifier)
     sweeper.start()
     sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
     gc.collect()

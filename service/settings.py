@@ -113,7 +113,7 @@ class Settings(Limits):
         description="How often a busy worker extends its lease and asks whether to stop.",
     )
     sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
-    ring_seconds: float = Field(
+    republish_seconds: float = Field(
         default=10,
         gt=0,
         description=(
@@ -121,7 +121,7 @@ class Settings(Limits):
             " jobs wait."
         ),
     )
-    deaf_seconds: float = Field(
+    stall_seconds: float = Field(
         default=120,
         gt=0,
         description=(

@@ -1,4 +1,4 @@
-"""What the routes work with: store, registry, artifacts, bell; and how a job is accepted."""
+"""What the routes work with: store, registry, artifacts, notifier; and how a job is accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.api.availability import check_weights, worker_for
 from service.api.options import Options
 from service.api.problems import Gone, NotFound, UnknownPicture
 from service.api.views import JobView, view
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.egress.public_only import check_url
 from service.jobs import (
     ArtifactStore,
@@ -115,7 +115,7 @@ class Services:
     workers: WorkerRegistry
     artifacts: ArtifactStore
     outbox: Outbox
-    bell: Bell
+    notifier: JobNotifier
     keys: KeyStore
     rates: RateLimiter
     decoder: Decoder
@@ -142,7 +142,7 @@ class Services:
             workers,
             artifacts,
             Outbox(redis, prefix),
-            Bell(settings),
+            JobNotifier(settings),
             keys,
             RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
             decoder,
@@ -254,7 +254,7 @@ class Services:
         ):  # the same request came twice at the same time, and the other one was first
             self.discard_files(job_id)
             return self._repeated(stands.id, submission.tenant), True
-        self.bell.ring_soon(stands.job)
+        self.notifier.notify_soon(stands.job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
         return view(stands.job, stands.queue_position), False
 
@@ -294,7 +294,7 @@ class Services:
     def close(self) -> None:
         """Closes all connections and ends the decoder's processes."""
         self.decoder.close()
-        self.bell.close()
+        self.notifier.close()
         self.store.redis.close()
 
     def _terms(self, submission: Submission) -> Terms:

@@ -28,7 +28,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
-from service.launch.parent_death import lifeline
+from service.launch.parent_death import die_with_parent
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Po
         pass_fds=[lock],
         start_new_session=True,
         stdin=subprocess.DEVNULL,
-        preexec_fn=lifeline(signal.SIGTERM),
+        preexec_fn=die_with_parent(signal.SIGTERM),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 
 
-def lifeline(at_death: signal.Signals) -> Callable[[], None] | None:
+def die_with_parent(at_death: signal.Signals) -> Callable[[], None] | None:
     """For ``preexec_fn``: the kernel sends the child ``at_death`` when the thread that starts it
     ends (Linux; elsewhere nothing happens).
     """

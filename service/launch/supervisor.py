@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service.launch.parent_death import lifeline
+from service.launch.parent_death import die_with_parent
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def spawn(
             start_new_session=True,
             stdout=output,
             stderr=output,
-            preexec_fn=lifeline(signal.SIGKILL),
+            preexec_fn=die_with_parent(signal.SIGKILL),
         )
 
 

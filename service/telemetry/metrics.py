@@ -23,8 +23,8 @@ LEASES_EXPIRED = Counter(
     "Jobs put back into the queue because their worker fell silent.",
     ["prior"],
 )
-RUNG_AGAIN = Counter(
-    "aps_rung_again_total", "Waiting jobs whose message had to be repeated.", ["prior"]
+REPUBLISHED = Counter(
+    "aps_republished_total", "Waiting jobs whose message had to be repeated.", ["prior"]
 )
 WEBHOOKS = Counter(
     "aps_webhook_deliveries_total",

@@ -76,7 +76,7 @@ def test_a_store_set_back_by_an_hour_recovers_jobs_duties_and_workers(
     facts = {"seconds_per_token": 1.0, "max_pixels": 1, "job_bytes": 1, "token_bytes": 1}
     job = Job.model_validate({"id": new_job_id(), **FIELDS})
     store.submit(job)
-    store.unclaimed("embedded", 0, messages=0)  # rung for, just now
+    store.unclaimed("embedded", 0, messages=0)  # the message has just been republished
     before = store.now()
     set_clock(clock, redis, HOUR)  # as a server that starts before its clock is set right
     assert isinstance(store.claim(job.id, "a worker that dies"), Claim)

@@ -9,7 +9,13 @@ from service.limits import ANSWER, Limits, table
 from service.main import create_app
 from service.settings import Settings
 
-OPERATION = {"lease_seconds", "heartbeat_seconds", "sweep_seconds", "ring_seconds", "deaf_seconds"}
+OPERATION = {
+    "lease_seconds",
+    "heartbeat_seconds",
+    "sweep_seconds",
+    "republish_seconds",
+    "stall_seconds",
+}
 OPERATION |= {"storage_seconds", "metrics_port", "threads"}
 """Numbers among the settings that say how the service works, not how much a client may use."""
 

@@ -98,7 +98,7 @@ def test_a_job_over_its_time_fails_once_and_is_not_repeated(short_of_time: Clust
 
 def test_a_worker_lost_over_the_jobs_time_does_not_have_it_repeated(cluster: Cluster) -> None:
     store = cluster.store
-    job = cluster.submit(ring=False, prior="nobody holds this one")
+    job = cluster.submit(notify=False, prior="nobody holds this one")
     longest, store.max_job_seconds = store.max_job_seconds, 60
     try:
         assert store.take(job.prior, "a worker") is not None

@@ -22,7 +22,7 @@ local function claim(terms)
   end
   local limit = tonumber(get('max_running') or 0)
   if state == 'queued' and limit > 0 and redis.call('SCARD', prefix .. 'running:of:' .. tenant()) >= limit then
-    set('rung_at', text(now))
+    set('announced_at', text(now))
     return 'quota'
   end
   if state == 'running' then set('stopped_by', 'lost') else charge(1) end

@@ -49,7 +49,7 @@ local function move(state, phase)
 end
 
 -- nobody computes the job any more
-local function let_go()
+local function release_lease()
   redis.call('ZREM', leases, id)
   local owner = get('owner')
   if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
@@ -79,15 +79,15 @@ end
 local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), id) end
 
 local function requeue()
-  let_go()
+  release_lease()
   if get('state') == 'running' then charge(-1) end
   enqueue()
-  set('rung_at', text(now))
+  set('announced_at', text(now))
   move('queued', 'preempted')
 end
 
 local function finish(state, ttl)
-  let_go()
+  release_lease()
   dequeue()
   redis.call('ZREM', deadlines, id)
   if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end

@@ -16,7 +16,7 @@ if own_longest > 0 and own_behind > own_longest then return {'share', tostring(o
 local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 12))
-set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now))
+set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'announced_at', text(now))
 enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))
