@@ -1,4 +1,4 @@
-"""Publishes a Celery message for each waiting job. A message carries the job's id and nothing else."""
+"""Publishes a Celery message for each waiting job; a message carries only the job's id."""
 
 from __future__ import annotations
 
