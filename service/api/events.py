@@ -223,14 +223,14 @@ def _place(event_id: str) -> tuple[int, int]:
 
 
 def _with_link(job_id: str, event: Event) -> dict[str, Any]:
-    """Progress gets its preview's link."""
+    """Adds the preview's link to the data of a progress event."""
     if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
     return event.data
 
 
 def _with_job(services: Services, job_id: str, event: Event) -> dict[str, Any]:
-    """The last event brings the whole job."""
+    """Adds the complete job to the data of the final event."""
     job = services.store.get(job_id)
     return (
         event.data
