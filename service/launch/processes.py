@@ -1,4 +1,4 @@
-"""Starts and stops the processes of one machine together: embedded server, API, a worker per device."""
+"""Starts and stops the processes of one machine: embedded server, API, a worker per device."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ before it reads the first byte. A child is reused for further pictures of the sa
 replaced after a large or refused picture and before another client's. So no file is read by a
 process that another client's file may have compromised.
 
-Standard input: :func:`question_head` and a file, repeatedly. Standard output: a length (8 bytes, big
-endian) and the answer: one line of JSON, followed on success and if requested by a PNG without
+Standard input: :func:`question_head` and a file, repeatedly. Standard output: a length (8 bytes,
+big endian) and the answer: one line of JSON, followed on success and if requested by a PNG without
 metadata. The process exits at the end of its input.
 """
 

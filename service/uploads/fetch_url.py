@@ -1,4 +1,4 @@
-"""Fetches a picture from a client's URL, if enabled: public addresses only, bounded in size and time."""
+"""Fetches pictures from clients' URLs, if enabled: public addresses only, bounded size and time."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ class Sender:
     async def _masters(self) -> Sequence[str]:
         if self.settings.webhook_secrets:
             return self.settings.webhook_secrets
-        # read each time: a store that lost its data has a new secret, which GET /v1/webhooks/secrets
-        # then returns
+        # read each time: a store that lost its data has a new secret, which receivers can get from
+        # GET /v1/webhooks/secrets
         await self.redis.set(self.keys.secret, new_master(), nx=True)
         return [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
 
