@@ -1,4 +1,4 @@
-"""Clocks that jump: those of the API and the workers do not matter, the store's recovers."""
+"""Clock jumps: those of the API and the workers have no effect, and the store's clock recovers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_after_a_step_back_time_runs_slower_until_it_is_right_again(
     assert store.now().timestamp() == pytest.approx(time.time(), abs=0.5)
 
 
-def test_an_api_whose_clock_jumps_a_day_ahead_destroys_nothing(
+def test_an_api_whose_clock_jumps_a_day_ahead_deletes_nothing(
     fresh: Any, fake_clock: Path, tmp_path: Path
 ) -> None:
     clock = tmp_path / "api-clock"

@@ -1,4 +1,4 @@
-"""The documentation's table of limits is made from the code, and complete."""
+"""The documentation's table of limits is generated from the code and complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPERATION = {
     "stall_seconds",
 }
 OPERATION |= {"storage_seconds", "metrics_port", "threads"}
-"""Numbers among the settings that say how the service works, not how much a client may use."""
+"""Numeric settings that control operation rather than limit clients."""
 
 
 def kinds(error: type[APSError]) -> set[type[APSError]]:
