@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from aps_core.errors import InvalidSpec
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.jobs import open_store
 from service.settings import Settings
 
@@ -27,7 +27,7 @@ def requeue(job_ids: tuple[str, ...]) -> None:
     """
     settings = Settings()
     store, _ = open_store(settings)
-    bell = Bell(settings)
+    notifier = JobNotifier(settings)
     try:
         for job_id in job_ids:
             outcome = store.requeue(job_id)
@@ -37,7 +37,7 @@ def requeue(job_ids: tuple[str, ...]) -> None:
                     f"Job '{job_id}' cannot be requeued: it is {outcome}. 'aps requeue' without"
                     " arguments lists the dead-lettered jobs."
                 )
-            bell.ring(job)
+            notifier.notify(job)
             click.echo(f"{job_id} queued")
     finally:
-        bell.close()
+        notifier.close()

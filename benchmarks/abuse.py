@@ -1,4 +1,4 @@
-"""Every attack of :mod:`benchmarks.abuse_attacks`, and what it does to others.
+"""Runs every attack of :mod:`benchmarks.abuse_attacks` and measures its effect on other tenants.
 
     python -m benchmarks.abuse --out benchmarks/results/abuse.json
 
@@ -41,7 +41,7 @@ from service.settings import Settings
 
 SUBMIT_SECONDS, PROBE_SECONDS = 0.1, 0.05
 MOST_RATIO, MOST_LIVEZ_MS, MOST_API_MB = 4.0, 100.0, 300.0
-"""What is promised."""
+"""Maximum allowed values."""
 BOTH: frozenset[Scope] = frozenset({"read", "write"})
 
 
@@ -52,13 +52,13 @@ class Watch:
         self.api, self.store, self.decoders = api, store, 0.0
 
     def reset(self) -> None:
-        """Begins anew."""
+        """Resets the measurement."""
         self.decoders = 0.0
         for pid in (self.api, self.store):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def sample(self) -> None:
-        """All decoders together; they come and go."""
+        """Memory of all decoders together; they start and exit during an attack."""
         self.decoders = max(self.decoders, sum(_memory(pid, "VmRSS") for pid in _below(self.api)))
 
     def peaks(self) -> dict[str, float]:
@@ -87,7 +87,7 @@ def _below(pid: int) -> list[int]:
 
 
 async def observe(url: str, token: str, seconds: float, watch: Watch) -> dict[str, Any]:
-    """What the victim and the probe see in so many seconds."""
+    """Measures the victim's and the probe's latencies for some seconds."""
     over = time.monotonic() + seconds
     submitted: list[float] = []
     probed: list[float] = []
@@ -130,14 +130,14 @@ async def observe(url: str, token: str, seconds: float, watch: Watch) -> dict[st
 
 @contextlib.contextmanager
 def sleeper() -> Iterator[str]:
-    """An address that accepts connections and never answers."""
+    """A URL whose server accepts connections and never responds."""
     with socket.create_server(("127.0.0.9", 0), backlog=1000) as silent:
         yield f"http://127.0.0.9:{silent.getsockname()[1]}/photo.jpg"
 
 
 @contextlib.contextmanager
 def service(folder: Path) -> Iterator[tuple[Settings, str, int, dict[str, str]]]:
-    """Store and API; a registered worker that computes nothing."""
+    """Store, API, and the registration of a worker that computes nothing."""
     base = Settings(
         data_dir=folder,
         artifacts_dir=folder / "artifacts",
@@ -182,7 +182,7 @@ def _register(redis: Redis, over: threading.Event) -> None:
 
 
 def measure(folder: Path, seconds: float, names: list[str]) -> dict[str, Any]:
-    """Quiet first, then every attack."""
+    """Measures without an attack first, then under every attack."""
     with service(folder) as (settings, url, api, tokens), sleeper() as silent:
         with Redis.from_url(settings.redis_url) as redis:
             store = redis.info("server")["process_id"]
@@ -213,7 +213,7 @@ HEADER = (
 
 
 def line(name: str, row: dict[str, Any]) -> str:
-    """For people."""
+    """Formats a row of the table."""
     ratio = row.get("ratio", 1)
     kept = (
         ratio <= MOST_RATIO

@@ -1,4 +1,4 @@
-"""What one tenant can do to a service with an ordinary key; each attack is a process of its own.
+"""Attacks that one tenant can mount with an ordinary API key; each one runs in its own process.
 
     python -m benchmarks.abuse_attacks NAME URL TOKEN SLEEPER SECONDS
 
@@ -52,7 +52,7 @@ Attack = Callable[[Aim, int], Awaitable[httpx.Response]]
 
 
 async def endless_jobs(aim: Aim, _: int) -> httpx.Response:
-    """Jobs that would compute for weeks."""
+    """Submits jobs that would compute for weeks."""
     body = {**HUGE, "image": _uri(picture(512, 512))}
     return await aim.http.post("/v1/restore", json=body)
 
@@ -99,12 +99,12 @@ async def inline_photographs(aim: Aim, _: int) -> httpx.Response:
 
 
 async def hanging_addresses(aim: Aim, _: int) -> httpx.Response:
-    """Pictures at an address that never answers."""
+    """Submits pictures by a URL that never responds."""
     return await aim.http.post("/v1/restore", json={**DENOISE, "image": aim.sleeper})
 
 
 async def stalled_bodies(aim: Aim, _: int) -> httpx.Response:
-    """Bodies of 20 MB whose last byte does not come."""
+    """Sends bodies of 20 MB without their last byte."""
 
     async def body() -> AsyncIterator[bytes]:
         for _ in range(19):
@@ -116,19 +116,19 @@ async def stalled_bodies(aim: Aim, _: int) -> httpx.Response:
 
 
 async def waiting_jobs(aim: Aim, _: int) -> httpx.Response:
-    """Small jobs, as many as are let in."""
+    """Submits as many small jobs as are accepted."""
     body = {**DENOISE, "image": _uri(picture(32, 32))}
     return await aim.http.post("/v1/restore", json=body)
 
 
 async def wrong_keys(aim: Aim, number: int) -> httpx.Response:
-    """Keys that do not exist."""
+    """Sends requests with unknown API keys."""
     key = f"aps_{number % 2**48:012x}_{'x' * 43}"
     return await aim.http.get("/v1/jobs", headers={"Authorization": f"Bearer {key}"})
 
 
 async def event_streams(aim: Aim, _: int) -> httpx.Response:
-    """Streams of a job's events that are held open."""
+    """Holds event streams of a job open."""
     if not _stored:
         async with _storing:
             if not _stored:
@@ -164,7 +164,7 @@ ATTACKS: dict[str, tuple[Attack, int]] = {
 
 
 async def attack(name: str, url: str, token: str, sleeper: str, seconds: float) -> Counter[str]:
-    """Repeats one request until the time is over; returns the answers' statuses."""
+    """Repeats one request until the time is up; returns the responses' statuses."""
     request, connections = ATTACKS[name]
     over, codes = time.monotonic() + seconds, Counter[str]()
     limits = httpx.Limits(max_connections=connections)

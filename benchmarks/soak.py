@@ -36,7 +36,7 @@ from PIL import Image
 from redis.exceptions import RedisError
 
 from aps_core.tasks import validate_spec
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.jobs import ArtifactStore, Job, JobState, new_job_id, open_store
 from service.launch.embedded_server import server_binary, server_command
 from service.launch.processes import api_command, worker_command
@@ -65,7 +65,7 @@ class Soak:
         # this thread restarts the store, so it must not block on it
         self.store, self.registry = open_store(self.settings, retries=1)
         self.artifacts = ArtifactStore(self.settings.artifacts)
-        self.bell = Bell(self.settings)
+        self.notifier = JobNotifier(self.settings)
 
     def start(self, url: Path) -> None:
         """Starts all processes and waits for the workers."""
@@ -127,7 +127,7 @@ class Soak:
                 self.supervisor.tend()
                 time.sleep(0.1)
         self.jobs[job_id] = seed
-        self.bell.ring(job)
+        self.notifier.notify(job)
 
     def disturb(self) -> None:
         """Kills or freezes a random process."""
@@ -299,12 +299,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             lease_seconds=arguments.lease,
             heartbeat_seconds=arguments.lease / 5,
             sweep_seconds=1,
-            ring_seconds=5,
+            republish_seconds=5,
         )
         supervisor = Supervisor(settings, folder / "service.log", healthy_seconds=2)
         exits.callback(supervisor.stop)
         soak = Soak(settings, supervisor, arguments.workers, random.Random(arguments.seed))
-        exits.callback(soak.bell.close)
+        exits.callback(soak.notifier.close)
         soak.start(folder / "s.sock")
         expected = undisturbed(soak)
         started = time.monotonic()

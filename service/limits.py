@@ -1,6 +1,6 @@
-"""Every limit of the service: its setting, or the constant it is, and the answer beyond it.
+"""All limits of the service, configurable or fixed, and the response when each is exceeded.
 
-:func:`table` is the documentation's table of limits; a test holds that nothing is missing from it.
+:func:`table` renders the documentation's table of limits; a test checks that it is complete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 from aps_core.imaging.images import MAX_PIXELS
 
 ANSWER = "x-exceeded"
-"""Where a field of :class:`Limits` keeps the answer to whoever exceeds it."""
+"""JSON Schema key for the response when a limit of :class:`Limits` is exceeded."""
 
 
 def _limit(default: Any, description: str, answer: str, **bounds: Any) -> Any:
@@ -23,13 +23,13 @@ def _limit(default: Any, description: str, answer: str, **bounds: Any) -> Any:
 
 
 class Limits(BaseSettings):
-    """What one principal, or everybody together, may use; part of :class:`Settings`."""
+    """Limits per principal and for the whole service; the base of :class:`Settings`."""
 
     requests_per_second: float = _limit(
-        50, "Requests of one principal a second, on average.", "429 `rate_limited`", gt=0
+        50, "Requests of one principal per second, on average.", "429 `rate_limited`", gt=0
     )
     request_burst: int = _limit(
-        200, "Requests of one principal at once, after a pause.", "429 `rate_limited`", ge=1
+        200, "Requests of one principal in a burst.", "429 `rate_limited`", ge=1
     )
     max_streams: int = _limit(
         100,
@@ -37,48 +37,47 @@ class Limits(BaseSettings):
         "429 `too_many_streams`; `Prefer: wait` is not applied",
         ge=1,
     )
-    max_queued: int = _limit(200, "Waiting jobs of one principal.", "429 `quota_exceeded`", ge=1)
+    max_queued: int = _limit(200, "Queued jobs of one principal.", "429 `quota_exceeded`", ge=1)
     max_running: int | None = _limit(
         None,
-        "Jobs of one principal that run at a time; by default any number.",
-        "its other jobs wait; other principals' run",
+        "Running jobs of one principal at a time; unlimited by default.",
+        "its other jobs stay queued; other principals' jobs run",
         ge=1,
     )
     max_own_backlog_seconds: float = _limit(
         7200,
-        "Predicted seconds of one principal's unfinished jobs of one prior, above which no more"
-        " are let in; 0 = any.",
+        "Predicted seconds of one principal's unfinished jobs of one prior, above which new jobs"
+        " are refused; 0 = unlimited.",
         "429 `quota_exceeded`",
         ge=0,
     )
     max_backlog_seconds: float = _limit(
         21_600,
-        "Predicted seconds of everybody's unfinished jobs of one prior, above which no more are"
-        " let in; 0 = any.",
+        "Predicted seconds of all unfinished jobs of one prior, above which new jobs are refused;"
+        " 0 = unlimited.",
         "503 `queue_full`",
         ge=0,
     )
     max_stored: int = _limit(
         1000,
-        "Pictures of one principal that are stored for jobs to come (POST /v1/files).",
+        "Pictures of one principal stored for later jobs (POST /v1/files).",
         "429 `quota_exceeded`",
         ge=0,
     )
     max_stored_bytes: int = _limit(
         10_000_000_000,
-        "Bytes of one principal's stored pictures, previews and results, as they are stored;"
-        " 0 = any.",
+        "Bytes of one principal's stored pictures, previews and results; 0 = unlimited.",
         "429 `storage_quota_exceeded`",
         ge=0,
     )
     max_job_seconds: int = _limit(
         1800,
-        "Longest job: predicted, at submission; measured, while it runs.",
+        "Maximum duration of a job: predicted at submission, and measured while it runs.",
         "422 `job_too_long`; the job fails: `time_limit_exceeded`",
         ge=1,
     )
     max_attempts: int = _limit(
-        3, "Starts of a job without any progress.", "the job fails: `worker_lost`", ge=1
+        3, "Attempts of a job without a finished step.", "the job fails: `worker_lost`", ge=1
     )
     max_pixels: int | None = _limit(
         None,
@@ -88,7 +87,7 @@ class Limits(BaseSettings):
     )
     memory_bytes: int | None = _limit(
         None,
-        "Memory of a worker's device, in bytes; by default what the device reports.",
+        "Memory of a worker's device, in bytes; by default the device's own figure.",
         "503 `insufficient_memory`",
         ge=1,
     )
@@ -97,57 +96,60 @@ class Limits(BaseSettings):
     )
     max_upload_pixels: int = _limit(
         MAX_PIXELS,
-        "Largest uploaded picture, in pixels, before any reduction.",
+        "Largest uploaded picture, in pixels, before any downscaling.",
         "422 `too_many_pixels`",
         ge=1,
     )
     decode_seconds: int = _limit(
         10,
-        "CPU seconds and memory (below) an upload may use while it is decoded.",
+        "CPU seconds for decoding an upload.",
         "422 `image_rejected`",
         ge=1,
     )
     decode_bytes: int = _limit(
-        2_000_000_000, "Address space of the decoding process.", "422 `image_rejected`", ge=1
+        2_000_000_000,
+        "Address space of the decoding process, in bytes.",
+        "422 `image_rejected`",
+        ge=1,
     )
     fetch_seconds: float = _limit(
-        20, "Time to fetch a picture by its address, redirects included.", "422", gt=0
+        20, "Seconds to fetch a picture by its URL, including redirects.", "422", gt=0
     )
     body_seconds: float = _limit(
-        120, "Time in which a request's body must arrive.", "408 `body_timeout`", gt=0
+        120, "Seconds within which a request body must arrive.", "408 `body_timeout`", gt=0
     )
     body_pause_seconds: float = _limit(
-        10, "Longest pause within a request's body.", "408 `body_timeout`", gt=0
+        10, "Longest pause within a request body, in seconds.", "408 `body_timeout`", gt=0
     )
     max_bodies_bytes: int = _limit(
         128_000_000,
-        "Bytes of all requests' bodies that an API process holds at a time; a principal's share is"
-        " a third, or one largest body.",
+        "Bytes of all request bodies that an API process holds at a time; one principal may use"
+        " a third, or one body of the maximum size if that is more.",
         "503 `busy`",
         ge=1,
     )
     job_ttl_seconds: int = _limit(
-        86_400, "How long a finished job and its artifacts are kept.", "410 `expired`", ge=60
+        86_400, "Seconds for which a finished job's artifacts are kept.", "410 `expired`", ge=60
     )
     webhook_timeout_seconds: float = _limit(
-        15, "A receiver that has not answered by then has failed.", "the message is repeated", gt=0
+        15, "Seconds for a webhook receiver to respond.", "the message is retried", gt=0
     )
     webhook_retry_seconds: list[float] = _limit(
         [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400],
-        "Pauses between attempts; up to a fifth is added by chance.",
+        "Pauses between webhook attempts, in seconds, plus up to 20 % of jitter.",
         "the delivery is `failed`",
     )
 
 
 def table() -> str:
-    """Markdown: limit, default, setting, answer when exceeded."""
+    """Renders the limits as a Markdown table: limit, default, setting, response when exceeded."""
     rows = [
         (info.description or "", _shown(info.default), f"`APS_{name.upper()}`", _answer(info))
         for name, info in Limits.model_fields.items()
     ]
     rows += [(what, value, "fixed", answer) for what, value, answer in _constants()]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    head = ["| limit | default | setting | answer when exceeded |", "|---|---|---|---|"]
+    head = ["| limit | default | setting | response when exceeded |", "|---|---|---|---|"]
     return "\n".join([*head, *lines])
 
 
@@ -159,7 +161,7 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return f"{len(value)} pauses, {sum(value) / 3600:.3g} h in all"
+        return f"{len(value)} pauses, {sum(value) / 3600:.3g} h in total"
     return f"{value:,}"
 
 
@@ -178,39 +180,43 @@ def _constants() -> list[tuple[str, str, str]]:
     busy = "503 `busy`"
     return [
         (
-            "Bytes of a spec, in a form or as JSON without its pictures.",
+            "Bytes of a spec: its form part, or the JSON body without pictures.",
             f"{MAX_SPEC_BYTES:,}",
             "413 `body_too_large`",
         ),
         ("Values in a JSON document.", f"{MAX_VALUES:,}", "413 `body_too_large`"),
-        ("Every list, text and number of a spec: see its schema.", "-", "422 `invalid_spec`"),
-        ("Errors listed in one answer.", str(MAX_ERRORS), "the others are counted"),
+        ("Lists, strings and numbers of a spec: see its schema.", "-", "422 `invalid_spec`"),
+        ("Errors listed in one response.", str(MAX_ERRORS), "the others are only counted"),
         ("Bytes of a problem document.", f"{MAX_ANSWER_BYTES:,}", "fewer errors are listed"),
         (
-            "Event streams of an API process: as its file descriptors allow, at most",
-            f"{MAX_STREAMS:,}",
+            "Event streams of an API process, limited by its file descriptors.",
+            f"{MAX_STREAMS:,} at most",
             busy,
         ),
-        ("Pictures decoded at a time, half of them one principal's.", "one a core, 2 to 8", busy),
         (
-            "Addresses fetched at a time, half of them one principal's.",
+            "Pictures decoded at a time; at most half of them for one principal.",
+            "one per core, 2 to 8",
+            busy,
+        ),
+        (
+            "URLs fetched at a time; at most half of them for one principal.",
             str(CONCURRENT_FETCHES),
             busy,
         ),
-        ("Pictures or addresses of one principal that wait for that.", str(LONGEST_LINE), busy),
-        ("Seconds of `Prefer: wait`.", str(LONGEST_WAIT_SECONDS), "it waits this long"),
+        ("Pictures or URLs of one principal waiting for that.", str(LONGEST_LINE), busy),
+        ("Seconds of `Prefer: wait`.", str(LONGEST_WAIT_SECONDS), "the wait is capped"),
         ("Seconds of `Cancel-After`.", f"{LONGEST_DEADLINE_SECONDS:,}", "400 `invalid_header`"),
         (
             "Seconds for which an `Idempotency-Key` is remembered.",
             f"{Terms.idempotency_seconds:,}",
-            "the request is a new one",
+            "the request creates a new job",
         ),
         ("Kinds of webhook messages of a job.", str(len(WEBHOOK_EVENTS)), "422 `invalid_spec`"),
-        ("Characters of a webhook's address.", f"{MAX_URL:,}", "422 `invalid_spec`"),
-        ("Webhook messages of one job.", "1,000", "progress is no longer sent, the end is"),
-        ("Events kept of one job.", "2,000", "the oldest go"),
+        ("Characters of a webhook URL.", f"{MAX_URL:,}", "422 `invalid_spec`"),
+        ("Webhook messages of one job.", "1,000", "progress is dropped, the final one is sent"),
+        ("Events kept for one job.", "2,000", "the oldest are dropped"),
         ("Jobs on a page of `GET /v1/jobs`.", "100", "422 `invalid_spec`"),
-        ("Active keys of one principal.", str(ACTIVE_KEYS), "`aps keys create` refuses"),
-        ("Browser sessions of one key.", str(MAX_SESSIONS), "the oldest ends"),
+        ("Active keys of one principal.", str(ACTIVE_KEYS), "`aps keys create` fails"),
+        ("Browser sessions of one key.", str(MAX_SESSIONS), "the oldest session ends"),
         ("Seconds of a browser session.", f"{SESSION_SECONDS:,}", "401 `unauthorized`"),
     ]

@@ -45,7 +45,7 @@ UI = Path(__file__).parent / "ui"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application for these settings, by default those of the environment."""
+    """Creates the application; ``settings`` default to the environment's."""
     settings = settings or Settings()
     logs.configure(settings.log_level, settings.log_format)
     build.describe()
@@ -78,8 +78,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _add_studio(app: FastAPI) -> None:
-    """Serves the studio's files, one route each: a mount at ``/`` would swallow the 404s and 405s
-    of the API.
+    """Serves the studio's files with one route each: a mount at ``/`` would mask the API's 404 and
+    405 responses.
     """
     files = StaticFiles(directory=UI)
 
@@ -109,11 +109,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     hub = asyncio.create_task(app.state.events.run())
     app.state.queue_metrics = CollectorRegistry()
     app.state.queue_metrics.register(QueueMetrics(services))
-    sweeper = Sweeper(settings, services.store, services.artifacts, services.bell)
+    sweeper = Sweeper(settings, services.store, services.artifacts, services.notifier)
     sweeper.start()
     sender = asyncio.create_task(send_webhooks(settings)) if settings.send_webhooks else None
     gc.collect()
-    gc.freeze()  # what lives as long as the process: no later collection needs to look through it
+    gc.freeze()  # excludes long-lived start-up objects from later collections
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ def _state_dir() -> Path:
 
 
 class Settings(Limits):
-    """Frozen, so that one process never sees two answers."""
+    """All settings of a process; frozen, so that they cannot change while it runs."""
 
     model_config = SettingsConfigDict(env_prefix="APS_", frozen=True, extra="ignore")
 
@@ -29,142 +29,153 @@ class Settings(Limits):
         default="redis://127.0.0.1:6379/0", description="redis://, rediss:// or unix:///path.sock."
     )
     key_prefix: str = Field(
-        default="aps:", description="Prefix of every key, so that one server can be shared."
+        default="aps:",
+        description="Prefix of every Redis key, so that services can share a server.",
     )
     data_dir: Path = Field(
         default_factory=_state_dir,
-        description="Where the embedded server keeps its data, socket and log.",
+        description="Folder for the embedded server's data, socket and log.",
     )
     redis_binary: Path | None = Field(
-        default=None, description="Server started by --embedded; searched for when unset."
+        default=None,
+        description="Server program started by --embedded; by default found on PATH.",
     )
     artifacts_dir: Path = Field(
         default_factory=lambda: _state_dir() / "artifacts",
-        description="Shared by the API and all workers.",
+        description="Folder for job files, shared by the API and all workers.",
     )
     artifacts_url: str | None = Field(
         default=None,
         description=(
-            "Another place for them, by fsspec: 's3://bucket/prefix' (extra 's3'); instead of the"
-            " folder."
+            "fsspec URL for job files instead of the folder: 's3://bucket/prefix' (needs the extra"
+            " 's3')."
         ),
     )
 
     host: str = Field(
         default="127.0.0.1",
         description=(
-            "Address the API is bound to, as its server is told; decides whether keys are needed."
+            "Address the API is bound to. Must match the web server's; decides whether API keys"
+            " are required."
         ),
     )
     auth: Literal["auto", "keys", "none"] = Field(
         default="auto",
         description=(
-            "API keys: needed unless bound to loopback (auto), always (keys), never (none)."
+            "When API keys are required: unless bound to loopback (auto), always (keys), never"
+            " (none)."
         ),
     )
     keys_file: Path | None = Field(
         default=None,
-        description="JSON list of API keys beside those in Redis; see 'aps keys create --record'.",
+        description="JSON file of API keys, in addition to Redis; see 'aps keys create --record'.",
     )
     allowed_hosts: list[str] = Field(
         default=[],
         description=(
-            "Names in the Host header that are ours; by default loopback's where keys are off, else"
-            " any."
+            "Host names accepted in the Host header; by default loopback names where keys are off,"
+            " otherwise any."
         ),
     )
 
     priors: Annotated[list[str], NoDecode] = Field(
         default=["embedded", "embedded_text"],
-        description="Priors the API offers and a worker loads together: 'a,b' or JSON.",
+        description="Priors offered by the API, and all loaded by each worker: 'a,b' or JSON.",
     )
-    device: Literal["cpu", "cuda"] = Field(default="cpu", description="What a worker computes on.")
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="Device a worker computes on."
+    )
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads of a worker; by default all it may use."
+        default=None, ge=1, description="CPU threads of a worker; by default all available."
     )
 
     image_urls: bool = Field(
         default=False,
-        description=(
-            "Whether 'image' and 'mask' may be https addresses, which the API then fetches."
-        ),
+        description=("Whether 'image' and 'mask' may be https URLs, which the API then fetches."),
     )
     egress_allow: list[IPv4Network | IPv6Network] = Field(
         default=[],
         description=(
-            "Networks of our own that may be fetched from, also in plain HTTP, as"
+            "Private networks from which pictures may be fetched, also over plain HTTP, as"
             " '[\"10.1.2.0/24\"]'."
         ),
     )
     scale_to_zero: bool = Field(
         default=False,
         description=(
-            "Jobs are accepted while no worker lives, by what the last one could do: somebody"
-            " starts workers."
+            "Accept jobs while no worker is running, based on the last known workers; an"
+            " autoscaler must start workers."
         ),
     )
 
     lease_seconds: float = Field(
-        default=30, gt=0, description="A worker silent for this long loses its job to another."
+        default=30,
+        gt=0,
+        description="A worker that does not renew its lease for this long loses its job.",
     )
     heartbeat_seconds: float = Field(
         default=0.25,
         gt=0,
-        description="How often a busy worker extends its lease and asks whether to stop.",
+        description="How often a busy worker renews its lease and checks for cancellation.",
     )
-    sweep_seconds: float = Field(default=5, gt=0, description="How often lost jobs are looked for.")
-    ring_seconds: float = Field(
+    sweep_seconds: float = Field(
+        default=5, gt=0, description="How often the sweeper searches for lost jobs."
+    )
+    republish_seconds: float = Field(
         default=10,
         gt=0,
         description=(
-            "A job waiting this long is announced again, when fewer messages are under way than"
-            " jobs wait."
+            "The message of a job queued for this long is republished if the broker holds fewer"
+            " messages than jobs are queued."
         ),
     )
-    deaf_seconds: float = Field(
+    stall_seconds: float = Field(
         default=120,
         gt=0,
         description=(
-            "An idle worker that hears nothing for this long while jobs wait is ended, to be"
-            " started again."
+            "An idle worker that receives no message for this long while jobs are queued exits,"
+            " to be restarted."
         ),
     )
     storage_seconds: float = Field(
         default=60,
         ge=0,
-        description="How long a worker tries to store a result before the job fails.",
+        description="How long a worker retries storing a result before the job fails.",
     )
 
     public_url: str = Field(
         default="",
         description=(
-            "Where clients reach the API, as in https://aps.example.com; makes links in webhooks"
+            "Public base URL of the API, such as https://aps.example.com; makes links in webhooks"
             " absolute."
         ),
     )
     send_webhooks: bool = Field(
-        default=True, description="API processes send webhooks; off where 'aps webhooks' runs."
+        default=True,
+        description="API processes send webhooks; turn off if 'aps webhooks' runs separately.",
     )
     webhook_secrets: list[str] = Field(
         default=[],
         repr=False,
         description=(
-            "Master secrets, newest first; all sign. By default one is made and kept in Redis."
+            "Master secrets, newest first; every message is signed with all of them. By default"
+            " one is generated and stored in Redis."
         ),
     )
     webhook_allow_private: bool = Field(
-        default=False, description="Receivers may use http and private addresses; for development."
+        default=False,
+        description="Allow webhook receivers on http and private addresses; for development.",
     )
 
     metrics_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="Port of a worker's Prometheus exporter; 0 turns it off.",
+        description="Port of a worker's Prometheus exporter; 0 disables it.",
     )
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = Field(
-        default="text", description="json: one object a line, for log collectors."
+        default="text", description="json: one object per line, for log collectors."
     )
 
     @field_validator("priors", mode="before")
@@ -181,7 +192,7 @@ class Settings(Limits):
 
     @property
     def on_loopback(self) -> bool:
-        """Whether the API is bound where only this machine reaches it."""
+        """Whether the API is bound to a loopback address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -194,12 +205,12 @@ class Settings(Limits):
 
     @property
     def broker_url(self) -> str:
-        """The same server as Celery spells it."""
+        """``redis_url`` in the form Celery expects."""
         return self.redis_url.replace("unix://", "redis+socket://", 1)
 
     @property
     def broker_transport_options(self) -> dict[str, Any]:
-        """What both ends of the queue must agree on, and how connections are kept alive."""
+        """Celery transport options, identical for publishers and consumers."""
         options: dict[str, Any] = {
             "visibility_timeout": self.visibility_timeout,
             "unacked_restore_interval": 5,
@@ -219,33 +230,33 @@ class Settings(Limits):
         return options
 
     def message_list(self, prior: str) -> str:
-        """Where the broker keeps the messages that no worker for ``prior`` has taken yet."""
+        """Redis list of the messages that no worker of ``prior`` has received yet."""
         return f"{self.key_prefix}mq:{queue_name(prior)}"
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds until the broker delivers a message again. A backstop only: leases recover jobs
-        long before.
+        """Seconds until the broker redelivers an unacknowledged message. Only a fallback: expired
+        leases recover jobs much earlier.
         """
         return max(3600, self.max_job_seconds + 600)
 
     @property
     def artifacts(self) -> str:
-        """Where files lie: a folder, or a URL."""
+        """Location of job files: a folder or a URL."""
         return self.artifacts_url or str(self.artifacts_dir)
 
     @property
     def area_limit(self) -> int:
-        """Largest restored picture of this worker, in pixels."""
+        """Largest restored picture this worker accepts, in pixels."""
         return self.max_pixels or (GPU_MAX_PIXELS if self.device == "cuda" else CPU_MAX_PIXELS)
 
     @property
     def max_body_bytes(self) -> int:
-        """Largest request body: one picture and its mask at most, base64 included."""
+        """Largest request body, in bytes: one largest picture in base64, plus 1 MB for the rest."""
         return self.max_upload_bytes * 4 // 3 + 1_000_000
 
     def environment(self) -> dict[str, str]:
-        """This process's environment with these settings in it, for a child process."""
+        """This process's environment plus these settings, for a child process."""
         ours = {
             f"APS_{name.upper()}": value
             for name, value in self.model_dump(mode="json", exclude_none=True).items()
@@ -258,9 +269,9 @@ def _spell(value: Any) -> str:
 
 
 RUN_JOB = "aps.run_job"
-"""Name of the workers' one task; its only argument is a job's id."""
+"""Name of the workers' only Celery task; its argument is a job's id."""
 
 
 def queue_name(prior: str) -> str:
-    """The Celery queue whose workers hold ``prior``."""
+    """The Celery queue of the workers that hold ``prior``."""
     return f"prior.{prior}"

@@ -1,4 +1,4 @@
-"""A worker's life: load the priors in the child, prove them, register, stay registered, drain.
+"""A worker's lifecycle: the child loads and measures the priors, registers, and drains.
 
 The parent never imports torch: a CUDA context does not survive a fork, and the parent computes
 nothing. A drain (SIGTERM to the parent, Celery's warm shutdown) sets one flag in memory both
@@ -46,47 +46,47 @@ log = logging.getLogger(__name__)
 REGISTER_SECONDS = 5
 
 CPU_NICENESS = 5
-"""A worker that computes on the CPU leaves it to the API and the job store where they share it: a
-request takes milliseconds, a job seconds.
+"""Niceness of a CPU worker, so that the API and the job store get the CPU first on a shared
+machine: a request takes milliseconds, a job seconds.
 """
 
 _parent = os.getpid()
-"""The parent, as this module is loaded before the fork."""
+"""Process id of the parent: this module is imported before the fork."""
 
-_life = secrets.token_hex(4)
-"""Of this parent alone, and made before the fork."""
+_parent_id = secrets.token_hex(4)
+"""Random id of the parent, created before the fork and shared by all of its children."""
 
 draining = multiprocessing.RawValue(ctypes.c_bool, False)
-"""Shared by parent and child, made before the fork; a plain byte, so that a signal handler may set
-it.
+"""Flag in memory shared by parent and child, created before the fork. A raw byte without a lock, so
+that a signal handler may set it.
 """
 
 exit_status = multiprocessing.RawValue(ctypes.c_int, os.EX_OK)
-"""Exit status of the parent when its child cannot compute: Celery's own would be 0, as after a
-drain.
+"""Exit status of the parent when its child cannot compute. Celery alone would exit with 0, as after
+a drain.
 """
 
 
 class Worker:
-    """What the child keeps for its whole life: engines, store, artifacts, registration."""
+    """State of the child process: engines, store, artifacts, registration."""
 
     def __init__(self) -> None:
-        # a respawned child has the same name, and so may take its predecessor's job over at once;
-        # nobody else has: containers may share a host name, and their processes' numbers do anyway
-        self.name = f"{socket.gethostname()}-{os.getppid()}-{_life}"
+        # a respawned child has the same name, so it may take over its predecessor's job at once;
+        # the random id keeps names unique: containers share process ids and may share a host name
+        self.name = f"{socket.gethostname()}-{os.getppid()}-{_parent_id}"
         self.store, self.registry = open_store(settings, retries=10)
         self.artifacts = ArtifactStore(settings.artifacts)
         self.engines: dict[str, Engine] = {}
         self.entries: list[WorkerInfo] = []
         self.stopping = threading.Event()
         self.problem: str | None = "The priors are being loaded."
-        """What keeps this worker from taking jobs."""
-        self.heard_at = time.monotonic()
-        """When a message last came, or the last job ended."""
+        """Why this worker takes no jobs; None when it does."""
+        self.last_message_at = time.monotonic()
+        """Time of the last message or of the last job's end, by ``time.monotonic``."""
         self.busy = False
 
     def load(self, prior: str, capacity: Capacity) -> None:
-        """Loads a prior and measures it; a worker is registered only after this canary.
+        """Loads a prior and measures its speed; the worker registers only after this canary.
 
         Raises:
             APSError: the prior is unknown, or its weights are missing or damaged.
@@ -118,21 +118,21 @@ class Worker:
         log.info("Prior '%s' on %s: %.2g s a token and inner step", prior, settings.device, rate)
 
     def stay_registered(self) -> None:
-        """Renews the registration until the process stops, drains, or its device turns out to be
-        faulty.
+        """Renews the registration until the process stops or drains; suspends it while the device
+        is faulty.
         """
-        # nothing could be heard while the priors were loaded, which may take minutes
-        self.heard_at = time.monotonic()
+        # no message could arrive while the priors were loading, which may take minutes
+        self.last_message_at = time.monotonic()
         while not draining.value:
             self.problem = device.fault(settings.device)
             telemetry.DEVICE_HEALTHY.set(self.problem is None)
             try:
                 if self.problem:
-                    log.error("This worker takes no jobs: %s", self.problem)
+                    log.error("This worker accepts no jobs: %s", self.problem)
                     self._leave()
                 else:
                     self._renew()
-                    self._end_if_deaf()
+                    self._exit_if_stalled()
             except RedisError as error:
                 log.warning("Could not renew the registration: %s", error)
             if self.stopping.wait(REGISTER_SECONDS):
@@ -142,7 +142,7 @@ class Worker:
             telemetry.enter_state(entry.prior, "draining")
 
     def _renew(self) -> None:
-        present = checkpoint_cache.present()  # weights may be fetched while a worker lives
+        present = checkpoint_cache.present()  # weights may be fetched while a worker runs
         for entry in self.entries:
             self.registry.renew(entry.model_copy(update={"checkpoints": present}))
 
@@ -150,23 +150,24 @@ class Worker:
         for entry in self.entries:
             self.registry.remove(entry.name)
 
-    def _end_if_deaf(self) -> None:
-        """A parent that lost its connection in a bad moment may never hear a message again: whoever
-        watches it starts another.
-        """
-        silent = time.monotonic() - self.heard_at
+    def _exit_if_stalled(self) -> None:
+        """Kills a parent whose broker connection has stalled; its supervisor starts a new one."""
+        idle_seconds = time.monotonic() - self.last_message_at
         if (
             self.busy
-            or silent < settings.deaf_seconds
+            or idle_seconds < settings.stall_seconds
             or not any(self.store.depth(entry.prior) for entry in self.entries)
         ):
             return
-        log.critical("Jobs wait, but no message has come for %.0f s; this worker ends", silent)
-        # killed, not asked: asking needs the part of it that hangs
+        log.critical(
+            "Jobs are queued, but no message has arrived for %.0f s; this worker exits",
+            idle_seconds,
+        )
+        # SIGKILL: a warm shutdown needs the event loop that hangs
         os.kill(os.getppid(), signal.SIGKILL)
 
     def unregister(self) -> None:
-        """Leaves the registry at once."""
+        """Stops renewing the registration and removes it."""
         self.stopping.set()
         self._leave()
 
@@ -175,7 +176,11 @@ _worker: Worker | None = None
 
 
 def this_worker() -> Worker:
-    """The loaded priors and their surroundings; only in the child."""
+    """The child's :class:`Worker`.
+
+    Raises:
+        RuntimeError: called in the parent.
+    """
     if _worker is None:
         raise RuntimeError("Priors are loaded in the pool's child process only.")
     return _worker
@@ -183,15 +188,13 @@ def this_worker() -> Worker:
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def configure_logging(**_: Any) -> None:
-    """In the parent, instead of Celery's own set-up; the child inherits it."""
+    """Runs in the parent, in place of Celery's own logging set-up; the child inherits it."""
     logs.configure(settings.log_level, settings.log_format)
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
 def refuse_what_does_not_fit(**_: Any) -> None:
-    """In the parent, before there is a child: a worker that could never serve its priors ends at
-    once, with EX_CONFIG.
-    """
+    """Runs in the parent before the fork: exits with EX_CONFIG if the priors do not fit."""
     try:
         capacities(settings)
     except APSError as error:
@@ -204,12 +207,12 @@ def refuse_what_does_not_fit(**_: Any) -> None:
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def start(**_: Any) -> None:
-    """In a fresh child: loads every prior and registers."""
+    """Runs in a new child: loads every prior and registers."""
     global _worker
     if os.getppid() != _parent:
-        os._exit(os.EX_UNAVAILABLE)  # it died before Celery could tie this child's life to it
+        os._exit(os.EX_UNAVAILABLE)  # the parent exited before Celery set the death signal
     if exit_status.value != os.EX_OK:
-        os._exit(exit_status.value)  # a child before this one has asked the parent to end
+        os._exit(exit_status.value)  # an earlier child has already terminated the parent
     try:
         _worker = _loaded()
     except APSError as error:
@@ -220,7 +223,7 @@ def start(**_: Any) -> None:
 
 
 def _loaded() -> Worker:
-    """A worker with all its priors, its port open from before they are loaded."""
+    """Creates the worker and loads its priors; the metrics port opens before they load."""
     import torch
 
     tracing.configure("worker")
@@ -238,7 +241,7 @@ def _loaded() -> Worker:
 
 
 def _register(worker: Worker) -> None:
-    """Keeps the worker registered; a worker that nobody registers would never get a job again."""
+    """Keeps the worker registered; ends it on an error, as an unregistered worker gets no jobs."""
     try:
         worker.stay_registered()
     except Exception as error:  # noqa: BLE001 - a thread's exception would end the thread only
@@ -250,8 +253,8 @@ def _named(error: Exception) -> str:
 
 
 def end_worker(status: int, reason: str, error: Exception | None = None) -> NoReturn:
-    """Ends the parent with an exit status, and this child at once. Celery swallows exceptions of a
-    child's start and then gives it jobs, so none may leave this module.
+    """Terminates the parent with ``status``, and exits this child immediately. Celery swallows
+    exceptions raised during a child's start and then sends it jobs, so none may leave this module.
     """
     log.critical(reason, exc_info=error)
     logging.shutdown()
@@ -262,7 +265,7 @@ def end_worker(status: int, reason: str, error: Exception | None = None) -> NoRe
 
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def stop(**_: Any) -> None:
-    """In a child that ends in peace."""
+    """Runs in a child that exits normally: unregisters and flushes traces."""
     if _worker is not None:
         _worker.unregister()
     tracing.stop()
@@ -270,12 +273,12 @@ def stop(**_: Any) -> None:
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def report_failure(sender: Any = None, **_: Any) -> None:
-    """In the parent, at its end: a child that could not compute is a failure of the worker."""
+    """Runs in the parent at shutdown: reports a child's failure as the worker's exit status."""
     if exit_status.value != os.EX_OK:
         sender.exitcode = exit_status.value
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def drain(**_: Any) -> None:
-    """In the parent's signal handler: asks the child to hand its job back."""
+    """Runs in the parent's signal handler: tells the child to return its job to the queue."""
     draining.value = True

@@ -1,4 +1,4 @@
-"""The one Celery task: take the job that comes first, and compute it."""
+"""The single Celery task: claims the next job of a prior and computes it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from worker.lifecycle import Worker, draining, this_worker
 
 @app.task(name=RUN_JOB)  # type: ignore[untyped-decorator]
 def run_job(job_id: str) -> None:
-    """Runs the job that comes first, which may be another than the one rung for: the store keeps
-    the order, not the messages.
+    """Runs the next job of the prior of ``job_id``. It may be another job than the one the message
+    names: the store keeps the order, not the broker.
 
-    A message that came twice finds nothing to do, or takes the next job a little early.
+    A duplicate message finds no job, or takes the next one slightly early.
     """
     worker = this_worker()
-    rung = worker.store.get(job_id)
-    worker.heard_at = time.monotonic()
-    if rung is None or draining.value or worker.problem:
-        return  # a waiting job stays queued and is rung for again
-    claim = worker.store.take(rung.prior, worker.name)
+    announced = worker.store.get(job_id)
+    worker.last_message_at = time.monotonic()
+    if announced is None or draining.value or worker.problem:
+        return  # the job stays queued; the sweeper republishes its message
+    claim = worker.store.take(announced.prior, worker.name)
     job = worker.store.get(claim.job_id) if claim else None
     if claim and job:
         worker.busy = True
@@ -42,14 +42,15 @@ def run_job(job_id: str) -> None:
             ):
                 JobRun(worker, claim, job, span).run()
         finally:
-            worker.heard_at, worker.busy = time.monotonic(), False
-        _ring_if_short_of_messages(worker, job)
+            worker.last_message_at, worker.busy = time.monotonic(), False
+        _publish_if_short_of_messages(worker, job)
 
 
-def _ring_if_short_of_messages(worker: Worker, job: Job) -> None:
-    """A job held back by its tenant's quota has used up its message; now that ``job`` is over it
-    may be able to run, and need not wait for the sweeper.
+def _publish_if_short_of_messages(worker: Worker, job: Job) -> None:
+    """Publishes a message when the broker holds fewer messages than jobs are queued. A job blocked
+    by its tenant's quota has already consumed its message; the end of ``job`` may unblock it, and
+    it should not have to wait for the sweeper.
     """
-    waiting = worker.store.depth(job.prior)
-    if waiting > worker.store.redis.llen(settings.message_list(job.prior)):
+    queued = worker.store.depth(job.prior)
+    if queued > worker.store.redis.llen(settings.message_list(job.prior)):
         app.send_task(RUN_JOB, args=[job.id], queue=queue_name(job.prior))

@@ -1,7 +1,7 @@
-"""Protects a service without keys from other web sites in its user's browser.
+"""Protects a service without API keys against requests from other web sites in the user's browser.
 
-A page anywhere may send requests to this machine, and may even point a name of its own at it (DNS
-rebinding). Both show: in ``Origin``, and in a ``Host`` that is not ours.
+Any web page can send requests to this machine, and can even resolve its own host name to it (DNS
+rebinding). The former is detected by ``Origin``, the latter by ``Host``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class HostGuard:
-    """Checks ``Host`` and ``Origin`` of every request but the probes'."""
+    """Checks ``Host`` and ``Origin`` of every request except health probes."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
@@ -50,7 +50,7 @@ class HostGuard:
         host = headers.get("host", "")
         if self.hosts and _name(host) not in self.hosts:
             return (
-                f"The host {host[:100]!r} is none of ours ({', '.join(self.hosts)}); see"
+                f"The host {host[:100]!r} is not allowed (allowed: {', '.join(self.hosts)}); see"
                 " APS_ALLOWED_HOSTS."
             )
         if (
@@ -58,16 +58,17 @@ class HostGuard:
             and (origin := headers.get("origin")) is not None
             and origin_host(origin) != host
         ):
-            return f"Requests from pages of {origin[:100]!r} are not taken."
+            return f"Requests from pages of {origin[:100]!r} are not allowed."
         if self.open and self.settings.auth == "auto" and not _local(scope.get("server")):
             return (
-                "Without API keys the service answers on loopback only; see APS_HOST and APS_AUTH."
+                "Without API keys the service is available on loopback only; see APS_HOST and"
+                " APS_AUTH."
             )
         return None
 
 
 def origin_host(origin: str) -> str | None:
-    """Host and port of an ``Origin``; None where it names none, which matches no host."""
+    """Host and port of an ``Origin``; None if it has none, which matches no host."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:
@@ -75,13 +76,13 @@ def origin_host(origin: str) -> str | None:
 
 
 def _name(host: str) -> str:
-    """The name in a ``Host`` header; empty when it has anything else than a name and a port."""
+    """The host name in a ``Host`` header; empty if the header is malformed."""
     found = _HOST.fullmatch(host)
     return (found[1] or found[2]).lower() if found else ""
 
 
 def _local(server: tuple[str, int | None] | None) -> bool:
-    """Whether a connection came in on loopback or a unix socket, whatever its headers say."""
+    """Whether a connection arrived on loopback or a unix socket, regardless of its headers."""
     return server is None or server[1] is None or _is_loopback(server[0])
 
 

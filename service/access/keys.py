@@ -1,9 +1,9 @@
-"""API keys: whose they are, what they allow, and where they are kept, as hashes only.
+"""API keys: their principals, scopes and storage. Only hashes are stored.
 
-A key reads ``aps_ID_SECRET``. The ID is public and finds the record; the secret has 256 random
-bits, so one SHA-256 is all the hashing it needs. Keys live in Redis (``aps keys``) or, for
-deployments that bring their own secrets, in the file named by ``APS_KEYS_FILE``: the same records,
-as a JSON list.
+A key has the form ``aps_ID_SECRET``. The ID is public and identifies the record. The secret has 256
+random bits, so a single SHA-256 suffices. Keys are stored in Redis (``aps keys``) or, for
+deployments that provide their own secrets, in the file named by ``APS_KEYS_FILE``, as a JSON list
+of the same records.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from redis.client import Pipeline
 from aps_core.errors import APSError
 
 Scope = Literal["read", "write", "priority"]
-"""``read``: look at one's jobs; ``write``: also submit, cancel and delete; ``priority``: also
-submit with priority ``high``.
+"""``read``: read one's own jobs; ``write``: submit, cancel and delete jobs; ``priority``: submit
+with priority ``high``.
 """
 
 ACTIVE_KEYS = 2
-"""A principal changes its key without a gap: make the second, switch over, revoke the first."""
+"""Maximum active keys of a principal. Two allow rotation without downtime: create the second,
+switch over, revoke the first.
+"""
 
 _TOKEN = re.compile(r"aps_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 
 class KeyRefused(APSError):
-    """A key cannot be made, or there is none to use."""
+    """A key cannot be created, or a required key is missing."""
 
     code = "key_refused"
     title = "The API key was refused"
@@ -49,19 +51,19 @@ class ApiKey(BaseModel):
     id: str = Field(pattern=r"^[0-9a-f]{12}$")
     principal: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Whose key it is. Jobs belong to principals, not to keys.",
+        description="Owner of the key. Jobs belong to principals, not to keys.",
     )
     scopes: frozenset[Scope]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at: datetime
-    expires_at: datetime | None = Field(None, description="When it stops being valid; never: null.")
+    expires_at: datetime | None = Field(None, description="Expiry time; null: never.")
     max_queued: int | None = Field(
-        None, ge=1, description="Waiting jobs the principal may have; by default APS_MAX_QUEUED."
+        None, ge=1, description="Limit of the principal's queued jobs; by default APS_MAX_QUEUED."
     )
     max_running: int | None = Field(
         None,
         ge=1,
-        description="Jobs of the principal that run at a time; by default APS_MAX_RUNNING.",
+        description="Limit of the principal's running jobs; by default APS_MAX_RUNNING.",
     )
 
 
@@ -75,7 +77,7 @@ def new_key(
     max_running: int | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[str, ApiKey]:
-    """A fresh key, to be shown once, and its record.
+    """Creates a key; returns the token, to be shown once, and its record.
 
     Raises:
         KeyRefused: the principal's name has other characters than letters, digits, dot, dash and
@@ -103,11 +105,13 @@ class KeyStore:
     """The keys of one service."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:", file: Path | None = None) -> None:
-        self.redis, self.prefix, self._key = redis, prefix, f"{prefix}apikeys"
+        self.redis = redis
+        self.prefix = prefix
+        self._key = f"{prefix}apikeys"
         self._fixed = {key.id: key for key in _read(file)} if file else {}
 
     def find(self, token: str) -> ApiKey | None:
-        """The key's record, if it is one of ours and active."""
+        """The record of an active key, or None if the token is unknown, wrong or expired."""
         named = _TOKEN.fullmatch(token)
         if named is None:
             return None
@@ -115,7 +119,7 @@ class KeyStore:
         return key if key is not None and hmac.compare_digest(key.sha256, _digest(token)) else None
 
     def get(self, key_id: str) -> ApiKey | None:
-        """An active key's record by its id."""
+        """The record of an active key by its id, or None."""
         key = self._fixed.get(key_id) or self._stored(key_id)
         return None if key is None or self._over(key) else key
 
@@ -127,10 +131,10 @@ class KeyStore:
         return key.expires_at.timestamp() <= seconds
 
     def add(self, key: ApiKey) -> None:
-        """Makes a key valid.
+        """Stores a key, which makes it valid.
 
         Raises:
-            KeyRefused: the principal has two already.
+            KeyRefused: the principal already has :data:`ACTIVE_KEYS` active keys.
         """
 
         def put(pipe: Pipeline) -> None:
@@ -142,7 +146,7 @@ class KeyStore:
             ]
             if len(held) >= ACTIVE_KEYS:
                 raise KeyRefused(
-                    f"'{key.principal}' has {len(held)} active keys already ({', '.join(held)});"
+                    f"'{key.principal}' already has {len(held)} active keys ({', '.join(held)});"
                     " revoke one first."
                 )
             pipe.multi()
@@ -151,7 +155,7 @@ class KeyStore:
         self.redis.transaction(put, self._key)
 
     def all(self) -> list[ApiKey]:
-        """Every active key, by principal."""
+        """All keys, sorted by principal and creation time."""
         stored = map(
             ApiKey.model_validate_json,
             cast("dict[bytes, bytes]", self.redis.hgetall(self._key)).values(),
@@ -161,7 +165,7 @@ class KeyStore:
         )
 
     def revoke(self, key_id: str) -> bool:
-        """Makes a key invalid at once; False when it is not one of those in Redis."""
+        """Deletes a key, effective immediately; False if it is not stored in Redis."""
         return bool(self.redis.hdel(self._key, key_id))
 
     def _stored(self, key_id: str) -> ApiKey | None:

@@ -1,4 +1,4 @@
-"""Who is asking, and what they may do: a dependency of every route under ``/v1``."""
+"""Authentication and authorization: a dependency of every route under ``/v1``."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from service.settings import Settings
 log = logging.getLogger(__name__)
 
 _threads = CapacityLimiter(8)
-"""Of its own: who asks is known at once, whatever the threads of other requests wait for."""
+"""Separate from the shared thread pool, so that authentication never waits for other requests."""
 
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="key",
-    description="An API key; not needed where the service runs on loopback without keys.",
+    description="An API key; not required where the service runs on loopback without keys.",
 )
 _session = APIKeyCookie(
     name=COOKIE,
     auto_error=False,
     scheme_name="session",
-    description="What a key was exchanged for at `POST /v1/session`; for browsers.",
+    description="Session cookie from `POST /v1/session`; for browsers.",
 )
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Whose jobs a request may see, and how much there may be. Empty where keys are off: one tenant
-    for all, without limits of its own.
+    """The owner of a request, with its quota. ``name`` is empty where keys are off: all requests
+    then share one tenant without individual limits.
     """
 
     name: str = ""
     quota: Quota = Quota()  # noqa: RUF009  frozen
     key: ApiKey | None = None
     by_session: bool = False
-    """Whether a session's cookie stood for the key."""
+    """Whether the request was authenticated by a session cookie."""
 
 
 async def principal(
@@ -60,13 +60,13 @@ async def principal(
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     session: Annotated[str | None, Security(_session)] = None,
 ) -> Principal:
-    """The holder of the request's key, or of the key its session stands for.
+    """The principal of the request's API key or session.
 
     Raises:
-        Unauthorized: it has no valid key and no session.
-        ScopeMissing: the key lacks a scope.
-        Misdirected: it would change something, by a session's cookie, from a page that is not ours.
-        RateLimited: it is one of too many.
+        Unauthorized: the request has neither a valid key nor a valid session.
+        ScopeMissing: the key lacks a required scope.
+        Misdirected: a state-changing request with a session cookie comes from another site.
+        RateLimited: the principal's rate limit is exceeded.
     """
     services = services_of(request)
     if not services.settings.auth_required:
@@ -78,15 +78,14 @@ async def principal(
         find = partial(SessionStore(services.keys).find, session)
     else:
         raise Unauthorized(
-            "Send an API key: 'Authorization: Bearer aps_...'. Keys are made with 'aps keys"
-            " create'."
+            "Send an API key: 'Authorization: Bearer aps_...'. Create keys with 'aps keys create'."
         )
     key, allowance = await to_thread.run_sync(_let_in, services.rates, find, limiter=_threads)
     if key is None or allowance is None:
         raise Unauthorized(
-            "This API key is not known here, or has been revoked."
+            "This API key is unknown or has been revoked."
             if credentials
-            else "The session is over; send the API key again."
+            else "The session has ended; sign in with the API key again."
         )
     needs_scope(key, *needed.scopes)
     request.state.principal, request.state.allowance = key.principal, allowance
@@ -98,7 +97,7 @@ async def principal(
 def _let_in(
     rates: RateLimiter, find: Callable[[], ApiKey | None]
 ) -> tuple[ApiKey | None, Allowance | None]:
-    """The key, if there is one, and what its principal may still send."""
+    """Looks up the key and takes a token from its principal's rate limit bucket."""
     key = find()
     return key, rates.spend(key.principal) if key else None
 
@@ -113,10 +112,10 @@ def _quota(key: ApiKey, settings: Settings) -> Quota:
 
 
 def needs_scope(key: ApiKey, *scopes: str) -> None:
-    """Checks what a key allows.
+    """Checks that a key has all ``scopes``.
 
     Raises:
-        ScopeMissing: it lacks one of the scopes.
+        ScopeMissing: the key lacks a scope.
     """
     if missing := set(scopes) - key.scopes:
         raise ScopeMissing(f"The API key lacks the scope '{', '.join(sorted(missing))}'.")
@@ -127,24 +126,26 @@ Writer = Annotated[Principal, Security(principal, scopes=["write"])]
 
 
 def check_start(settings: Settings, keys: KeyStore) -> None:
-    """Refuses to serve strangers by mistake.
+    """Checks at start-up that a service that requires API keys has some.
 
     Raises:
-        KeyRefused: keys are needed, and there is none.
+        KeyRefused: keys are required and none exists.
     """
     if not settings.auth_required:
         if not settings.on_loopback:
-            log.warning("APS_AUTH=none: whoever reaches %s may use this service", settings.host)
+            log.warning(
+                "APS_AUTH=none: anyone who can reach %s can use this service", settings.host
+            )
         return
     try:
         known = keys.all()
     except RedisError as error:
-        # and so every request is refused
-        log.warning("API keys could not be counted, the store does not answer: %s", error)
+        # harmless: without the store, every request is refused
+        log.warning("API keys could not be counted because the store does not answer: %s", error)
         return
     if not known:
         raise KeyRefused(
-            f"With APS_HOST={settings.host} and APS_AUTH={settings.auth} the service needs API"
-            " keys, and there is none. Make one ('aps keys create NAME'), name a file of keys"
-            " (APS_KEYS_FILE), or say APS_AUTH=none."
+            f"With APS_HOST={settings.host} and APS_AUTH={settings.auth} the service requires API"
+            " keys, but none exists. Create one ('aps keys create NAME'), provide a key file"
+            " (APS_KEYS_FILE), or set APS_AUTH=none."
         )

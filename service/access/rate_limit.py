@@ -1,4 +1,4 @@
-"""A limit on each principal's requests: a token bucket in the job store, one for all API processes.
+"""Rate limit per principal: a token bucket in Redis, shared by all API processes.
 
 ``RateLimit-Policy`` and ``RateLimit`` follow draft-ietf-httpapi-ratelimit-headers-10.
 """
@@ -14,7 +14,7 @@ from service.jobs import NotNow, transitions
 
 
 class RateLimited(NotNow):
-    """This client sends more requests than it may."""
+    """This client exceeds its rate limit."""
 
     code = "rate_limited"
     title = "Too many requests"
@@ -22,19 +22,19 @@ class RateLimited(NotNow):
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a principal has left after a request."""
+    """State of a principal's token bucket after a request."""
 
     allowed: bool
     tokens: float
-    """Requests that may follow at once."""
+    """Tokens left: requests that may follow immediately."""
     rate: float
-    """Tokens that come back a second."""
+    """Tokens refilled per second."""
     burst: int
-    """Most tokens."""
+    """Capacity of the bucket."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The policy, and the state of the bucket; both in seconds until it is full again."""
+        """``RateLimit-Policy`` and ``RateLimit``; their times are in seconds."""
         window = math.ceil(self.burst / self.rate)
         full = math.ceil((self.burst - self.tokens) / self.rate)
         left = math.floor(self.tokens)
@@ -44,21 +44,21 @@ class Allowance:
         ]
 
     def check(self) -> None:
-        """Lets the request through.
+        """Checks whether the request is allowed.
 
         Raises:
             RateLimited: the bucket was empty.
         """
         if not self.allowed:
             raise RateLimited(
-                f"You may send {self.rate:g} requests a second, {self.burst} at once; wait a"
+                f"The limit is {self.rate:g} requests per second, {self.burst} in a burst; wait a"
                 " moment.",
                 math.ceil((1 - self.tokens) / self.rate),
             )
 
 
 class RateLimiter:
-    """The buckets of one service."""
+    """The token buckets of a service."""
 
     def __init__(self, redis: Redis, prefix: str, rate: float, burst: int) -> None:
         self.prefix, self.rate, self.burst = prefix, rate, burst

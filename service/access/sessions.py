@@ -1,10 +1,8 @@
-"""Sessions of browsers: a cookie that stands for an API key, which EventSource and pictures cannot
-send.
+"""Browser sessions: a cookie in place of an API key, as EventSource and ``<img>`` cannot send one.
 
-The page exchanges the key for the cookie once (:mod:`service.api.session_routes`); what is kept
-here is the cookie's hash and the key's id, so a revoked key ends its sessions. A browser attaches
-cookies by itself, also to requests that another page makes: what changes something must say that it
-comes from a page of ours (:func:`check_origin`).
+The page exchanges the key for a cookie once (:mod:`service.api.session_routes`). Only the cookie's
+hash and the key's id are stored, so revoking a key ends its sessions. Browsers attach cookies to
+cross-site requests too, so state-changing requests must prove their origin (:func:`check_origin`).
 """
 
 from __future__ import annotations
@@ -22,18 +20,18 @@ from service.api.problems import Misdirected
 COOKIE = "aps_session"
 SESSION_SECONDS = 7 * 86_400
 MAX_SESSIONS = 100
-"""Of one key; one more ends the oldest."""
-_HARMLESS = ("GET", "HEAD")
+"""Maximum sessions per key; a new one ends the oldest."""
+_SAFE_METHODS = ("GET", "HEAD")
 
 
 class SessionStore:
-    """The sessions of one service, beside its keys."""
+    """The sessions of a service, stored next to its keys."""
 
     def __init__(self, keys: KeyStore) -> None:
         self._keys = keys
 
     def start(self, key: ApiKey) -> str:
-        """A new session of ``key``: the cookie's value, which is stored nowhere."""
+        """Starts a session of ``key``; returns the cookie's value, which is not stored."""
         seconds, micros = self._keys.redis.time()
         token, started = secrets.token_urlsafe(32), f"{self._keys.prefix}sessions:{key.id}"
         with self._keys.redis.pipeline() as pipe:
@@ -48,12 +46,12 @@ class SessionStore:
         return token
 
     def find(self, token: str) -> ApiKey | None:
-        """The key a session stands for, as long as both last."""
+        """The key of a session; None if either has expired or been revoked."""
         key_id = cast("bytes | None", self._keys.redis.get(self._name(token)))
         return self._keys.get(key_id.decode()) if key_id else None
 
     def end(self, token: str) -> None:
-        """Forgets a session."""
+        """Ends a session."""
         self._keys.redis.delete(self._name(token))
 
     def _name(self, token: str) -> str:
@@ -61,13 +59,12 @@ class SessionStore:
 
 
 def check_origin(request: Request) -> None:
-    """Checks that a request whose cookie the browser attached was made by a page of ours, unless it
-    only reads.
+    """Checks that a state-changing request with a session cookie comes from this service's pages.
 
     Raises:
-        Misdirected: it says that it was not, or does not say.
+        Misdirected: the request comes from another site, or its origin is unknown.
     """
-    if request.method in _HARMLESS:
+    if request.method in _SAFE_METHODS:
         return
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     ours = (
@@ -77,6 +74,6 @@ def check_origin(request: Request) -> None:
     )
     if not ours:
         raise Misdirected(
-            "With a session's cookie, requests that change something are taken from pages of this"
-            " service only; send an API key instead."
+            "With a session cookie, state-changing requests are accepted only from this service's"
+            " own pages; send an API key instead."
         )

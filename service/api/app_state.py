@@ -1,4 +1,4 @@
-"""What the routes work with: store, registry, artifacts, bell; and how a job is accepted."""
+"""State of an API process, and the submission of jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from service.api.availability import check_weights, worker_for
 from service.api.options import Options
 from service.api.problems import Gone, NotFound, UnknownPicture
 from service.api.views import JobView, view
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.egress.public_only import check_url
 from service.jobs import (
     ArtifactStore,
@@ -55,14 +55,12 @@ JOB_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Submission:
-    """A request for a job, as it came in."""
+    """A parsed submission request."""
 
     task: str
     spec: dict[str, Any]
     pictures: Mapping[str, Source | str]
-    """By their names in :class:`Inputs`: the file, or where it lies, or the content hash of one
-    that is stored.
-    """
+    """By slot name in :class:`Inputs`: a file, its URL, or the content hash of a stored picture."""
     tenant: str = ""
     quota: Quota = Quota()  # noqa: RUF009  frozen
     request_id: str = ""
@@ -72,9 +70,7 @@ class Submission:
     options: Options = Options()  # noqa: RUF009  frozen
 
     def fingerprint(self) -> str:
-        """SHA-256 of what is asked for: the same for the same spec and pictures, however they were
-        sent.
-        """
+        """SHA-256 of task, spec, pictures and options, independent of how they were encoded."""
         pictures = {
             name: data if isinstance(data, str) else digest(data)
             for name, data in self.pictures.items()
@@ -85,7 +81,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Draft:
-    """A request whose spec makes sense, and which a worker could compute."""
+    """A submission with a valid spec and a worker that can compute it."""
 
     spec: TaskSpec
     worker: WorkerInfo
@@ -93,11 +89,11 @@ class Draft:
     max_job_seconds: float
 
     def cost(self, image: tuple[int, int] | None) -> Estimate:
-        """What it takes with an upload of this size.
+        """Estimates the cost for an upload of this size (width, height).
 
         Raises:
-            ImageTooLarge, InsufficientMemory: more than the worker has.
-            JobTooLong: longer than a job may take.
+            ImageTooLarge, InsufficientMemory: it exceeds the worker's limits.
+            JobTooLong: its predicted duration exceeds the limit.
         """
         worker = self.worker
         capacity = Capacity(worker.job_bytes, worker.token_bytes)
@@ -108,14 +104,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class Services:
-    """Everything an API process holds."""
+    """Connections and helpers of an API process."""
 
     settings: Settings
     store: JobStore
     workers: WorkerRegistry
     artifacts: ArtifactStore
     outbox: Outbox
-    bell: Bell
+    notifier: JobNotifier
     keys: KeyStore
     rates: RateLimiter
     decoder: Decoder
@@ -123,7 +119,7 @@ class Services:
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
-        """Connects lazily: nothing is contacted yet."""
+        """Creates the services; connections open at first use."""
         store, workers = open_store(settings)
         redis, prefix = store.redis, settings.key_prefix
         keys = KeyStore(redis, prefix, settings.keys_file)
@@ -133,8 +129,8 @@ class Services:
             decoder,
             artifacts,
             KnownPictures(redis, prefix, settings.job_ttl_seconds),
-            fetching=Lane("addresses to fetch", CONCURRENT_FETCHES, settings.fetch_seconds),
-            decoding=Lane("pictures to read", CONCURRENT_DECODES, settings.decode_seconds),
+            fetching=Lane("URLs to fetch", CONCURRENT_FETCHES, settings.fetch_seconds),
+            decoding=Lane("pictures to decode", CONCURRENT_DECODES, settings.decode_seconds),
         )
         return cls(
             settings,
@@ -142,7 +138,7 @@ class Services:
             workers,
             artifacts,
             Outbox(redis, prefix),
-            Bell(settings),
+            JobNotifier(settings),
             keys,
             RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
             decoder,
@@ -150,22 +146,22 @@ class Services:
         )
 
     async def submit(self, submission: Submission) -> tuple[JobView, bool]:
-        """Accepts a job: it is stored and announced when this returns, or nothing is stored at all.
-        Also tells whether it was accepted before, under the same idempotency key.
+        """Accepts a job. Returns the job, and whether an earlier request with the same idempotency
+        key had already created it. Stores nothing if it raises.
 
-        What needs no pictures is checked first, then their sizes, then the pixels of a mask; only
-        the decoder's processes ever look at pixels.
+        The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
+        are decoded only in the decoder's child processes.
 
         Raises:
-            InvalidSpec, pydantic.ValidationError: the spec makes no sense, by itself or with the
+            InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
                 pictures.
             ImageRejected: a picture is refused.
-            UrlRefused, EgressFailed: an address is refused, or nothing comes from it.
-            UnknownPicture: the client has no stored picture of this content.
-            PriorNotLoaded, WeightsMissing, NoWorker: nobody could compute it, or not now.
+            UrlRefused, EgressFailed: a URL is refused or cannot be fetched.
+            UnknownPicture: the client has no stored picture with this hash.
+            PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
             IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
-            Gone: the same request was accepted before, and its job has been deleted since.
-            Busy: too many pictures are being read.
+            Gone: the job of an earlier identical request has been deleted.
+            Busy: too many pictures are being decoded.
         """
         tenant = submission.tenant
         draft = await run_in_threadpool(self._draft, submission)
@@ -183,7 +179,7 @@ class Services:
     async def _fitted(
         self, submission: Submission, draft: Draft, uploads: Mapping[str, Upload]
     ) -> tuple[JobView, bool]:
-        """Checks the pictures' sizes, then their mask, and accepts the job."""
+        """Checks the pictures' sizes and the mask's coverage, then accepts the job."""
         tenant = submission.tenant
         inputs = Inputs(**{name: upload.picture for name, upload in uploads.items()})
         draft.spec.check_sizes(inputs)
@@ -199,7 +195,7 @@ class Services:
         )
 
     def _draft(self, submission: Submission) -> JobView | Draft:
-        """The spec and who could compute it; or the job this request became before."""
+        """Validates the spec and selects a worker; or the job of an earlier identical request."""
         terms = self._terms(submission)
         if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
             return self._repeated(before, submission.tenant)
@@ -222,7 +218,7 @@ class Services:
         uploads: Mapping[str, Upload],
         cost: Estimate,
     ) -> tuple[JobView, bool]:
-        """Stores the pictures, then the job."""
+        """Stores the pictures and the job, and publishes its message."""
         job_id, spec = new_job_id(), draft.spec
         try:
             job = Job(
@@ -249,52 +245,54 @@ class Services:
         except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict, UnknownPicture):
             self.discard_files(job_id)
             raise
-        if (
-            stands.job is None
-        ):  # the same request came twice at the same time, and the other one was first
+        if stands.job is None:  # a concurrent identical request was stored first
             self.discard_files(job_id)
             return self._repeated(stands.id, submission.tenant), True
-        self.bell.ring_soon(stands.job)
+        self.notifier.notify_soon(stands.job)
         log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
         return view(stands.job, stands.queue_position), False
 
     def discard_files(self, job_id: str) -> None:
-        """Removes a job's files; those that cannot be removed now are the sweeper's."""
+        """Removes a job's files; on failure the sweeper removes them later."""
         try:
             self.artifacts.delete(job_id)
         except StorageUnavailable as error:
             log.warning("%s", error)
 
     def capable(self) -> list[WorkerInfo]:
-        """Workers by which jobs are accepted: the living, and where others start them on demand,
-        the last ones known.
+        """Workers that jobs are accepted for: the live ones and, with ``scale_to_zero``, the last
+        known one of each prior.
         """
         return self.workers.known() if self.settings.scale_to_zero else self.workers.live()
 
     def job(self, job_id: str, tenant: str) -> Job:
-        """The record.
+        """The record of a tenant's job.
 
         Raises:
-            NotFound: there is none, or it is another tenant's, which looks the same from outside.
+            NotFound: it does not exist or belongs to another tenant; the response is the same.
         """
-        # anything else would name another key of the store
+        # the pattern keeps clients from addressing other keys of the store
         job = self.store.get(job_id) if JOB_ID.fullmatch(job_id) else None
         if job is None or job.tenant != tenant:
             raise NotFound(f"There is no job '{job_id[:80]}'.")
         return job
 
     def shown(self, job_id: str, tenant: str) -> JobView:
-        """What clients see of a job that :meth:`job` gives."""
+        """The public view of a tenant's job.
+
+        Raises:
+            NotFound: as for :meth:`job`.
+        """
         return self.view(self.job(job_id, tenant))
 
     def view(self, job: Job) -> JobView:
-        """What clients see of a job."""
+        """The public view of a job record."""
         return view(job, self.store.queue_position(job))
 
     def close(self) -> None:
-        """Closes all connections and ends the decoder's processes."""
+        """Closes all connections and stops the decoder's processes."""
         self.decoder.close()
-        self.bell.close()
+        self.notifier.close()
         self.store.redis.close()
 
     def _terms(self, submission: Submission) -> Terms:
@@ -315,6 +313,6 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """The process's services."""
+    """The services of the application that handles ``request``."""
     services: Services = request.app.state.services
     return services

@@ -1,5 +1,5 @@
-"""Which priors, operators and other weights can be used now, and what to do about the others: said
-at submission, not after queueing.
+"""Availability of priors, operators and checkpoints, checked at submission rather than in the
+queue, with instructions for those that are missing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -
 
     Raises:
         InvalidSpec: there is no prior of that name.
-        PriorNotLoaded: it exists, but this service does not offer it.
-        WeightsMissing: it is offered, but nobody holds it, and its weights are not here.
-        NoWorker: it is offered, but nobody holds it at the moment.
+        PriorNotLoaded: this service does not offer it.
+        WeightsMissing: it is offered, but no worker holds it and its weights are not installed.
+        NoWorker: it is offered, but no worker holds it at the moment.
     """
     able = [worker for worker in live if worker.prior == prior]
     if able and prior in offered:
@@ -38,11 +38,10 @@ def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -
 
 
 def check_weights(needed: Sequence[str], prior: str, live: Sequence[WorkerInfo]) -> None:
-    """Checks that whichever worker takes a job of ``prior`` has the weights ``needed`` beside the
-    prior's.
+    """Checks that every live worker of ``prior`` has the additional checkpoints ``needed``.
 
     Raises:
-        WeightsMissing: one lacks them; the message says how to get them.
+        WeightsMissing: a worker lacks one; the message says how to install it.
     """
     for name in needed:
         if not all(name in worker.checkpoints for worker in live if worker.prior == prior):
@@ -55,9 +54,7 @@ def check_weights(needed: Sequence[str], prior: str, live: Sequence[WorkerInfo])
 def describe_operators(
     described: Sequence[dict[str, Any]], live: Sequence[WorkerInfo]
 ) -> list[dict[str, Any]]:
-    """Every operator with ``available`` and, when no worker has its weights, what is
-    ``missing``.
-    """
+    """Adds ``available`` to every operator, and ``missing``: the reason when it is unavailable."""
     reasons = [_missing(operator["weights"], live) for operator in described]
     return [
         {**operator, "available": reason is None, "missing": reason}
@@ -68,11 +65,10 @@ def describe_operators(
 def describe_priors(
     described: Sequence[dict[str, Any]], offered: Sequence[str], live: Sequence[WorkerInfo]
 ) -> list[dict[str, Any]]:
-    """Every known prior with ``offered``, ``available`` and, when it is not, what is ``missing``;
-    the offered ones first. ``lacking``: what a worker of it would do better with, and does without.
+    """Adds to every known prior ``offered``, ``available``, ``missing`` (the reason when it is
+    unavailable) and ``lacking`` (optional checkpoints that no worker has); offered priors first.
 
-    A worker may run on another machine: one that lives proves its weights, whatever this machine
-    lacks.
+    Workers may run on other machines, so a live worker counts as proof that its weights exist.
     """
     return sorted(
         (_describe(prior, offered, live) for prior in described),
@@ -101,7 +97,7 @@ def _describe(
 
 
 def _missing(names: Sequence[str], live: Sequence[WorkerInfo]) -> str | None:
-    """Which of these weights no worker has, and what to do; None when some worker has each."""
+    """Message about the first of these checkpoints that no worker has; None if there is none."""
     for name in names:
         if not any(name in worker.checkpoints for worker in live):
             return f"No worker has the weights '{name}'. {checkpoint_cache.remedy(name)}"

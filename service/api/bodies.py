@@ -1,6 +1,4 @@
-"""Limits on requests' bodies: their size, their time, and how much of all of them is held at a
-time.
-"""
+"""Limits on request bodies: size, arrival time, and the total held in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,18 +12,19 @@ from service.api.problems import BodyTimeout, BodyTooLarge, Busy
 from service.settings import Settings
 
 SHARES = 3
-"""A principal holds at most this part of all bodies, or one largest body where that is more."""
+"""One principal may hold 1/SHARES of the total, or one body of the maximum size if that is more."""
 
 
 class BodyLimit:
-    """Stops reading a body at a limit, announced or not.
+    """Middleware that enforces the limits, with or without a ``Content-Length``.
 
-    A body is read only once its sender is known (see :mod:`service.access.principals`), so the
-    share is the principal's.
+    Bodies are read after authentication (see :mod:`service.access.principals`), so shares are
+    counted per principal.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+        self.app = app
+        self.settings = settings
         most = max(settings.max_body_bytes, settings.max_bodies_bytes)
         self.most = most
         self.share = (
@@ -46,7 +45,7 @@ class BodyLimit:
 
 
 class _Body:
-    """One request's body, as it arrives."""
+    """Receives the body of one request and counts its bytes."""
 
     def __init__(self, limit: BodyLimit, scope: Scope, receive: Receive) -> None:
         self.limit, self.scope, self._receive = limit, scope, receive
@@ -58,7 +57,7 @@ class _Body:
         self.complete = False
 
     async def receive(self) -> Message:
-        """The next part; what follows a whole body (the end of the connection) is not timed."""
+        """Receives the next message; after the end of the body no time limit applies."""
         if self.complete:
             return await self._receive()
         if self.too_large:
@@ -70,7 +69,7 @@ class _Body:
         return message
 
     def drop(self) -> None:
-        """The request is over, and its body forgotten."""
+        """Releases the body's bytes at the end of the request."""
         self.limit.held[self.principal] -= self.received
         if not self.limit.held[self.principal]:
             del self.limit.held[self.principal]
@@ -95,7 +94,7 @@ class _Body:
         if self.received + size > limit.settings.max_body_bytes:
             raise self._refusal()
         if held[self.principal] + size > limit.share or held.total() + size > limit.most:
-            raise Busy("The service holds too many requests' bodies; try again in a moment.")
+            raise Busy("The service is receiving too many request bodies; try again in a moment.")
         self.received += size
         held[self.principal] += size
 

@@ -1,5 +1,5 @@
-"""``/docs``: the OpenAPI document in Swagger UI, from the files of an installed package; nothing
-comes from elsewhere.
+"""``/docs``: Swagger UI for the OpenAPI document, served from an installed package without any
+third-party host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILES = ("swagger-ui.css", "swagger-ui-bundle.js")
 
 def add_docs(app: FastAPI) -> None:
     """Adds the page and its files to ``app``."""
-    package = find_spec("fastapi_offline")  # only its files are wanted, its code is not run
+    package = find_spec("fastapi_offline")  # only its static files are used
     if package is None or package.origin is None:
         raise ModuleNotFoundError("fastapi-offline, a dependency of the service, is not installed.")
     folder = Path(package.origin).parent / "static"

@@ -1,7 +1,7 @@
 """A job's history as server-sent events: replayed from any event id, then live until the job ends.
 
-Every API process has one :class:`EventHub`: it reads the histories that are followed over one
-connection, whoever follows, and writes every event once, however many follow it.
+Every API process has one :class:`EventHub`. It reads all followed histories over one Redis
+connection, and serializes every event once for all of its followers.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from service.jobs import Event, JobState, event_from
 from service.telemetry import metrics
 
 BLOCK_MILLISECONDS = 100
-"""Longest time until a newly followed job is read along; events of the others come at once."""
+"""Maximum delay until a newly followed job is read; events of the others arrive immediately."""
 CHECK_SECONDS = 2.0
-"""A job without news is looked at this often: it may have been deleted."""
+"""Interval at which jobs without new events are checked, as they may have been deleted."""
 RETRY_MILLISECONDS = 2000
 OUTAGE_SECONDS = 1.0
 PAGE = 200
 LONGEST_QUEUE = 2000
-"""Events; a client that is further behind is cut off, and comes back with its Last-Event-ID."""
+"""Maximum backlog of a client in events; beyond it the stream ends, and the client reconnects with
+its Last-Event-ID.
+"""
 _EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 log = logging.getLogger(__name__)
 
 
 def is_event_id(text: str) -> bool:
-    """Whether ``text`` is an id the store may have given: two numbers, of milliseconds and of
-    events in one.
-    """
+    """Whether ``text`` is a valid stream id: milliseconds and a sequence number."""
     return _EVENT_ID.fullmatch(text) is not None and all(
         int(part) < 2**63 for part in text.split("-")
     )
@@ -51,10 +51,10 @@ def is_event_id(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """An event as it goes over the wire."""
+    """A serialized event."""
 
     place: tuple[int, int]
-    """Its id, comparable."""
+    """The event's id as comparable numbers."""
     data: bytes
     last: bool
 
@@ -72,7 +72,7 @@ class _Feed:
     checked_at: float = field(default_factory=time.monotonic)
 
     def send(self, frame: Frame | None) -> None:
-        """Hands a frame, or None as the end of all, to everybody."""
+        """Sends a frame to all followers; None ends their streams."""
         for queue in list(self.followers):
             if queue.qsize() > LONGEST_QUEUE:
                 self.followers.discard(queue)
@@ -82,19 +82,20 @@ class _Feed:
 
 
 class EventHub:
-    """The jobs that clients of this process follow."""
+    """Distributes the events of jobs to the clients of this process that follow them."""
 
     def __init__(self, redis: Redis, services: Services) -> None:
-        self.redis, self.services = redis, services
+        self.redis = redis
+        self.services = services
         self._feeds: dict[str, _Feed] = {}
         self._wanted = asyncio.Event()
 
     async def follow(self, job_id: str, after: str) -> AsyncIterator[Frame]:
-        """Events after the id ``after`` ('0-0': all). Ends after the job's last one, when the job
-        is gone, or when the store is.
+        """Yields events after the id ``after`` ('0-0': all). Ends after the job's last event, when
+        the job is deleted, or when the store fails.
         """
         key, seen = self._key(job_id), _place(after)
-        with contextlib.suppress(RedisError):  # the stream ends; its client comes back
+        with contextlib.suppress(RedisError):  # the stream ends; the client reconnects
             async with self._queue(job_id, key) as queue:
                 async for frame in self._history(job_id, key, after):
                     seen = frame.place
@@ -109,7 +110,7 @@ class EventHub:
                         return
 
     async def run(self) -> None:
-        """Reads until canceled."""
+        """Reads and distributes events until canceled."""
         while True:
             await self._wanted.wait()
             try:
@@ -126,8 +127,8 @@ class EventHub:
 
     @asynccontextmanager
     async def _queue(self, job_id: str, key: str) -> AsyncIterator[asyncio.Queue[Frame | None]]:
-        """What happens from now on. What happened before is in the history, which is read
-        afterwards: so nothing is left out, and what comes twice has its id.
+        """A queue of live events. The caller reads the history after subscribing, so no event is
+        lost; duplicates are recognized by their ids.
         """
         queue: asyncio.Queue[Frame | None] = asyncio.Queue()
         if key not in self._feeds:
@@ -168,7 +169,7 @@ class EventHub:
                 feed.send(await self._frame(feed.job_id, event))
 
     async def _check(self) -> None:
-        """Ends the feeds of jobs that are gone, or ended with an event that is no longer there."""
+        """Ends the feeds of jobs that were deleted, or whose final event has been trimmed."""
         now = time.monotonic()
         due = [feed for feed in self._feeds.values() if now - feed.checked_at > CHECK_SECONDS]
         if not due:
@@ -222,14 +223,14 @@ def _place(event_id: str) -> tuple[int, int]:
 
 
 def _with_link(job_id: str, event: Event) -> dict[str, Any]:
-    """Progress gets its preview's link."""
+    """Adds the preview's link to the data of a progress event."""
     if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
     return event.data
 
 
 def _with_job(services: Services, job_id: str, event: Event) -> dict[str, Any]:
-    """The last event brings the whole job."""
+    """Adds the complete job to the data of the final event."""
     job = services.store.get(job_id)
     return (
         event.data

@@ -1,5 +1,5 @@
-"""Storing a picture for jobs to come, and fetching what jobs stored: in part, conditionally, with
-their hashes.
+"""Upload of pictures for later jobs, and download of job files with ranges, conditional requests
+and digests.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from service.uploads.upload import CHUNK_BYTES, MEMORY_BYTES
 router = APIRouter(prefix="/v1", tags=["files"])
 
 IfNoneMatch = Annotated[
-    str | None, Header(description="Entity tags the client has; 304 when the file is one of them.")
+    str | None, Header(description="Entity tags in the client's cache; 304 if one matches.")
 ]
 Range = Annotated[
-    str | None, Header(alias="range", description="bytes=FIRST-LAST: only a part of the file.")
+    str | None,
+    Header(alias="range", description="bytes=FIRST-LAST: returns this part of the file."),
 ]
 IfRange = Annotated[
     str | None,
-    Header(description="Entity tag the range is meant for; the whole file when it is another."),
+    Header(
+        description="Entity tag the range applies to; on a mismatch the whole file is returned."
+    ),
 ]
 
 _WHOLE = headers(
@@ -48,8 +51,8 @@ _FILE: dict[str, Any] = {
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "headers": _WHOLE, "content": _FILE},
     206: {
-        "description": "The part asked for.",
-        "headers": headers(Content_Range="Which part of the file this is."),
+        "description": "The requested part.",
+        "headers": headers(Content_Range="Position of the part in the file."),
         "content": _FILE,
     },
     304: {"description": "Unchanged."},
@@ -70,7 +73,7 @@ def get_preview(
     job = services.job(job_id, who.name)
     file = services.store.preview_file(job_id, step)
     if file is None:
-        raise NotFound(f"Job '{job_id}' has no preview of step {step} (yet).")
+        raise NotFound(f"Job '{job_id}' has no preview of step {step}.")
     return _file(request, job, file, "image/jpeg", f"{step}.jpg")
 
 
@@ -87,14 +90,14 @@ _PICTURE = {
     openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
 )
 async def post_file(request: Request, who: Writer) -> StoredPicture:
-    """Stores a picture, the request's whole body, for jobs that then name it: ``"image":
+    """Stores a picture, sent as the request body. Later jobs refer to it by its hash: ``"image":
     "sha256:..."``.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _PICTURE:
         raise UnsupportedBody(
-            f"Content type {kind!r} is not accepted; send the picture itself as the body, as one of"
-            f" {', '.join(_PICTURE)}."
+            f"Content type {kind!r} is not accepted; send the picture as the request body, with one"
+            f" of {', '.join(_PICTURE)}."
         )
     with SpooledTemporaryFile(max_size=MEMORY_BYTES) as body:
         async for chunk in request.stream():
@@ -118,16 +121,16 @@ def get_artifact(
     job = services_of(request).job(job_id, who.name)
     artifact = job.artifact(name)
     if artifact is None:
-        raise NotFound(f"Job '{job_id}' has no artifact '{name}' (yet).")
+        raise NotFound(f"Job '{job_id}' has no artifact '{name}'.")
     return _file(request, job, artifact.file, artifact.media_type, name)
 
 
 def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> Response:
-    """A stored file; its name is its content's hash, and so its entity tag.
+    """Response with a stored file; the content hash in its name is the entity tag.
 
     Raises:
-        Gone: it has expired.
-        RangeNotSatisfiable: the part asked for does not exist.
+        Gone: the file has expired.
+        RangeNotSatisfiable: the requested range does not exist.
     """
     sha256 = file.partition(".")[0]
     etag = f'"{sha256}"'
@@ -167,7 +170,7 @@ def _file(request: Request, job: Job, file: str, media_type: str, name: str) -> 
 
 
 def _chunks(opened: BinaryIO, left: int) -> Iterator[bytes]:
-    """The file a piece at a time: results may be large, and those who fetch them slow and many."""
+    """Reads the file in chunks, as results may be large and clients slow and numerous."""
     with opened:
         while left > 0 and (chunk := opened.read(min(left, CHUNK_BYTES))):
             left -= len(chunk)

@@ -1,5 +1,4 @@
-"""Request headers with a meaning here, parsed and checked: what is malformed is refused, never
-guessed at.
+"""Parsing and validation of request headers.
 
 ``Idempotency-Key`` (IETF httpapi draft), ``Prefer`` (RFC 7240), ``Cancel-After``, ``If-None-Match``
 and ``Range`` (RFC 9110), ``traceparent`` (W3C Trace Context).
@@ -25,38 +24,37 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class InvalidHeader(APSError):
-    """A header of the request makes no sense."""
+    """A request header is malformed."""
 
     code = "invalid_header"
     title = "A header of the request is malformed"
 
 
 class RangeNotSatisfiable(APSError):
-    """The range lies beyond the end of the file."""
+    """The range starts beyond the end of the file."""
 
     code = "range_not_satisfiable"
     title = "The file has no such range"
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"The file has {size} bytes; the range lies beyond them.")
+        super().__init__(f"The file has {size} bytes; the range starts beyond its end.")
         self.size = size
 
 
 @dataclass(frozen=True)
 class Preference:
-    """How a client would like to be answered."""
+    """The parsed ``Prefer`` header."""
 
     wait_seconds: int = 0
     applied: str = ""
-    """Value of ``Preference-Applied``; empty when there was nothing to apply."""
+    """Value of ``Preference-Applied``; empty if no preference applies."""
 
 
 def idempotency_key(header: str | None) -> str:
-    """The client's name for this one request; empty when there is none. Quoted or bare, 1 to 255
-    visible characters.
+    """The idempotency key, quoted or bare, of 1 to 255 visible ASCII characters; '' without one.
 
     Raises:
-        InvalidHeader: it is longer, empty, or has other characters.
+        InvalidHeader: it is empty, too long, or has other characters.
     """
     if header is None:
         return ""
@@ -70,8 +68,8 @@ def idempotency_key(header: str | None) -> str:
 
 
 def preference(header: str | None) -> Preference:
-    """``wait=N`` up to :data:`LONGEST_WAIT_SECONDS`, or ``respond-async``; as RFC 7240 asks,
-    anything else is ignored.
+    """Parses ``wait=N``, capped at :data:`LONGEST_WAIT_SECONDS`, and ``respond-async``. Other
+    preferences are ignored, as RFC 7240 requires.
     """
     words = [word.strip().lower() for word in (header or "").split(",")]
     for word in words:
@@ -84,11 +82,10 @@ def preference(header: str | None) -> Preference:
 
 
 def cancel_after(header: str | None) -> int | None:
-    """Seconds after which the client has no more use for the result: ``90``, ``90s``, ``5m``,
-    ``1h``, ``1d``.
+    """Deadline in seconds from now: ``90``, ``90s``, ``5m``, ``1h`` or ``1d``.
 
     Raises:
-        InvalidHeader: it is no duration, zero, or longer than a week.
+        InvalidHeader: it is not a duration, is zero, or is longer than a week.
     """
     if header is None:
         return None
@@ -103,19 +100,17 @@ def cancel_after(header: str | None) -> int | None:
 
 
 def trace_parent(header: str | None) -> str:
-    """The caller's place in its trace, or nothing; a malformed one is dropped, as the
-    recommendation asks.
-    """
+    """The caller's trace context; '' if absent or malformed, as the recommendation requires."""
     return header if header and len(header) <= 200 and _TRACE.fullmatch(header) else ""
 
 
 def trace_id(parent: str) -> str:
-    """The trace's id out of a :func:`trace_parent`."""
+    """The trace id of a :func:`trace_parent`."""
     return parent[3:35]
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:
-    """Whether the client has this version already (weak comparison, RFC 9110 section 13.1.2)."""
+    """Whether ``If-None-Match`` matches (weak comparison, RFC 9110 section 13.1.2)."""
     if if_none_match is None:
         return False
     offered = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
@@ -123,21 +118,21 @@ def matches(if_none_match: str | None, etag: str) -> bool:
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one after the last; None for the whole, also when the header asks for
+    """Parses ``Range`` into (first, last + 1). None for the whole file, also if the header has
     several ranges or other units.
 
     Raises:
-        RangeNotSatisfiable: no byte of the file lies in it.
+        RangeNotSatisfiable: the range contains no byte of the file.
     """
     found = _RANGE.fullmatch((header or "").strip().replace(" ", ""))
     if found is None or not (found[1] or found[2]):
         return None
-    if not found[1]:  # the last so many bytes
+    if not found[1]:  # suffix range
         first, end = max(0, size - int(found[2])), size
     else:
         first, end = int(found[1]), min(size, int(found[2]) + 1 if found[2] else size)
         if found[2] and int(found[2]) < first:
-            return None  # not a valid range, so not one to obey
+            return None  # invalid ranges are ignored
     if first >= end:
         raise RangeNotSatisfiable(size)
     return first, end

@@ -1,4 +1,4 @@
-"""For orchestrators: is the process alive, can it serve, how is it doing."""
+"""Endpoints for orchestrators: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ router = APIRouter(tags=["service"])
 
 
 READY_SECONDS = 3
-"""An orchestrator waits five."""
+"""Time limit of the readiness check; orchestrators typically wait five seconds."""
 _threads = CapacityLimiter(2)
 
 
 @router.get("/livez")
 async def livez() -> dict[str, str]:
-    """The process answers, whatever its threads wait for."""
+    """Liveness: the process responds, even when all of its threads are blocked."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses=problems(503))
 async def readyz(request: Request) -> dict[str, object]:
-    """The job store answers and every prior has a live worker."""
+    """Readiness: the job store responds and every prior has a live worker."""
     services = services_of(request)
     try:
         with anyio.fail_after(READY_SECONDS):
@@ -36,7 +36,7 @@ async def readyz(request: Request) -> dict[str, object]:
                 services.capable, limiter=_threads, abandon_on_cancel=True
             )
     except TimeoutError as error:
-        raise RedisTimeoutError("The job store does not answer in time.") from error
+        raise RedisTimeoutError("The job store did not answer in time.") from error
     held = {worker.prior for worker in workers}
     if absent := set(services.settings.priors) - held:
         raise NoWorker(f"No worker holds: {', '.join(sorted(absent))}.")

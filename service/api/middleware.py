@@ -1,4 +1,4 @@
-"""What happens to every request: an id, safe headers, a line in the metrics."""
+"""Middleware for every request: request id, security headers, metrics and access log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLICY = (
         b"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
 )
-"""Where a response has none of its own."""
+"""Default Content-Security-Policy, for responses without their own."""
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -34,7 +34,7 @@ _ALWAYS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
 PROBES = ("/livez", "/readyz", "/metrics")
-"""Asked by orchestrators, under whatever name they know, and often."""
+"""Requested frequently by orchestrators, under any host name."""
 
 
 def _rate_limit(scope: Scope) -> list[tuple[bytes, bytes]]:
@@ -46,8 +46,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
 
 class RequestContext:
-    """Gives every request an id (the client's, when it is well-formed), safe headers, and a
-    timing.
+    """Assigns a request id (the client's, if well-formed), adds security headers, and records the
+    duration.
     """
 
     def __init__(self, app: ASGIApp) -> None:

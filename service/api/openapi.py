@@ -1,7 +1,7 @@
-"""The OpenAPI document: FastAPI's own description plus what comes from the registry of tasks.
+"""The OpenAPI document: FastAPI's description plus the schemas of the registered tasks.
 
-``python -m service.api.openapi > docs/openapi.json`` freezes it; a test tells when that has been
-forgotten.
+``python -m service.api.openapi > docs/openapi.json`` updates the stored copy; a test checks that it
+is current.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
 
 _ADDRESS = (
-    "data:image/...;base64,... or sha256:... for a picture that is stored already or, where the"
-    " service allows it, an https address."
+    "A data URI (data:image/...;base64,...), sha256:... for a stored picture or, if the service"
+    " allows it, an https URL."
 )
 COMPONENT = "#/components/schemas/{model}"
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The document of ``app``; made once."""
+    """The OpenAPI document of ``app``, built at the first call."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
         described["components"]["schemas"].update(_components())
@@ -35,7 +35,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems a route may answer with."""
+    """OpenAPI responses for the problem statuses of a route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": COMPONENT.format(model="Problem")}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -44,8 +44,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
-    """The two forms of a submission's body of ``max_bytes`` at most, from the library's own
-    schema.
+    """OpenAPI request body of a submission as form and as JSON, from the library's own schema.
+
+    Args:
+        spec: The task.
+        max_bytes: Maximum size of the body.
     """
     schema = spec.model_json_schema(ref_template=COMPONENT)
     schema.pop("$defs", None)
@@ -53,7 +56,7 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     file = {
         "type": "string",
         "format": "binary",
-        "description": "The file; or, as a text, what JSON takes.",
+        "description": "The file, or a text part with one of the values accepted in JSON.",
     }
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
     needed = [name for name, always in spec.pictures.items() if always]
@@ -87,9 +90,7 @@ def headers(**described: str) -> dict[str, Any]:
 
 
 def _without_fastapis_errors(described: dict[str, Any]) -> None:
-    """FastAPI announces errors of its own shape wherever nothing else is said; they are never
-    sent.
-    """
+    """Removes FastAPI's default validation error schema, as the service never sends it."""
     for operation in (
         operation for path in described["paths"].values() for operation in path.values()
     ):
@@ -100,7 +101,7 @@ def _without_fastapis_errors(described: dict[str, Any]) -> None:
 
 
 def _with_unknown_parameters(described: dict[str, Any]) -> None:
-    """Every path of the interface refuses query parameters that it does not have."""
+    """Adds the problem for unknown query parameters to every ``/v1`` path."""
     refused = {str(status): problem for status, problem in problems(422).items()}
     for path, operations in described["paths"].items():
         for operation in operations.values() if path.startswith("/v1/") else ():
@@ -108,7 +109,7 @@ def _with_unknown_parameters(described: dict[str, Any]) -> None:
 
 
 def _components() -> dict[str, Any]:
-    """Schemas that the routes refer to by name."""
+    """Schemas that the routes reference by name."""
     named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {
@@ -120,7 +121,7 @@ def _components() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints the document of this version, ready to be frozen."""
+    """Prints the document of this version."""
     from service.main import create_app
     from service.settings import Settings
 

@@ -1,4 +1,4 @@
-"""What a client may say about how its job travels, beside what the job computes."""
+"""Job options: how a job is scheduled and reported, as opposed to what it computes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from service.jobs import Priority, Webhook
 
 
 class Options(BaseModel):
-    """Sent beside the spec: in JSON as further fields, in a form as further parts."""
+    """Options sent next to the spec: as additional JSON fields or form parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     priority: Priority = Field(
         Priority.NORMAL,
-        description=("Goes before, or behind, own jobs submitted up to an hour earlier, or later."),
+        description=(
+            "'high' moves the job ahead of your jobs submitted up to an hour earlier, 'low' behind"
+            " those submitted up to an hour later."
+        ),
     )
-    webhook: Webhook | None = Field(None, description="Whom to tell how the job goes.")
+    webhook: Webhook | None = Field(None, description="Receiver of the job's events.")

@@ -1,6 +1,4 @@
-"""Query parameters that a path does not have are refused: a filter that is silently ignored answers
-another question than was asked.
-"""
+"""Rejects unknown query parameters: silently ignoring a filter would return the wrong result."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from service.api.problems import UnknownParameter
 
 
 async def known_parameters(request: Request) -> None:
-    """A dependency of every route under ``/v1``.
+    """Dependency of every route under ``/v1``.
 
     Raises:
-        UnknownParameter: the request has a query parameter that its path has not.
+        UnknownParameter: the path does not have one of the request's query parameters.
     """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, APIRoute):

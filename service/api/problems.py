@@ -1,6 +1,4 @@
-"""Errors as RFC 9457 problems: one shape for everything that can go wrong, one table of
-statuses.
-"""
+"""Errors as RFC 9457 problem documents, and the table of their HTTP statuses."""
 
 from __future__ import annotations
 
@@ -36,11 +34,11 @@ from service.jobs import (
 MEDIA_TYPE = "application/problem+json"
 
 MAX_ERRORS = 20
-"""Most fields listed in one answer."""
+"""Maximum number of invalid fields listed in one response."""
 MAX_ANSWER_BYTES = 64_000
-"""Of a problem, whatever was sent."""
+"""Maximum size of a problem document, regardless of the request."""
 MAX_DETAIL, MAX_FIELD_DETAIL, MAX_POINTER = 2000, 300, 100
-"""Most characters of each."""
+"""Maximum length of each, in characters."""
 
 
 class NotFound(errors.APSError):
@@ -51,28 +49,28 @@ class NotFound(errors.APSError):
 
 
 class MethodNotAllowed(errors.APSError):
-    """The path exists, but not for this method; ``Allow`` names those it has."""
+    """The path does not support this method; ``Allow`` lists those it does."""
 
     code = "method_not_allowed"
     title = "Method not allowed"
 
 
 class UnknownParameter(errors.APSError):
-    """A query parameter that the path does not have: ignoring it would answer another question."""
+    """The path does not have this query parameter."""
 
     code = "unknown_parameter"
-    title = "There is no such query parameter"
+    title = "Unknown query parameter"
 
 
 class Gone(errors.APSError):
-    """It was here, and has expired."""
+    """The job or file has expired or been deleted."""
 
     code = "expired"
     title = "No longer available"
 
 
 class JobActive(errors.APSError):
-    """Only a job that does not run can be deleted."""
+    """A running job cannot be deleted."""
 
     code = "job_running"
     title = "The job is running"
@@ -101,7 +99,7 @@ class UnsupportedBody(errors.APSError):
 
 
 class MalformedBody(errors.APSError):
-    """The body cannot be read as what it claims to be, or lacks a part."""
+    """The body does not match its content type, or a part is missing."""
 
     code = "malformed_body"
     title = "The request body cannot be read"
@@ -116,50 +114,50 @@ class NoWorker(errors.APSError):
 
 
 class Unauthorized(errors.APSError):
-    """No key, or one that is not (or no longer) valid."""
+    """The API key or session is missing, invalid, expired or revoked."""
 
     code = "unauthorized"
-    title = "An API key is needed"
+    title = "An API key is required"
 
 
 class ScopeMissing(errors.APSError):
-    """The key is valid, but not for this."""
+    """The key is valid but lacks a required scope."""
 
     code = "insufficient_scope"
     title = "The API key does not allow this"
 
 
 class Misdirected(errors.APSError):
-    """The request came under a name, or from a page, that is not ours."""
+    """The request has a host name that is not allowed, or comes from another site's page."""
 
     code = "host_not_allowed"
-    title = "The request was not meant for this service"
+    title = "The request's host or origin is not allowed"
 
 
 class PriorNotLoaded(errors.APSError):
-    """The prior exists, but this service does not offer it."""
+    """The prior is known, but this service does not offer it."""
 
     code = "prior_not_loaded"
     title = "The prior is not loaded"
 
 
 class UnknownPicture(errors.APSError):
-    """No picture of this content is stored, or no longer, or it is another tenant's."""
+    """The tenant has no stored picture with this hash: it never existed or has expired."""
 
     code = "unknown_picture"
-    title = "No picture of this content is stored"
+    title = "No picture with this hash is stored"
 
     def __init__(self, field: str, named: str) -> None:
         super().__init__(
-            f"'{field}': you have no stored picture {named[:80]!r}. Name one by 'sha256:' and the"
-            " 64 hexadecimal digits that a job's artifacts or POST /v1/files gave; pictures"
-            " expire, so send it again if it was here."
+            f"'{field}': you have no stored picture {named[:80]!r}. Use 'sha256:' and the 64"
+            " hexadecimal digits from a job's artifacts or POST /v1/files. Stored pictures expire;"
+            " if this one did, send it again."
         )
         self.field = field
 
 
 class Busy(errors.APSError):
-    """The service cannot look at an upload right now."""
+    """The service is at a concurrency limit; the request may succeed later."""
 
     code = "busy"
     title = "The service is busy"
@@ -167,7 +165,7 @@ class Busy(errors.APSError):
 
 
 class TooManyStreams(NotNow):
-    """This client has as many open streams as it may."""
+    """This client has reached its limit of open streams."""
 
     code = "too_many_streams"
     title = "Too many event streams"
@@ -208,13 +206,13 @@ STATUS: dict[type[errors.APSError], int] = {
     TooManyStreams: 429,
     QueueFull: 503,
 }
-"""Status of each branch of the error tree; a subclass takes its nearest ancestor's, anything else
-is a 500.
+"""HTTP status of each branch of the error tree. A subclass inherits its nearest ancestor's; other
+errors are 500.
 """
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of ``app`` a problem."""
+    """Registers handlers that turn every error of ``app`` into a problem document."""
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
         errors.APSError: library_error,
         ValidationError: _invalid_fields,
@@ -259,8 +257,8 @@ def _respond(
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="aps"'
     if status in (408, 413):
-        headers["Connection"] = "close"  # or the rest of the body would still be taken in
-    # plain ASCII: a detail may quote anything a client sent
+        headers["Connection"] = "close"  # otherwise the server would read the rest of the body
+    # ASCII only, as a detail may quote client input
     body = json.dumps(problem.model_dump())
     while len(body) > MAX_ANSWER_BYTES:
         problem = problem.model_copy(update={"errors": problem.errors[: len(problem.errors) // 2]})
@@ -273,7 +271,7 @@ def _clipped(text: str, most: int) -> str:
 
 
 async def library_error(request: Request, error: errors.APSError) -> Response:
-    """The problem that says what an error of the tree says."""
+    """Problem response for an error of the library's tree."""
     fields = (
         [FieldError(pointer=f"/{error.field}", detail=str(error))]
         if isinstance(error, UnknownPicture)
@@ -312,7 +310,7 @@ async def _invalid_fields(
     ]
     detail = "; ".join(f"{field.pointer or '/'}: {field.detail}" for field in fields[:5])
     if len(found) > MAX_ERRORS:
-        detail = f"{len(found)} fields are wrong, the first {MAX_ERRORS} are listed; {detail}"
+        detail = f"{len(found)} fields are invalid, the first {MAX_ERRORS} are listed; {detail}"
     return _respond(
         request, 422, errors.InvalidSpec.code, errors.InvalidSpec.title, detail, fields=fields
     )
@@ -323,7 +321,9 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404 and request.scope.get("route") is None:
         known = NotFound(_nothing_at(request))
     elif error.status_code == 405:
-        known = MethodNotAllowed(f"{request.url.path[:100]} does not take {request.method[:20]}.")
+        known = MethodNotAllowed(
+            f"{request.url.path[:100]} does not support {request.method[:20]}."
+        )
     if known is not None:
         response = await library_error(request, known)
     else:
@@ -336,7 +336,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 def _nothing_at(request: Request) -> str:
-    """What to say of a path that is not served; a slip of the pen is recognised."""
+    """Message for an unknown path, with a suggestion if it resembles a known one."""
     path = request.url.path[:100]
     paths = [route.path for route in request.app.routes if isinstance(route, APIRoute)]
     near = get_close_matches(path, paths, 1, 0.8)
@@ -356,12 +356,12 @@ async def _store_error(request: Request, error: RedisError) -> Response:
 
 
 async def _unknown_error(request: Request, error: Exception) -> Response:
-    detail = "The service met an error it does not know. It has been logged with the request's id."
+    detail = "An unexpected error occurred. It has been logged with the request's id."
     return _respond(request, 500, errors.APSError.code, errors.APSError.title, detail)
 
 
 def _message(entry: Any) -> str:
-    """What is wrong with a field, without what was sent."""
+    """Describes what is wrong with a field, without quoting the input."""
     if entry["type"] == "union_tag_invalid":
         return f"Unknown {entry['ctx']['discriminator']}; known: {entry['ctx']['expected_tags']}"
     return str(entry["msg"])

@@ -1,6 +1,4 @@
-"""Following jobs: lists, one job, its events, canceling and deleting; and what this service can
-do.
-"""
+"""Routes of jobs (list, get, events, cancel, delete) and of the service's capabilities."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def list_jobs(
     responses={
         200: {
             "headers": headers(
-                ETag="The job's version.", Retry_After="Seconds until asking again makes sense."
+                ETag="The job's version.", Retry_After="Suggested seconds until the next request."
             )
         },
         304: {"description": "Unchanged."},
@@ -109,13 +107,13 @@ async def get_events(
     status_code=202,
     tags=["jobs"],
     responses={
-        200: {"description": "The job was over already.", "model": JobView},
+        200: {"description": "The job had already ended.", "model": JobView},
         **problems(401, 403, 404, 503),
     },
 )
 def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -> JobView:
-    """Cancels a waiting job at once, a running one after its current step; 200 when it was over
-    already.
+    """Cancels a queued job immediately and requests cancellation of a running one; 200 if the job
+    had already ended.
     """
     services = services_of(request)
     services.job(job_id, who.name)
@@ -128,7 +126,7 @@ def cancel_job(request: Request, response: Response, who: Writer, job_id: str) -
     "/jobs/{job_id}", status_code=204, tags=["jobs"], responses=problems(401, 403, 404, 409, 503)
 )
 def delete_job(request: Request, who: Writer, job_id: str) -> None:
-    """Removes a job and everything it stored."""
+    """Deletes a job and all of its files."""
     services = services_of(request)
     services.job(job_id, who.name)
     if services.store.delete(job_id) == "running":
@@ -138,8 +136,8 @@ def delete_job(request: Request, who: Writer, job_id: str) -> None:
 
 @router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
 def capabilities(request: Request, who: Reader) -> dict[str, Any]:
-    """Tasks, operators and priors with their JSON Schemas, the workers that live, what waits for
-    them, and whose key asks.
+    """Tasks, operators and priors with their JSON Schemas, the live workers, the queue, and the
+    caller's principal.
     """
     services = services_of(request)
     settings = services.settings

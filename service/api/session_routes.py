@@ -1,6 +1,4 @@
-"""The studio's way in where keys are needed: an API key is exchanged for a cookie, once, and
-forgotten on demand.
-"""
+"""Sign-in of the web UI where API keys are required: exchanges a key for a session cookie."""
 
 from __future__ import annotations
 
@@ -23,22 +21,24 @@ router = APIRouter(prefix="/v1/session", tags=["service"])
     responses={
         204: {
             "headers": headers(
-                Set_Cookie="The session, for pages of this service only; none where keys are off."
+                Set_Cookie="The session cookie (SameSite=Strict); absent where keys are off."
             )
         },
         **problems(401, 403, 503),
     },
 )
 def start_session(request: Request, response: Response, who: Reader) -> None:
-    """Exchanges the API key of this request for a cookie with the same rights, which lasts a week.
-    A session cannot start another one, which would survive its own end.
+    """Exchanges the request's API key for a session cookie with the same scopes, valid for a week.
+    A session cannot start another session, as that one would outlive it.
     """
     if who.key is None:
         return
     if who.by_session:
-        raise Unauthorized("A session is started with an API key: 'Authorization: Bearer aps_...'.")
+        raise Unauthorized(
+            "Starting a session requires an API key: 'Authorization: Bearer aps_...'."
+        )
     token = SessionStore(services_of(request).keys).start(who.key)
-    # behind a proxy that ends TLS only the page's own address tells that it came over https
+    # behind a proxy that terminates TLS, only the page's origin shows that it was loaded over https
     secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith(
         "https://"
     )
@@ -60,6 +60,6 @@ def end_session(
     who: Reader,
     token: Annotated[str, Cookie(alias=COOKIE, include_in_schema=False)] = "",
 ) -> None:
-    """Forgets the session; its cookie is worth nothing from then on."""
+    """Ends the session and invalidates its cookie."""
     SessionStore(services_of(request).keys).end(token)
     response.delete_cookie(COOKIE, path="/v1", httponly=True, samesite="strict")

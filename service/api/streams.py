@@ -1,5 +1,5 @@
-"""Limits on requests that stay open, event streams and ``Prefer: wait``: each holds a file
-descriptor of the process.
+"""Limits on long-lived requests (event streams and ``Prefer: wait``), as each one occupies a file
+descriptor.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from starlette.types import Receive, Scope, Send
 from service.api.problems import Busy, TooManyStreams
 
 MAX_STREAMS = 4096
-"""Of an API process, whatever its file descriptors allow."""
+"""Maximum streams of an API process, even if its file descriptors allow more."""
 
 RESERVED_FILES = 256
-"""File descriptors for everything else: other requests, files, decoders."""
+"""File descriptors reserved for other requests, files and decoders."""
 
 
 class Streams:
-    """Counts the open streams of an API process, in all and by principal."""
+    """Counts the open streams of an API process, in total and by principal."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        self.most, self.most_of_one = most, most_of_one
+        self.most = most
+        self.most_of_one = most_of_one
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def opened(self, principal: str) -> Iterator[None]:
-        """One more stream, for as long as the context lasts.
+        """Counts a stream for the duration of the context.
 
         Raises:
-            TooManyStreams: the principal has too many.
-            Busy: the process has too many.
+            TooManyStreams, Busy: as for :meth:`take`.
         """
         self.take(principal)
         try:
@@ -44,26 +44,31 @@ class Streams:
             self.release(principal)
 
     def take(self, principal: str) -> None:
-        """Counts a stream that :meth:`release` will end; see :meth:`opened`."""
+        """Counts a stream until :meth:`release`.
+
+        Raises:
+            TooManyStreams: the principal has too many.
+            Busy: the process has too many.
+        """
         if self._open[principal] >= self.most_of_one:
             raise TooManyStreams(
-                f"You have {self.most_of_one} event streams open, as many as you may; close some,"
-                " or follow jobs by webhooks or by asking now and then.",
+                f"You have {self.most_of_one} open event streams, which is your limit; close some,"
+                " or use webhooks or polling instead.",
                 5,
             )
         if self._open.total() >= self.most:
-            raise Busy("The service has too many event streams open; ask for the job instead.")
+            raise Busy("The service has too many open event streams; poll the job instead.")
         self._open[principal] += 1
 
     def release(self, principal: str) -> None:
-        """Ends a stream."""
+        """Stops counting a stream."""
         self._open[principal] -= 1
         if not self._open[principal]:
             del self._open[principal]
 
 
 class CountedEventSource(EventSourceResponse):
-    """An event stream that is counted until it ends, however it ends."""
+    """An event stream that is counted until it ends for any reason."""
 
     def __init__(self, events: AsyncIterator[Any], streams: Streams, principal: str) -> None:
         super().__init__(events, ping=15, send_timeout=30)
@@ -79,7 +84,7 @@ class CountedEventSource(EventSourceResponse):
 
 
 def most_streams() -> int:
-    """Streams the process has file descriptors for, after it has taken all it can get."""
+    """Raises the process's file descriptor limit; returns the number of streams it allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

@@ -33,23 +33,23 @@ from service.uploads.upload import Source
 log = logging.getLogger(__name__)
 
 SMALL_BYTES = 256_000
-"""A body of this size is read at once; larger ones wait for their tenant's turn."""
+"""Smaller bodies are parsed immediately; larger ones are queued fairly by tenant."""
 
 _Read = tuple[dict[str, Any], dict[str, Source | str], dict[str, Any]]
 """Spec, pictures and options."""
 
 OPTIONS = tuple(Options.model_fields)
 MAX_SPEC_BYTES = 1_000_000
-"""Of a form's text parts, and of a JSON body without its pictures."""
+"""Maximum size of a form's text part, and of a JSON body without its pictures."""
 MAX_VALUES = 10_000
-"""Of a JSON document; each takes some hundred bytes of memory, and an error of its own."""
+"""Maximum values in a JSON document; each costs about a hundred bytes and may cause an error."""
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
         description=(
-            "The same key with the same request gives the same job, however often it is sent within"
-            " a day."
+            "Repeating a request with the same key within a day returns the same job instead of"
+            " creating another."
         )
     ),
 ]
@@ -57,16 +57,16 @@ Prefer = Annotated[
     str | None,
     Header(
         description=(
-            "'wait=N' answers 200 with the finished job if it ends within N seconds (60 at most),"
-            " otherwise 202."
+            "'wait=N' waits up to N seconds (60 at most): 200 with the finished job, or 202 if"
+            " it is not finished."
         )
     ),
 ]
 CancelAfter = Annotated[
     str | None,
-    Header(description="Time from now after which the result is of no use: 90s, 5m, 1h."),
+    Header(description="Deadline from now: 90s, 5m, 1h. A job not finished by then fails."),
 ]
-TraceParent = Annotated[str | None, Header(description="W3C Trace Context; kept with the job.")]
+TraceParent = Annotated[str | None, Header(description="W3C Trace Context; stored with the job.")]
 
 
 def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
@@ -81,7 +81,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         traceparent: TraceParent = None,
     ) -> Response:
         services, asked = services_of(request), preference(prefer)
-        async with AsyncExitStack() as files:  # a form's files last until they have been read
+        async with AsyncExitStack() as files:  # keeps a form's files open until they are read
             submission = await _read_submission(request, task, spec, who, files)
             with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
                 job, replayed = await services.submit(
@@ -94,8 +94,8 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
                     await until_over(request.app.state.events, job.id, asked.wait_seconds)
                 job = await run_in_threadpool(services.shown, job.id, who.name)
             except (RedisError, TooManyStreams, Busy) as error:
-                # the job is stored: its client must learn where, or it would submit it twice
-                log.warning("Job %s: its end could not be waited for: %s", job.id, error)
+                # the job is stored: an error response would make the client submit it again
+                log.warning("Job %s: waiting for its end failed: %s", job.id, error)
                 asked = Preference()
         headers = {"Location": job.urls["self"]}
         if not job.state.terminal:
@@ -109,11 +109,11 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 
     accepted = openapi.headers(
         Location="The job.",
-        Retry_After="Seconds until asking again makes sense.",
+        Retry_After="Suggested seconds until the next request.",
         Idempotent_Replayed=(
-            "'true' when the job was accepted before, under the same Idempotency-Key."
+            "'true' if an earlier request with the same Idempotency-Key created the job."
         ),
-        Preference_Applied="What of Prefer was heeded.",
+        Preference_Applied="The preferences that were applied.",
     )
     app.add_api_route(
         f"/v1/{task}",
@@ -125,8 +125,8 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         operation_id=task,
         tags=["tasks"],
         responses={
-            200: {"description": "The job ended while the client waited.", "model": JobView},
-            202: {"description": "The job is stored and will be computed.", "headers": accepted},
+            200: {"description": "The job ended within the wait time.", "model": JobView},
+            202: {"description": "The job was accepted.", "headers": accepted},
             **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
         openapi_extra={
@@ -138,10 +138,11 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 async def _read_submission(
     request: Request, task: str, cls: type[TaskSpec], who: Principal, files: AsyncExitStack
 ) -> Submission:
-    """Reads either kind of body, and the headers that belong to the job.
+    """Parses the body (form or JSON) and the headers that belong to the job.
 
     Raises:
-        UnsupportedBody, MalformedBody: it is neither.
+        UnsupportedBody: the content type is neither form nor JSON.
+        MalformedBody: the body cannot be parsed, or a picture is missing.
         InvalidHeader: a header is malformed.
     """
     sent = request.headers
@@ -167,11 +168,11 @@ async def _read_submission(
     for name, needed in cls.pictures.items():
         if needed and name not in pictures:
             raise MalformedBody(
-                f"The picture '{name}' is missing: send it as the part '{name}', or in JSON as the"
-                f" data URI '{name}'; 'sha256:...' names one that is stored."
+                f"The picture '{name}' is missing: send it as the form part '{name}', or as the"
+                f" JSON field '{name}' with a data URI; 'sha256:...' refers to a stored picture."
             )
     if spec.get("type", task) != task:
-        raise MalformedBody(f"The spec's type is another task's; this is the task '{task}'.")
+        raise MalformedBody(f"The spec's type does not match the task '{task}'.")
     wishes = Options.model_validate(options)
     if wishes.priority is Priority.HIGH and who.key is not None:
         needs_scope(who.key, "priority")
@@ -190,8 +191,8 @@ async def _read_submission(
 
 
 def _inline(text: object, name: str) -> bytes | str:
-    """The bytes of a data URI; another address, or a content hash, as it is, for
-    :mod:`service.uploads.pictures`.
+    """Decodes a data URI. Other URLs and content hashes are returned unchanged, for
+    :mod:`service.uploads.pictures` to resolve.
     """
     return (
         text
@@ -245,18 +246,18 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
         else:
             files = " and ".join(f"'{picture}'" for picture in cls.pictures) or "none"
             raise MalformedBody(
-                f"Unexpected part {name!r}; the files are {files}, the texts 'spec', 'webhook' and"
-                " 'priority'."
+                f"Unexpected part {name!r}; the file parts are {files}, the text parts 'spec',"
+                " 'webhook' and 'priority'."
             )
     return spec, pictures, options
 
 
 def _json_object(text: bytes, what: str) -> dict[str, Any]:
-    # every value but the first follows one of these; counting them costs nothing, reading them does
+    # every value but the first follows one of these; counting them is much cheaper than parsing
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
     try:
-        data = from_json(text)  # six times as fast as json, and nothing else runs meanwhile
+        data = from_json(text)  # six times as fast as json, which matters as it holds the GIL
     except ValueError as error:
         raise MalformedBody(f"{what} is not valid JSON: {error}") from error
     if not isinstance(data, dict):

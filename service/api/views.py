@@ -1,6 +1,4 @@
-"""What clients see: a job, its record with links and without how it travels; and a problem, when
-there is one.
-"""
+"""Response models: the public view of a job, with links, and problem documents."""
 
 from __future__ import annotations
 
@@ -24,17 +22,17 @@ class ArtifactView(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job. Follow its links rather than building them."""
+    """A job. Use its links instead of constructing URLs."""
 
     id: str
     task: str
     prior: str
     state: JobState
-    phase: Phase | None = Field(description="What an unfinished job is doing.")
-    version: int = Field(description="Grows with every change.")
+    phase: Phase | None = Field(description="Current activity of an unfinished job.")
+    version: int = Field(description="Incremented by every change.")
     priority: Priority
     queue_position: int | None = Field(
-        description="Own jobs that come first, while this one waits."
+        description="Number of your jobs ahead of this one while it is queued."
     )
     estimated_seconds: float | None = Field(description="Predicted computing time.")
     progress: Progress | None
@@ -44,12 +42,12 @@ class JobView(BaseModel):
     )
     cancel_requested: bool
     deadline: datetime | None = Field(
-        description="When the result is of no more use, and the job fails."
+        description="Time at which the job fails if it has not finished."
     )
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    expires_at: datetime | None = Field(description="When the artifacts of a finished job go.")
+    expires_at: datetime | None = Field(description="When the artifacts of a finished job expire.")
     image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
     output_size: tuple[int, int] | None = Field(
         description="Width and height of the result; null for text."
@@ -61,18 +59,17 @@ class JobView(BaseModel):
     request_id: str
     traceparent: str
     cancel_after_seconds: int | None = Field(
-        description="Time after which the client has no use for the result."
+        description="The deadline, in seconds after created_at."
     )
     urls: dict[str, str]
 
 
 class StoredPicture(BaseModel):
-    """A picture that jobs may name as ``sha256:`` and its hash."""
+    """A stored picture that jobs may refer to as ``sha256:`` and its hash."""
 
     sha256: str = Field(
         description=(
-            "Of the PNG that is stored, not of the file that was sent: pictures are always written"
-            " anew."
+            "Hash of the stored PNG, not of the uploaded file: pictures are always re-encoded."
         )
     )
     media_type: str
@@ -91,7 +88,7 @@ class JobPage(BaseModel):
 
 
 class FieldError(BaseModel):
-    """One field that is wrong."""
+    """One invalid field."""
 
     pointer: str = Field(description="JSON pointer into the spec.")
     detail: str
@@ -113,7 +110,7 @@ class Problem(BaseModel):
 
 
 def view(job: Job, queue_position: int | None) -> JobView:
-    """What clients see of ``job``."""
+    """The public view of ``job``."""
     base = f"/v1/jobs/{job.id}"
     return JobView(
         **job.model_dump(include=set(JobView.model_fields) - {"artifacts"}),
@@ -143,5 +140,5 @@ def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> Ar
 
 
 def retry_after(job: Job | JobView) -> str:
-    """Seconds until asking again makes sense: about a step's time."""
+    """Value of ``Retry-After``: about the duration of a reverse step, in seconds."""
     return str(max(1, round(job.progress.seconds if job.progress else 1)))

@@ -1,4 +1,4 @@
-"""What clients ask about their webhooks: what was sent, send it again, the secret that signs it."""
+"""Routes of webhooks: list deliveries, redeliver a message, get the signing secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["webhooks"])
 
 
 class DeliveryView(BaseModel):
-    """A message to a receiver."""
+    """A webhook message and its delivery attempts."""
 
     id: str
     type: str
@@ -33,8 +33,8 @@ class DeliveryView(BaseModel):
 
 
 class Secrets(BaseModel):
-    """What a receiver verifies messages with; while secrets change there is more than one, and any
-    will do.
+    """Signing secrets for verifying messages. During rotation there are several, and any of them
+    verifies a message.
     """
 
     secrets: list[str]
@@ -42,7 +42,7 @@ class Secrets(BaseModel):
 
 @router.get("/jobs/{job_id}/webhooks", responses=problems(401, 403, 404, 503))
 def list_deliveries(request: Request, who: Reader, job_id: str) -> list[DeliveryView]:
-    """What was, and will be, told about a job, with every attempt."""
+    """All webhook deliveries of a job, sent and pending, with every attempt."""
     services = services_of(request)
     services.job(job_id, who.name)
     return [_view(delivery) for delivery in services.outbox.deliveries(job_id)]
@@ -54,7 +54,7 @@ def list_deliveries(request: Request, who: Reader, job_id: str) -> list[Delivery
     responses=problems(401, 403, 404, 503),
 )
 def redeliver(request: Request, who: Writer, delivery_id: str) -> DeliveryView:
-    """Sends a message again, under its old id; also to a receiver that had answered 410."""
+    """Sends a message again with the same id, even if the receiver had answered 410."""
     services = services_of(request)
     known = _DELIVERY.fullmatch(delivery_id) is not None
     delivery = services.outbox.get(delivery_id) if known else None

@@ -1,1 +1,1 @@
-"""From the job store to the workers: Celery messages and the sweeper that repairs lost ones."""
+"""Dispatch of jobs to workers: Celery messages, and the sweeper that republishes lost ones."""

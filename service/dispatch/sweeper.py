@@ -1,4 +1,4 @@
-"""Repairs: jobs of dead workers, messages that vanished, files nobody will ask for again."""
+"""The sweeper: requeues jobs of lost workers, republishes lost messages, deletes expired files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 from redis.exceptions import RedisError
 
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.jobs import ArtifactStore, JobStore, KnownPictures, StorageUnavailable
 from service.settings import Settings
 from service.telemetry import metrics
@@ -15,66 +15,72 @@ from service.telemetry import metrics
 log = logging.getLogger(__name__)
 
 ORPHAN_SECONDS = 3600
-"""Files without a record are left alone for this long after they were first seen by a sweep: their
-job may be about to be written. No clock but the store's says how long that was.
+"""Minimum age of files without a record before they are deleted, in seconds since a sweep first
+found them. Their job's record may still be about to be written. Measured by the store's clock.
 """
 
 FILES_SECONDS = 300
-"""Files are looked through this often; every old folder costs a question to the store."""
+"""Interval between sweeps of the files, in seconds; each folder costs one request to the store."""
 
 
 class Sweeper:
-    """A thread in every API process; the store lets one of them work at a time."""
+    """A thread in every API process; the store elects one process at a time to do the work."""
 
     def __init__(
-        self, settings: Settings, store: JobStore, artifacts: ArtifactStore, bell: Bell
+        self, settings: Settings, store: JobStore, artifacts: ArtifactStore, notifier: JobNotifier
     ) -> None:
-        self.settings, self.store, self.artifacts, self.bell = settings, store, artifacts, bell
+        self.settings = settings
+        self.store = store
+        self.artifacts = artifacts
+        self.notifier = notifier
         self.known = KnownPictures(store.redis, settings.key_prefix, settings.job_ttl_seconds)
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
     def start(self) -> None:
-        """Begins sweeping."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread."""
-        self._over.set()
+        """Stops the thread and waits for it."""
+        self._stopped.set()
         self._thread.join()
 
     def sweep(self) -> None:
-        """One round."""
+        """Runs one sweep."""
         for job in self.store.expired():
             metrics.LEASES_EXPIRED.labels(job.prior).inc()
-            log.warning("Job %s: its worker went silent; it is %s now", job.id, job.state)
+            log.warning("Job %s: its worker's lease expired; it is %s now", job.id, job.state)
             if not job.state.terminal:
-                self.bell.ring(job)
+                self.notifier.notify(job)
         for job in self.store.overdue():
-            log.info("Job %s: its deadline passed while it waited", job.id)
+            log.info("Job %s: its deadline passed while it was queued", job.id)
         for prior in self.settings.priors:
             messages = self.store.redis.llen(self.settings.message_list(prior))
-            for job in self.store.unclaimed(prior, self.settings.ring_seconds, messages):
-                metrics.RUNG_AGAIN.labels(job.prior).inc()
-                log.info("Job %s: still unclaimed; ringing again", job.id)
-                self.bell.ring(job)
+            for job in self.store.unclaimed(prior, self.settings.republish_seconds, messages):
+                metrics.REPUBLISHED.labels(job.prior).inc()
+                log.info("Job %s: still unclaimed; republishing its message", job.id)
+                self.notifier.notify(job)
         self.store.forget_expired()
         if self.store.lead("files", FILES_SECONDS):
             self._sweep_files()
 
     def _sweep_files(self) -> None:
-        now, patience = self.store.now(), min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)
+        now = self.store.now()
+        orphan_seconds = min(ORPHAN_SECONDS, self.settings.job_ttl_seconds)
         for job_id in self.artifacts.jobs():
             job = self.store.get(job_id)
             if job is not None:
                 if job.expired(now):
                     self.artifacts.delete(job_id)
-            elif not self.known.keeps(job_id) and self.store.orphaned_seconds(job_id) >= patience:
+            elif self.known.keeps(job_id):
+                continue
+            elif self.store.orphaned_seconds(job_id) >= orphan_seconds:
                 self.artifacts.delete(job_id)
                 self.store.forget_orphan(job_id)
 
     def _run(self) -> None:
-        while not self._over.wait(self.settings.sweep_seconds):
+        while not self._stopped.wait(self.settings.sweep_seconds):
             try:
                 if self.store.lead("jobs", self.settings.sweep_seconds * 0.9):
                     self.sweep()

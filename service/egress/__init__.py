@@ -1,1 +1,1 @@
-"""Outgoing requests to addresses that clients name: public addresses only."""
+"""Outgoing requests to URLs supplied by clients; only public addresses are reachable."""

@@ -1,8 +1,7 @@
-"""Connections to addresses a client has named: public ones only, checked at the moment of
-connecting.
+"""HTTP client for URLs supplied by clients: connects to public addresses only.
 
-A name is resolved once, every address it has must be public, and the connection goes to one of
-those addresses: a name that resolves otherwise a moment later cannot lead inside.
+Each host name is resolved once per connection, all of its addresses must be public, and the
+connection uses one of them. A second lookup with another result (DNS rebinding) cannot happen.
 """
 
 from __future__ import annotations
@@ -22,22 +21,20 @@ NOT_PUBLIC = "its host does not lead to a public address"
 
 
 def check_url(url: str, allow_private: bool) -> str:
-    """``url`` as it is, if it may be called at all.
+    """Checks a webhook URL; returns it unchanged.
 
     Raises:
-        UrlRefused: it is no https URL (or http, where private addresses are allowed), or carries
+        UrlRefused: it is not an https URL (http is allowed with ``allow_private``), or contains
             credentials.
     """
     scheme, *_ = egress.parse_url(url)
     if scheme != "https" and not allow_private:
-        raise egress.UrlRefused("Webhooks are sent to https URLs only.")
+        raise egress.UrlRefused("Only https URLs are allowed for webhooks.")
     return url
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet, also behind the ways to write IPv4 in
-    IPv6.
-    """
+    """Whether an IP address is public, including IPv4 addresses embedded in IPv6."""
     return egress.is_public(ipaddress.ip_address(address.partition("%")[0]))
 
 
@@ -58,7 +55,7 @@ class _PublicOnly(httpcore.AsyncNetworkBackend):
                 host, port, type=socket.SOCK_STREAM
             )
         except OSError:
-            found = []  # not told apart from a private name, or clients could list ours
+            found = []  # same error as for private names, so that clients cannot enumerate those
         addresses = [str(entry[4][0]) for entry in found]
         if not addresses or not all(map(is_public, addresses)):
             raise httpcore.ConnectError(NOT_PUBLIC)
@@ -71,8 +68,8 @@ class _PublicOnly(httpcore.AsyncNetworkBackend):
 
 
 def open_client(allow_private: bool) -> httpx.AsyncClient:
-    """A client without proxies, cookies kept or redirects followed."""
+    """Opens a client that ignores proxy settings and does not follow redirects."""
     transport = httpx.AsyncHTTPTransport(trust_env=False)
     if not allow_private:
-        transport._pool._network_backend = _PublicOnly()  # httpx offers no other way
+        transport._pool._network_backend = _PublicOnly()  # httpx has no public API for this
     return httpx.AsyncClient(transport=transport, trust_env=False, timeout=None)

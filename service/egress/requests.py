@@ -1,10 +1,9 @@
-"""Requests to addresses that strangers name: only out to the internet, never into our own network.
+"""Requests to URLs supplied by clients: only to public addresses, never into a private network.
 
-A name is looked up once, every address it has must be public, and the connection goes to the
-address that was checked: a second look-up that answers otherwise (DNS rebinding) never happens.
-Redirects are not followed here; whoever follows one asks for each new address anew. Proxies of the
-environment are not used. Networks in ``APS_EGRESS_ALLOW`` are exempt, and may be spoken to in plain
-HTTP and on any port.
+Each host name is resolved once, all of its addresses must be public, and the connection uses the
+address that was checked. A second lookup with another result (DNS rebinding) cannot happen.
+Redirects are not followed here; callers check each new URL. Proxy settings of the environment are
+ignored. Networks in ``APS_EGRESS_ALLOW`` are exempt, and allow plain HTTP and any port.
 """
 
 from __future__ import annotations
@@ -33,17 +32,18 @@ _PORTS = {"https": 443, "http": 80}
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]*)\.?", re.IGNORECASE)
-"""A last label like this makes a host an IPv4 address to some readers; then it must be one to us.
+"""Some parsers treat a host whose last label matches this as an IPv4 address, so it must be a valid
+one.
 """
 
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _REFUSED: tuple[Network, ...] = (
     ipaddress.IPv4Network(
         "168.63.129.16/32"
-    ),  # Azure's platform service: a public address that is not
+    ),  # Azure's platform service: formally public, but internal
     ipaddress.IPv4Network(
         "192.0.0.0/24"
-    ),  # protocol assignments; Oracle's metadata service lies here
+    ),  # protocol assignments, including Oracle's metadata service
     ipaddress.IPv4Network("192.88.99.0/24"),  # 6to4 relays
     ipaddress.IPv6Network("::/96"),  # IPv4-compatible
     ipaddress.IPv6Network("2001::/32"),  # Teredo
@@ -57,20 +57,20 @@ class UrlRefused(APSError):
     """The URL is malformed, or does not lead to a public address."""
 
     code = "url_not_allowed"
-    title = "The address is not allowed"
+    title = "The URL is not allowed"
 
 
 class EgressFailed(APSError):
-    """The other side did not answer as HTTP asks, or not in time."""
+    """The server did not send a valid HTTP response in time."""
 
     code = "fetch_failed"
-    title = "The address could not be fetched"
+    title = "The URL could not be fetched"
     retryable = True
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A checked URL and the one address its request will go to."""
+    """A checked URL and the IP address to connect to."""
 
     scheme: str
     host: str
@@ -81,7 +81,7 @@ class Destination:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the internet at large, also through what IPv6 wraps IPv4 in."""
+    """Whether an IP address is public, including IPv4 addresses embedded in IPv6."""
     if isinstance(address, ipaddress.IPv6Address):
         wrapped = address.ipv4_mapped
         if wrapped is None and any(address in network for network in _NAT64):
@@ -101,10 +101,10 @@ def is_public(address: Address) -> bool:
 
 
 def destination(url: str, allowed: Sequence[Network] = ()) -> Destination:
-    """Reads a URL strictly, looks its host up and checks every address it has.
+    """Parses a URL strictly, resolves its host and checks all of its addresses.
 
     Raises:
-        UrlRefused: it may not be spoken to. The message does not tell whether a name exists.
+        UrlRefused: the URL is not allowed. The message does not reveal whether a name exists.
     """
     scheme, host, port, target = parse_url(url)
     try:
@@ -118,7 +118,7 @@ def destination(url: str, allowed: Sequence[Network] = ()) -> Destination:
     if not addresses or not (exempt or all(map(is_public, addresses))):
         raise _not_public(host)
     if not exempt and (scheme, port) != ("https", 443):
-        raise UrlRefused(f"Only https on port 443 is spoken here, not {scheme} on port {port}.")
+        raise UrlRefused(f"Only HTTPS on port 443 is allowed, not {scheme} on port {port}.")
     return Destination(scheme, host, port, target, str(addresses[0]))
 
 
@@ -132,11 +132,11 @@ def request(
     content: bytes = b"",
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[httpcore.Response]:
-    """One request, its answer as it comes; everything together may take ``seconds``. Certificates
-    are checked for the host's name.
+    """Sends one request and yields its streaming response. ``seconds`` limits the whole exchange.
+    TLS certificates are verified for the host name.
 
     Raises:
-        EgressFailed: no answer, none in time, or none that is HTTP.
+        EgressFailed: there is no valid HTTP response in time.
     """
     origin = httpcore.Origin(to.scheme.encode(), to.host.encode(), to.port)
     backend = _Pinned(to.address, time.monotonic() + seconds)
@@ -170,14 +170,17 @@ def request(
         httpcore.ProtocolError,
         ssl.SSLError,
     ) as error:
-        raise EgressFailed(f"{to.host} did not answer properly: {type(error).__name__}.") from error
+        raise EgressFailed(
+            f"{to.host} did not respond correctly: {type(error).__name__}."
+        ) from error
 
 
 class _Pinned(httpcore.NetworkBackend):
-    """Connects to one address, whatever name it is asked for, and hangs up at the deadline."""
+    """Connects to one fixed IP address for any host name; all operations end at the deadline."""
 
     def __init__(self, address: str, deadline: float) -> None:
-        self.address, self.deadline = address, deadline
+        self.address = address
+        self.deadline = deadline
         self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -188,7 +191,7 @@ class _Pinned(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Any = None,
     ) -> _Bounded:
-        """See :class:`httpcore.NetworkBackend`."""
+        """Connects to the pinned address instead of ``host``."""
         return _Bounded(
             self._inner.connect_tcp(
                 self.address, port, _left(self.deadline, timeout), local_address, socket_options
@@ -198,23 +201,22 @@ class _Pinned(httpcore.NetworkBackend):
 
 
 class _Bounded(httpcore.NetworkStream):
-    """A connection whose every operation ends at the deadline: drips of single bytes do not prolong
-    it.
-    """
+    """A connection with an overall deadline, which slow trickles of bytes cannot extend."""
 
     def __init__(self, inner: httpcore.NetworkStream, deadline: float) -> None:
-        self._inner, self.deadline = inner, deadline
+        self._inner = inner
+        self.deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """See :class:`httpcore.NetworkStream`."""
+        """Reads at most ``max_bytes`` before the deadline."""
         return self._inner.read(max_bytes, _left(self.deadline, timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """See :class:`httpcore.NetworkStream`."""
+        """Writes the buffer before the deadline."""
         self._inner.write(buffer, _left(self.deadline, timeout))
 
     def close(self) -> None:
-        """See :class:`httpcore.NetworkStream`."""
+        """Closes the connection."""
         self._inner.close()
 
     def start_tls(
@@ -223,34 +225,34 @@ class _Bounded(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> _Bounded:
-        """See :class:`httpcore.NetworkStream`."""
+        """Starts TLS; the returned stream keeps the deadline."""
         return _Bounded(
             self._inner.start_tls(ssl_context, server_hostname, _left(self.deadline, timeout)),
             self.deadline,
         )
 
     def get_extra_info(self, info: str) -> Any:
-        """See :class:`httpcore.NetworkStream`."""
+        """Passes the request on to the underlying stream."""
         return self._inner.get_extra_info(info)
 
 
 def _left(deadline: float, timeout: float | None) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise httpcore.ReadTimeout("time is up")
+        raise httpcore.ReadTimeout("the deadline has passed")
     return left if timeout is None else min(left, timeout)
 
 
 def parse_url(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port, path and query of a URL nobody can read in two ways.
+    """Scheme, host, port, and path with query of an unambiguous URL.
 
     Raises:
         UrlRefused: it is malformed, or neither http nor https.
     """
     if len(url) > LONGEST_URL or not url.isascii() or re.search(r"[\s\\\x00-\x20\x7f]", url):
         raise UrlRefused(
-            f"A URL has at most {LONGEST_URL} ASCII characters, without spaces and backslashes;"
-            " encode others."
+            f"A URL may have at most {LONGEST_URL} ASCII characters, without spaces or"
+            " backslashes; percent-encode other characters."
         )
     try:
         parsed = urlsplit(url)
@@ -259,15 +261,15 @@ def parse_url(url: str) -> tuple[str, str, int, str]:
         raise UrlRefused(f"This is not a URL: {error}") from error
     scheme = parsed.scheme.lower()
     if scheme not in _PORTS:
-        raise UrlRefused("Only https URLs are spoken to.")
+        raise UrlRefused("Only https URLs are allowed.")
     if "@" in parsed.netloc:
-        raise UrlRefused("A URL must not hold a user name or password.")
+        raise UrlRefused("A URL must not contain a user name or password.")
     if port == 0 or not (
         _literal(host)
         if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2] or host)
         else _NAME.fullmatch(host)
     ):
-        raise UrlRefused("The URL's host is neither a name nor an IP address in its usual form.")
+        raise UrlRefused("The URL's host is neither a valid name nor a standard IP address.")
     target = (parsed.path or "/") + (f"?{parsed.query}" if parsed.query else "")
     return scheme, host, port or _PORTS[scheme], target
 

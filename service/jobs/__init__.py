@@ -1,7 +1,6 @@
-"""How a job travels: its record, the transitions that change it, its files, and the workers that
-take it.
+"""The job store: job records, their state transitions, their files, and the registered workers.
 
-Names are imported at first use: the client needs the records alone, without Redis and storage.
+Names are imported lazily: the client needs the record models only, without Redis and fsspec.
 """
 
 from typing import TYPE_CHECKING

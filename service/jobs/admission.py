@@ -1,4 +1,4 @@
-"""On what terms a job is let in, and the errors of those that are not."""
+"""Admission limits of new jobs, and the errors raised when one is exceeded."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from service.jobs.model import Job
 
 
 class IdempotencyConflict(APSError):
-    """The key has been used for another request."""
+    """The idempotency key was already used for a different request."""
 
     code = "idempotency_key_reused"
-    title = "The Idempotency-Key belongs to another request"
+    title = "The Idempotency-Key was used for another request"
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"This Idempotency-Key was used for another request, which became job '{job_id}'; use a"
-            " new key."
+            f"This Idempotency-Key was used for another request, which created job '{job_id}'; use"
+            " a new key."
         )
 
 
 class NotNow(APSError):
-    """The job is fine, but there are too many; ``retry_after`` says in how many seconds to ask
-    again.
-    """
+    """The request is valid, but a limit is exceeded for now; ``retry_after`` is in seconds."""
 
     retryable: ClassVar[bool] = True
 
@@ -36,28 +34,28 @@ class NotNow(APSError):
 
 
 class QuotaExceeded(NotNow):
-    """This client has as many waiting jobs as it may."""
+    """This client has reached its limit of queued jobs."""
 
     code = "quota_exceeded"
-    title = "Too many jobs are waiting"
+    title = "Too many jobs are queued"
 
 
 class StorageQuotaExceeded(QuotaExceeded):
-    """This client's pictures and results take as much room as they may."""
+    """This client has reached its storage limit."""
 
     code = "storage_quota_exceeded"
-    title = "Your stored files take too much room"
+    title = "Your stored files take too much space"
 
     def __init__(self, stored: int, most: int) -> None:
         super().__init__(
-            f"Your jobs and pictures store {stored / 1e6:.0f} MB of the {most / 1e6:.0f} MB you may"
-            " have, counted as they are stored. Delete jobs, or wait for the oldest to expire.",
+            f"Your jobs and pictures use {stored / 1e6:.0f} MB of your {most / 1e6:.0f} MB of"
+            " storage. Delete jobs, or wait for the oldest to expire.",
             60,
         )
 
 
 class QueueFull(NotNow):
-    """The queue is longer than the service promises to work off."""
+    """The predicted backlog of the prior exceeds the service's limit."""
 
     code = "queue_full"
     title = "The queue is full"
@@ -65,65 +63,68 @@ class QueueFull(NotNow):
 
 @dataclass(frozen=True)
 class Quota:
-    """How much of the service one tenant may use; 0 or None = any."""
+    """Limits of one tenant; 0 or None means unlimited."""
 
     max_queued: int = 0
     max_running: int | None = None
     max_backlog_seconds: float = 0
-    """Predicted, of its unfinished jobs of one prior."""
+    """Predicted seconds of the tenant's unfinished jobs of one prior."""
     max_stored_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is checked in the transaction that writes the job."""
+    """Limits checked in the transaction that writes the job."""
 
     idempotency_key: str = ""
     fingerprint: str = ""
-    """What the key stands for: a hash of the request."""
+    """Hash of the request that the key identifies."""
     idempotency_seconds: int = 86_400
     max_queued: int = 0
-    """Most waiting jobs of the tenant; 0 = any number."""
+    """Maximum queued jobs of the tenant; 0 = unlimited."""
     max_backlog_seconds: float = 0
-    """Most predicted seconds of unfinished jobs of the prior; 0 = any."""
+    """Maximum predicted seconds of all unfinished jobs of the prior; 0 = unlimited."""
     max_own_backlog_seconds: float = 0
-    """Of them, the tenant's own; 0 = any."""
+    """The same for the tenant's own jobs; 0 = unlimited."""
     max_stored_bytes: int = 0
-    """Most bytes the tenant may have stored; 0 = any."""
+    """Maximum bytes stored by the tenant; 0 = unlimited."""
 
     def check(self, word: str, value: str, job: Job) -> None:
-        """Raises what the transition answered, unless it let the job in.
+        """Raises the error for the transition's answer, unless it accepted the job.
+
+        Args:
+            word: Outcome of ``submit.lua``.
+            value: The measured value that exceeded the limit, or the id of the conflicting job.
+            job: The submitted job.
 
         Raises:
-            IdempotencyConflict, QuotaExceeded, QueueFull: as ``word`` says; ``value`` is what it
-                found.
+            IdempotencyConflict, QuotaExceeded, QueueFull: a limit is exceeded.
         """
         match word:
             case "conflict":
                 raise IdempotencyConflict(value)
             case "quota":
                 raise QuotaExceeded(
-                    f"{value} of your jobs are waiting already, as many as you may have; wait for"
-                    " one to start.",
+                    f"{value} of your jobs are queued, which is your limit; wait for one to start.",
                     job.estimated_seconds or 1,
                 )
             case "bytes":
                 raise StorageQuotaExceeded(int(value), self.max_stored_bytes)
             case "share":
                 raise QuotaExceeded(
-                    f"Your unfinished jobs are about {float(value):.0f} s of work; no more are let"
-                    f" in above {self.max_own_backlog_seconds:.0f} s. Wait for some to finish.",
+                    f"Your unfinished jobs are about {float(value):.0f} s of work; the limit is"
+                    f" {self.max_own_backlog_seconds:.0f} s. Wait for some to finish.",
                     float(value) - self.max_own_backlog_seconds,
                 )
             case "full":
                 raise QueueFull(
-                    f"About {float(value):.0f} s of work are waiting, more than is promised here;"
-                    " try again later.",
+                    f"About {float(value):.0f} s of work are queued; the limit is"
+                    f" {self.max_backlog_seconds:.0f} s. Try again later.",
                     float(value) - self.max_backlog_seconds,
                 )
 
     def entry(self, prefix: str, tenant: str) -> str:
-        """Where the key's use is remembered: a client's keys are its own, and of bounded length."""
+        """Redis key of the idempotency record, per tenant and of bounded length; '' without one."""
         return (
             f"{prefix}idempotency:{tenant}:{hashlib.sha256(self.idempotency_key.encode()).hexdigest()}"
             if self.idempotency_key
@@ -133,8 +134,8 @@ class Terms:
 
 @dataclass(frozen=True)
 class Standing:
-    """What stands after a submission: the new job and its place in the queue, or the id of the one
-    it repeats.
+    """Result of a submission: the new job and its queue position, or the id of the earlier job
+    that the request repeats.
     """
 
     id: str

@@ -1,9 +1,9 @@
-"""Files of jobs: inputs, previews, results; one folder per job, named by their content.
+"""Content-addressed files of jobs: inputs, previews and results, in one folder per job.
 
-A name is the SHA-256 of the content, so a file is never half written or overwritten by a late
-worker, and deleting a job is deleting its folder. Names come from us alone: nothing a client sends
-reaches the store. It is a folder that the API and the workers share, or whatever else fsspec knows:
-``s3://bucket/prefix`` with the extra ``s3``, configured by ``AWS_*`` or ``FSSPEC_S3_*`` variables.
+A file's name is the SHA-256 of its content, so a late worker cannot overwrite another's file with
+different content. Deleting a job deletes its folder. No name sent by a client reaches the store.
+The store is a folder shared by the API and the workers, or any fsspec URL: ``s3://bucket/prefix``
+needs the extra ``s3`` and is configured by ``AWS_*`` or ``FSSPEC_S3_*`` variables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JOB = re.compile(r"[0-9a-f-]{36}")
 
 
 class StorageUnavailable(APSError):
-    """Files cannot be stored or read now: the disk is full, the object store does not answer."""
+    """Files cannot be stored or read, e.g. the disk is full or the object store is down."""
 
     code = "storage_unavailable"
     title = "The file store is not available"
@@ -40,25 +40,24 @@ class StorageUnavailable(APSError):
 
 
 class ArtifactStore:
-    """A folder, or a place in an object store, shared by the API and the workers."""
+    """A folder or an object store prefix, shared by the API and the workers."""
 
     def __init__(self, root: str | Path) -> None:
-        # no listing is cached: others write here too
+        # listings are not cached, as other processes write here too
         self.fs, self.root = fsspec.url_to_fs(
             str(root), use_listings_cache=False, skip_instance_cache=True
         )
         self._local = isinstance(self.fs, LocalFileSystem)
-        self._syncs = ThreadPoolExecutor(1, "sync")  # started when needed
+        self._syncs = ThreadPoolExecutor(1, "sync")  # its thread starts at the first use
         self._errors: tuple[type[Exception], ...] = (OSError, *_errors_of(self.fs))
 
     def put(
         self, job_id: str, name: str, data: bytes, media_type: str, *, durable: bool = True
     ) -> Artifact:
-        """Stores ``data``; the file is whole once it has its name, and if ``durable`` survives a
-        power cut from then on.
+        """Stores ``data`` atomically. With ``durable`` it is synced to disk before this returns.
 
         Raises:
-            StorageUnavailable: there is no room, or no answer.
+            StorageUnavailable: the store is full or does not answer.
         """
         file = f"{hashlib.sha256(data).hexdigest()}{PurePath(name).suffix}"
         with self._available(f"'{name}' of job '{job_id}' could not be stored"):
@@ -70,12 +69,13 @@ class ArtifactStore:
         return Artifact(name=name, file=file, media_type=media_type, bytes=len(data))
 
     def put_upload(self, job_id: str, upload: BinaryIO, sha256: str, suffix: str) -> str:
-        """Stores an open file whose hash is known, a piece at a time; returns its name. In a folder
-        it is on the disk a moment later: a client does not wait for what the job store, which
-        syncs once a second, does not promise either.
+        """Streams an open file with a known hash into the store; returns its name there.
+
+        A local folder is synced in the background: the job store itself syncs only once a second,
+        so waiting here would not make a submission more durable.
 
         Raises:
-            StorageUnavailable: there is no room, or no answer.
+            StorageUnavailable: the store is full or does not answer.
         """
         file = f"{sha256}{suffix}"
         upload.seek(0)
@@ -91,11 +91,11 @@ class ArtifactStore:
         return file
 
     def open(self, job_id: str, file: str) -> tuple[BinaryIO, int]:
-        """A file to read from, and its size in bytes.
+        """Opens a file for reading; returns it and its size in bytes.
 
         Raises:
-            FileNotFoundError: it is not there (any more).
-            StorageUnavailable: there is no answer.
+            FileNotFoundError: it does not exist, or has expired.
+            StorageUnavailable: the store does not answer.
         """
         with self._available(f"'{file}' of job '{job_id}' could not be read", reading=True):
             opened: BinaryIO = self.fs.open(self.path(job_id, file), "rb")
@@ -103,11 +103,11 @@ class ArtifactStore:
         return opened, size
 
     def get(self, job_id: str, file: str) -> bytes:
-        """Reads a file.
+        """Reads a whole file.
 
         Raises:
-            FileNotFoundError: it is not there (any more).
-            StorageUnavailable: there is no answer.
+            FileNotFoundError: it does not exist, or has expired.
+            StorageUnavailable: the store does not answer.
         """
         with self._available(f"'{file}' of job '{job_id}' could not be read", reading=True):
             path = self.path(job_id, file)
@@ -115,32 +115,36 @@ class ArtifactStore:
         return content
 
     def copy(self, job_id: str, file: str, other_id: str) -> None:
-        """Gives another job the same file; in a folder it takes no room of its own.
+        """Copies a file to another job; in a local folder it is a hard link.
 
         Raises:
-            FileNotFoundError: it is not there (any more).
-            StorageUnavailable: there is no room, or no answer.
+            FileNotFoundError: it does not exist, or has expired.
+            StorageUnavailable: the store is full or does not answer.
         """
         source, target = self.path(job_id, file), self.path(other_id, file)
         with self._available(f"'{file}' of job '{job_id}' could not be copied", reading=True):
             if self._local:
                 Path(target).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if not os.path.exists(target):
-                    os.link(source, target)  # nothing ever writes into a file that has its name
+                    os.link(source, target)  # safe: files are immutable
             else:
                 self.fs.cp_file(source, target)
 
     def path(self, job_id: str, file: str) -> str:
-        """Where a file lies."""
+        """Full path of a file.
+
+        Raises:
+            ValueError: one of the names is malformed.
+        """
         if not _FILE.fullmatch(file):
             raise ValueError(f"'{file}' is not the name of an artifact.")
         return f"{self._folder(job_id)}/{file}"
 
     def delete(self, job_id: str) -> None:
-        """Removes everything of a job.
+        """Removes all files of a job.
 
         Raises:
-            StorageUnavailable: there is no answer.
+            StorageUnavailable: the store does not answer.
         """
         with self._available(f"The files of job '{job_id}' could not be removed"):
             try:
@@ -149,10 +153,10 @@ class ArtifactStore:
                 return
 
     def jobs(self) -> list[str]:
-        """Every job or upload that has files.
+        """Ids of all jobs and uploads that have files.
 
         Raises:
-            StorageUnavailable: there is no answer.
+            StorageUnavailable: the store does not answer.
         """
         with self._available("The files could not be listed"):
             try:
@@ -179,8 +183,8 @@ class ArtifactStore:
 
 @contextmanager
 def _whole(target: Path, durable: bool = True) -> Iterator[BinaryIO]:
-    """A file in a folder gets its name when it is whole and, if ``durable``, on the disk; an object
-    in a store does anyway.
+    """Writes a local file atomically: to a temporary name that is renamed at the end. ``durable``
+    syncs the file and its folder first. (Object stores are atomic by themselves.)
     """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
@@ -195,11 +199,11 @@ def _whole(target: Path, durable: bool = True) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
         raise
     if durable:
-        _sync(target.parent)  # the name is the folder's
+        _sync(target.parent)  # makes the rename durable
 
 
 def _sync_both(path: Path) -> None:
-    """Brings a file and its name to the disk, unless it has been deleted meanwhile."""
+    """Syncs a file and its folder to disk, unless the file has been deleted meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         _sync(path)
         _sync(path.parent)
@@ -214,7 +218,7 @@ def _sync(path: Path) -> None:
 
 
 def _errors_of(fs: Any) -> tuple[type[Exception], ...]:
-    """What a file system raises besides OSError when it is out of reach."""
+    """Exceptions besides OSError that a file system raises when it is unreachable."""
     if "s3" not in fs.protocol:
         return ()
     from botocore.exceptions import BotoCoreError

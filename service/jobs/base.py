@@ -1,4 +1,4 @@
-"""What every side of the job store shares: the client, the scripts, and reading a record."""
+"""Base of the job store: the Redis client, the Lua scripts, and reading a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.jobs.model import Job
 
 
 class StoreBase:
-    """The connection to the server, and the limits the transitions apply."""
+    """The connection to the server and the limits that the transitions apply."""
 
     def __init__(
         self,
@@ -25,12 +25,22 @@ class StoreBase:
         max_attempts: int = 3,
         max_job_seconds: float = 0,
     ) -> None:
-        """``max_job_seconds``: longest attempt whose job is repeated when its worker is lost;
-        0 = any.
         """
-        self.redis, self.prefix = redis, prefix
-        self.lease_seconds, self.ttl_seconds = lease_seconds, ttl_seconds
-        self.max_attempts, self.max_job_seconds = max_attempts, max_job_seconds
+        Args:
+            redis: Client of the server.
+            prefix: Prefix of every key.
+            lease_seconds: A worker that does not renew its claim for this long loses the job.
+            ttl_seconds: How long the files of a finished job are kept.
+            max_attempts: Starts without a finished step before a job is given up.
+            max_job_seconds: A job lost after computing longer than this is failed rather than
+                repeated; 0 = unlimited.
+        """
+        self.redis = redis
+        self.prefix = prefix
+        self.lease_seconds = lease_seconds
+        self.ttl_seconds = ttl_seconds
+        self.max_attempts = max_attempts
+        self.max_job_seconds = max_job_seconds
         self._scripts = {
             name: redis.register_script(source) for name, source in transitions.SCRIPTS.items()
         }
@@ -41,7 +51,7 @@ class StoreBase:
         return Job.from_hash(fields) if fields else None
 
     def now(self) -> datetime:
-        """The store's clock, the only one that decides whether something is over."""
+        """The store's clock. All expiry decisions use it, never a process's own clock."""
         return datetime.fromtimestamp(float(self._word("now", "")), UTC)
 
     def _run(self, script: str, job_id: str, *arguments: Any) -> Any:
@@ -55,7 +65,7 @@ class StoreBase:
 
 
 def pairs(fields: dict[str, Any]) -> list[str]:
-    """Field, value, field, value, as they lie in the record."""
+    """Flattens fields to [name, value, name, value, ...] as stored in the record; skips None."""
     return [
         text
         for name, value in fields.items()

@@ -1,4 +1,4 @@
-"""Opening the job store a process's settings name."""
+"""Connections to the job store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def connect(url: str, retries: int = 3) -> Redis:
-    """A client that waits for a free connection and repeats what a broken one interrupted.
+    """A Redis client with a blocking connection pool that retries after connection errors.
 
-    Every transition may be repeated: the fence or the job's state makes the second one a no-op.
+    Retries are safe: transitions are idempotent by the fence or the job's state.
     """
     pool = BlockingConnectionPool.from_url(
         url,
@@ -35,7 +35,7 @@ def connect(url: str, retries: int = 3) -> Redis:
 
 
 def open_store(settings: Settings, retries: int = 3) -> tuple[JobStore, WorkerRegistry]:
-    """The store and the workers' registry on the server of ``settings``."""
+    """Opens the job store and the worker registry configured by ``settings``."""
     redis = connect(settings.redis_url, retries)
     store = JobStore(
         redis,

@@ -1,4 +1,4 @@
-"""Errors that the transitions themselves write into a job's record."""
+"""Errors that the Lua transitions write into a job's record."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ WORKER_LOST = JobError(
     code="worker_lost",
     title="The worker was lost",
     detail=(
-        "Workers stopped repeatedly while computing this job and none finished a step; it is not"
-        " tried again."
+        "Workers stopped repeatedly while computing this job, and none finished a step. The job is"
+        " not retried."
     ),
 )
 
 DEADLINE_EXCEEDED = JobError(
     code="deadline_exceeded",
     title="The deadline has passed",
-    detail=(
-        "The job was not finished within the time after which its result is of no use"
-        " (Cancel-After)."
-    ),
+    detail=("The job did not finish before its deadline (Cancel-After)."),
 )
 
 
 def time_limit(seconds: float) -> JobError:
-    """The error of a job that computed longer than ``seconds``."""
+    """The error of a job that exceeded its limit of ``seconds`` of computing time."""
     return JobError(
         code="time_limit_exceeded",
         title="The job ran too long",

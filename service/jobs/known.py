@@ -1,4 +1,4 @@
-"""Stored pictures by their content: who holds the one a client names by its SHA-256."""
+"""Index of stored pictures by SHA-256: which jobs and uploads hold a given picture."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from service.jobs.model import Artifact
 
 
 class KnownPictures:
-    """Every tenant knows the pictures of its own jobs, inputs and results, and of its uploads;
-    nobody else's.
-    """
+    """Per-tenant index of the pictures in the tenant's jobs (inputs and results) and uploads."""
 
     def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
         self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
@@ -24,12 +22,12 @@ class KnownPictures:
     def keep(
         self, upload_id: str, tenant: str, stored: Artifact, most: int, most_bytes: int
     ) -> None:
-        """Makes an uploaded picture known, for as long as the files of a finished job are kept.
-        (Those of jobs are made known by the transitions.)
+        """Indexes an uploaded picture for ``ttl_seconds``, like the files of a finished job. (The
+        transitions index the pictures of jobs.)
 
         Raises:
-            QuotaExceeded: the tenant has ``most`` of them already.
-            StorageQuotaExceeded: its jobs and uploads would take more than ``most_bytes``.
+            QuotaExceeded: the tenant already has ``most`` uploads.
+            StorageQuotaExceeded: the tenant's jobs and uploads would exceed ``most_bytes``.
         """
         limits = (self.ttl_seconds, stored.bytes, most, most_bytes)
         word, *value = self._keep(
@@ -39,18 +37,16 @@ class KnownPictures:
             raise StorageQuotaExceeded(value[0], most_bytes)
         if word == b"number":
             raise QuotaExceeded(
-                f"{most} of your pictures are stored already, as many as you may have; the oldest"
-                f" goes in {value[0]} s.",
+                f"{most} of your pictures are stored, which is your limit; the oldest expires in"
+                f" {value[0]} s.",
                 value[0],
             )
 
     def keeps(self, upload_id: str) -> bool:
-        """Whether an upload's time is not over."""
+        """Whether an upload has not expired yet."""
         return bool(self.redis.exists(f"{self.prefix}upload:{upload_id}"))
 
     def holders(self, tenant: str, sha256: str) -> list[str]:
-        """Jobs and uploads of the tenant that hold this picture, the one that is kept longest
-        first.
-        """
+        """Jobs and uploads of the tenant that hold this picture, latest expiry first."""
         found = cast("list[bytes]", self._holders(keys=[self.prefix], args=[tenant, sha256]))
         return [raw.decode() for raw in found]

@@ -1,4 +1,4 @@
-"""How much unfinished work there is."""
+"""Job counts and backlog of the store."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from redis import Redis
 
 @dataclass(frozen=True)
 class Load:
-    """Unfinished work at one moment."""
+    """A snapshot of the store's work."""
 
     jobs: dict[tuple[str, ...], int]
-    """Number of jobs by state (queued or running), prior and class."""
+    """Number of jobs by state (queued or running), prior and priority."""
     ended: dict[tuple[str, ...], int]
-    """Number of jobs that have ever ended, by prior, task and state."""
+    """Total number of finished jobs, by prior, task and final state."""
     backlog_seconds: dict[str, float]
     """Predicted seconds of a prior's queued and running jobs."""
     oldest_seconds: dict[str, float]
-    """How long the prior's oldest waiting job has waited; 0 when none waits."""
+    """Age of the prior's oldest queued job; 0 when none is queued."""
     dead: int
-    """Given-up jobs that are kept."""
+    """Dead-lettered jobs."""
 
 
 def read_load(redis: Redis, prefix: str, priors: Sequence[str]) -> Load:
-    """Everything in one round trip; the keys are those of :mod:`service.jobs.transitions`."""
+    """Reads the snapshot in one round trip; see :mod:`service.jobs.transitions` for the keys."""
     with redis.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.hgetall(f"{prefix}tally")

@@ -1,4 +1,4 @@
-"""A job as everyone sees it: states, phases, progress, error, artifacts."""
+"""Models of a job: states, phases, progress, error, artifacts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from aps_core.errors import APSError
 
 
 class JobState(StrEnum):
-    """``queued -> running -> succeeded | failed | canceled``; a lost job goes back to
-    ``queued``.
+    """``queued -> running -> succeeded | failed | canceled``. A job whose worker is lost returns
+    to ``queued``.
     """
 
     QUEUED = "queued"
@@ -28,13 +28,13 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """True when nothing about the job can change any more."""
+        """True for the final states."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
 class Priority(StrEnum):
-    """A class goes before, or behind, jobs of the same tenant submitted up to an hour earlier, or
-    later; so no job starves.
+    """Order among one tenant's jobs: ``high`` advances a job by an hour of submission time, ``low``
+    delays it by one. The shift is bounded, so no job starves.
     """
 
     HIGH = "high"
@@ -43,7 +43,7 @@ class Priority(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a job that is not finished is doing."""
+    """Current activity of an unfinished job."""
 
     WAITING = "waiting"
     PREEMPTED = "preempted"
@@ -58,21 +58,23 @@ class _Frozen(BaseModel):
 
 
 class Progress(_Frozen):
-    """Where the last finished reverse step left the job."""
+    """State after the last finished reverse step."""
 
     step: int
     total: int
     misfit: float | None = None
-    """Data misfit, in the measurement's own units; ``noise_floor`` is what the truth would have."""
+    """Data misfit in the measurement's units; ``noise_floor`` is the expected misfit of the true
+    image.
+    """
     noise_floor: float | None = None
     text: str | None = None
-    """The answer so far, a box for every token not decided."""
+    """The text so far, with a box character for each undecided token."""
     seconds: float = 0.0
     """Wall time of the step."""
 
 
 class JobError(_Frozen):
-    """Why a job failed; the same words as an HTTP problem."""
+    """Why a job failed, with the fields of an HTTP problem."""
 
     code: str
     title: str
@@ -81,7 +83,7 @@ class JobError(_Frozen):
 
     @classmethod
     def of(cls, error: APSError) -> JobError:
-        """The description of one of the library's errors."""
+        """Converts one of the library's errors."""
         return cls(code=error.code, title=error.title, detail=str(error), retryable=error.retryable)
 
 
@@ -90,20 +92,20 @@ class Artifact(_Frozen):
 
     name: str
     file: str
-    """Name in the artifact store: the SHA-256 of the content and a suffix."""
+    """File name in the artifact store: the SHA-256 of the content, and a suffix."""
     media_type: str
     bytes: int
 
 
 MAX_URL = 2000
-"""Characters of an address."""
+"""Maximum length of a webhook URL, in characters."""
 
 WebhookEvent = Literal["job.started", "job.progress", "job.completed"]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 
 
 class Webhook(_Frozen):
-    """Whom to tell about a job."""
+    """A subscription to a job's events: the receiver's URL and the kinds of event to send."""
 
     url: str = Field(min_length=1, max_length=MAX_URL)
     events: list[WebhookEvent] = Field(
@@ -117,12 +119,12 @@ class Webhook(_Frozen):
     @classmethod
     def _unique(cls, events: list[WebhookEvent]) -> list[WebhookEvent]:
         if len(set(events)) < len(events):
-            raise ValueError("Each kind of message can be named once.")
+            raise ValueError("Each event may be listed only once.")
         return events
 
 
 class Job(_Frozen):
-    """The whole record. What a job computes is ``spec``; everything else is how it travels."""
+    """The job record. ``spec`` says what to compute; the other fields track the job itself."""
 
     id: str
     task: str
@@ -134,34 +136,34 @@ class Job(_Frozen):
     output_size: tuple[int, int] | None = None
     estimated_seconds: float | None = None
     tenant: str = ""
-    """Whose job it is; empty where everybody may do everything."""
+    """The job's owner; empty when API keys are off."""
     max_running: int | None = None
-    """How many jobs of the tenant may run at a time."""
+    """Maximum number of the tenant's jobs that run at the same time."""
     priority: Priority = Priority.NORMAL
     request_id: str = ""
     traceparent: str = ""
-    """Where the request stands in its caller's trace (W3C)."""
+    """The caller's W3C trace context."""
     cancel_after_seconds: int | None = None
-    """Time after which the client has no use for the result, counted from ``created_at``."""
+    """Deadline in seconds after ``created_at``."""
 
     webhook: Webhook | None = None
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None
     version: int = 0
-    """Grows with every visible change."""
+    """Incremented by every visible change."""
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     expires_at: datetime | None = None
-    """When the artifacts of a finished job go."""
+    """When the artifacts of a finished job expire."""
     deadline: datetime | None = None
-    """When the result is of no more use."""
+    """When an unfinished job fails, from ``cancel_after_seconds``."""
     attempt: int = 0
     stale_attempts: int = 0
     """Starts since the last finished step."""
     stopped_by: Literal["", "drained", "lost"] = ""
-    """What ended the attempt before: its worker handed the job back, or was lost."""
+    """How the previous attempt ended: its worker drained and released the job, or was lost."""
     cancel_requested: bool = False
     progress: Progress | None = None
     resumed_from_step: int | None = None
@@ -170,25 +172,25 @@ class Job(_Frozen):
     metrics: dict[str, Any] = {}
 
     def artifact(self, name: str) -> Artifact | None:
-        """The file called ``name``, be it input or result, if the job has one."""
+        """The input or result file called ``name``, or None."""
         return next(
             (file for file in (*self.inputs.values(), *self.artifacts) if file.name == name), None
         )
 
     @property
     def trace_id(self) -> str:
-        """The trace's id out of ``traceparent``; empty without one."""
+        """Trace id from ``traceparent``; empty without one."""
         return self.traceparent[3:35]
 
     def expired(self, now: datetime) -> bool:
-        """True when the artifacts have been, or may be, removed; ``now`` is
-        :meth:`service.jobs.JobStore.now`, whatever the clock of this process says.
+        """True when the artifacts have expired. ``now`` must come from the store's clock,
+        :meth:`service.jobs.JobStore.now`.
         """
         return self.expires_at is not None and self.expires_at < now
 
     @classmethod
     def from_hash(cls, fields: Mapping[bytes, bytes]) -> Job:
-        """Reads the record as it lies in Redis."""
+        """Parses the record's Redis hash."""
         text = {name.decode(): value.decode() for name, value in fields.items()}
         return cls.model_validate(
             {name: json.loads(value) if name in _JSON else value for name, value in text.items()}
@@ -208,11 +210,11 @@ _JSON = frozenset(
         "webhook",
     }
 )
-"""Fields that lie in Redis as JSON; the others are plain text, which the transitions compare."""
+"""Fields stored in Redis as JSON; the others are plain text, which the transitions can compare."""
 
 
 class Event(_Frozen):
-    """One line of a job's history: ``status``, ``progress``, ``inner`` or ``done``."""
+    """An entry of a job's history, of type ``status``, ``progress``, ``inner`` or ``done``."""
 
     id: str
     type: str
@@ -220,7 +222,7 @@ class Event(_Frozen):
 
 
 def new_job_id() -> str:
-    """A UUIDv7: unguessable, and sorted by creation time."""
+    """A random UUIDv7; ids sort by creation time."""
     value = (
         (time.time_ns() // 1_000_000) << 80
         | 0x7 << 76

@@ -1,9 +1,9 @@
-"""The outbox of webhooks: what must be told to whom, written by the transition that made it true.
+"""Transactional outbox of webhooks: each transition writes its own messages atomically.
 
 Keys: ``webhook:ID`` a delivery (hash), ``webhooks:due`` deliveries by the time of their next
 attempt (sorted set), ``job:ID:webhooks`` a job's deliveries (list), ``webhooks:gone:HASH``
-receivers that asked not to be called again. A sender takes deliveries under a lease: one that dies
-leaves them to the next, so a message may come twice, with the same id.
+receivers that answered 410. Senders take deliveries under a lease. When a sender is lost, another
+one repeats its deliveries, so a message may arrive twice, with the same id.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from redis import Redis
 from service.jobs import transitions
 
 GONE_SECONDS = 86_400
-"""How long a receiver that answered 410 is left alone."""
+"""How long no messages are sent to a receiver that answered 410, in seconds."""
 
 
 class DeliveryState(StrEnum):
-    """``pending`` until a receiver has accepted the message, or will never."""
+    """``pending`` until the receiver accepts the message or the sender gives up."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
     FAILED = "failed"
     GONE = "gone"
-    """The receiver answered 410, to this message or one before it."""
+    """The receiver answered 410 to this or an earlier message."""
 
 
 class Attempt(BaseModel):
-    """One try to deliver."""
+    """One delivery attempt."""
 
     model_config = ConfigDict(frozen=True)
 
     at: datetime
     seconds: float
     status: int | None = None
-    """What the receiver answered, if it did."""
+    """HTTP status of the receiver's response, if there was one."""
     error: str = ""
 
 
@@ -62,11 +62,11 @@ class Delivery(BaseModel):
     attempts: list[Attempt] = []
     next_attempt_at: datetime | None = None
     body: str = ""
-    """The exact bytes that are signed and sent; written before the first attempt."""
+    """The exact text that is signed and sent; fixed before the first attempt."""
 
     @classmethod
     def from_hash(cls, delivery_id: str, fields: Mapping[bytes, bytes]) -> Delivery:
-        """Reads the delivery as it lies in Redis."""
+        """Parses the delivery's Redis hash."""
         text: dict[str, Any] = {name.decode(): value.decode() for name, value in fields.items()}
         return cls.model_validate(
             {**text, "id": delivery_id, "attempts": json.loads(text.get("attempts", "[]"))}
@@ -74,14 +74,14 @@ class Delivery(BaseModel):
 
 
 class Outbox:
-    """The API's view of it; :mod:`service.webhooks.sender` empties it."""
+    """The API's access to the outbox; :mod:`service.webhooks.sender` sends its messages."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
         self.redis, self.keys = redis, OutboxKeys(prefix)
         self._postpone = redis.register_script(transitions.SCRIPTS["postpone"])
 
     def deliveries(self, job_id: str) -> list[Delivery]:
-        """What was and will be told about a job, oldest first."""
+        """All deliveries of a job, sent and pending, oldest first."""
         ids = [
             raw.decode()
             for raw in cast("list[bytes]", self.redis.lrange(self.keys.of_job(job_id), 0, -1))
@@ -97,25 +97,25 @@ class Outbox:
         ]
 
     def get(self, delivery_id: str) -> Delivery | None:
-        """A delivery, or None."""
+        """A delivery by its id, or None."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.delivery(delivery_id)))
         return Delivery.from_hash(delivery_id, fields) if fields else None
 
     def redeliver(self, delivery: Delivery) -> None:
-        """Sends a message again, now, under its old id; also to a receiver that had asked not to be
-        called.
+        """Schedules a message to be sent again immediately, with the same id, even if the receiver
+        had answered 410.
         """
         self.redis.delete(self.keys.gone(delivery.tenant, delivery.url))
         changes = ("state", DeliveryState.PENDING, "retries", 0)
         self._postpone(keys=[self.keys.prefix], args=[delivery.id, 0, *changes])
 
     def pending(self) -> int:
-        """Deliveries that have not come to an end."""
+        """Number of deliveries still to be made."""
         return self.redis.zcard(self.keys.due)
 
     def kept_secret(self) -> str:
-        """A master secret for services that were not given one; made once, and kept with the
-        jobs.
+        """The generated master secret, for services without ``APS_WEBHOOK_SECRETS``; created once
+        and stored in Redis.
         """
         self.redis.set(self.keys.secret, new_master(), nx=True)
         return cast(bytes, self.redis.get(self.keys.secret)).decode()
@@ -130,22 +130,20 @@ class OutboxKeys:
     """Names of the outbox's keys."""
 
     def __init__(self, prefix: str) -> None:
-        self.prefix, self.due, self.secret = (
-            prefix,
-            f"{prefix}webhooks:due",
-            f"{prefix}webhooks:secret",
-        )
+        self.prefix = prefix
+        self.due = f"{prefix}webhooks:due"
+        self.secret = f"{prefix}webhooks:secret"
 
     def delivery(self, delivery_id: str) -> str:
-        """One message."""
+        """Hash of one delivery."""
         return f"{self.prefix}webhook:{delivery_id}"
 
     def of_job(self, job_id: str) -> str:
-        """A job's messages."""
+        """List of a job's deliveries."""
         return f"{self.prefix}job:{job_id}:webhooks"
 
     def gone(self, tenant: str, url: str) -> str:
-        """Whether this receiver wants no more of this client's messages."""
+        """Marker that this receiver answered 410 to this tenant's messages."""
         return (
             f"{self.prefix}webhooks:gone:{hashlib.sha256(f'{tenant} {url}'.encode()).hexdigest()}"
         )

@@ -1,4 +1,4 @@
-"""The sweeper's side of the job store: finding what was lost, and ending what is over."""
+"""The sweeper's side of the job store: recovers lost jobs and ends overdue ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from service.jobs.base import StoreBase
 from service.jobs.failures import DEADLINE_EXCEEDED, time_limit
 from service.jobs.model import Job
 
-_RINGS = 100
-"""Most messages that are repeated at a time."""
+_REPUBLISH_BATCH = 100
+"""Maximum number of messages republished per call."""
 
-_FORGOTTEN = 500
-"""Most entries forgotten in one transaction."""
+_EXPIRY_BATCH = 500
+"""Maximum number of expired entries removed per transaction."""
 
 
 class RepairSide(StoreBase):
-    """What the sweeper and ``aps requeue`` do."""
+    """Operations of the sweeper and of ``aps requeue``."""
 
     def expired(self) -> list[Job]:
-        """Puts jobs of silent workers back into the queue and returns them; those that were to be
-        canceled, or were over their time, have ended.
+        """Requeues running jobs whose lease has expired and returns them. Jobs with a pending
+        cancellation end as canceled, jobs past their time limit as failed.
         """
         error = time_limit(self.max_job_seconds).model_dump_json()
         return self._those(
@@ -28,12 +28,12 @@ class RepairSide(StoreBase):
         )
 
     def overdue(self) -> list[Job]:
-        """Ends waiting jobs whose deadline has passed and returns them."""
+        """Fails queued jobs whose deadline has passed and returns them."""
         error = DEADLINE_EXCEEDED.model_dump_json()
         return self._those(self._run("due", "deadlines"), "overdue", self.ttl_seconds, error)
 
     def dead(self) -> list[Job]:
-        """Jobs that were given up because no worker survived them, oldest first."""
+        """Dead-lettered jobs, oldest first: jobs whose workers were lost at every attempt."""
         found = [
             self.get(raw.decode())
             for raw in cast("list[bytes]", self.redis.zrange(f"{self.prefix}dead", 0, -1))
@@ -41,41 +41,44 @@ class RepairSide(StoreBase):
         return [job for job in found if job is not None]
 
     def requeue(self, job_id: str) -> str:
-        """Gives a given-up job another life; returns 'queued', or its state, 'expired' or 'missing'
-        where it stays as it is.
+        """Requeues a dead-lettered job. Returns 'queued'; or, when nothing was changed, the job's
+        state, 'expired' or 'missing'.
         """
         return self._word("requeue", job_id)
 
     def unclaimed(self, prior: str, after_seconds: float, messages: int) -> list[Job]:
-        """Jobs that have waited this long while fewer ``messages`` are under way than jobs wait: as
-        many as lack one, to be rung for once more. Which job a message names does not matter, see
-        :meth:`take`.
+        """Queued jobs whose message must be republished: when the broker holds fewer ``messages``
+        than jobs are queued, the missing number, oldest first, of those that were last announced at
+        least ``after_seconds`` ago. Which job a message names does not matter: :meth:`take` picks
+        the next one.
         """
-        lacking = min(self.redis.zcard(f"{self.prefix}waiting:{prior}") - messages, _RINGS)
+        missing = min(
+            self.redis.zcard(f"{self.prefix}waiting:{prior}") - messages, _REPUBLISH_BATCH
+        )
         first = (
-            self.redis.zrange(f"{self.prefix}waiting:{prior}", 0, lacking - 1)
-            if lacking > 0
+            self.redis.zrange(f"{self.prefix}waiting:{prior}", 0, missing - 1)
+            if missing > 0
             else []
         )
-        return self._those(cast("list[bytes]", first), "ring_again", after_seconds)
+        return self._those(cast("list[bytes]", first), "republish", after_seconds)
 
     def forget_expired(self) -> None:
-        """Settles the accounts of files whose time is over, and takes ids of expired records off
-        the lists.
+        """Subtracts expired files from their tenants' storage totals, and removes expired records
+        from the indexes.
         """
-        while self._run("forget", "", _FORGOTTEN):
+        while self._run("forget", "", _EXPIRY_BATCH):
             pass
 
     def lead(self, duty: str, seconds: float) -> bool:
-        """True for one caller in ``seconds``: the one that does this duty."""
+        """Elects a leader: True for one caller per ``seconds``, which then performs ``duty``."""
         return bool(self._run("lead", duty, seconds))
 
     def orphaned_seconds(self, job_id: str) -> float:
-        """How long files under this id have been known to have no record."""
+        """Seconds since files under this id were first reported to have no record."""
         return float(self._word("orphan", job_id))
 
     def forget_orphan(self, job_id: str) -> None:
-        """The files are gone."""
+        """Removes the entry of orphaned files that have been deleted."""
         self.redis.zrem(f"{self.prefix}orphans", job_id)
 
     def _those(self, ids: list[bytes], script: str, *arguments: Any) -> list[Job]:

@@ -1,9 +1,9 @@
 """The job store: records, leases and histories in Redis, shared by the API and the workers.
 
-A message in the queue is only a doorbell. The record is the truth: a worker that hears the bell
-*claims* the job, and everything it writes afterwards carries the claim's fence. Messages that come
-twice, late or never are therefore harmless; :meth:`RepairSide.expired` and
-:meth:`RepairSide.unclaimed` find the jobs that need another ring.
+The record holds a job's state; a Celery message only wakes a worker up. The worker then *claims* a
+job, and each of its writes carries the claim's fence. Duplicate, late and lost messages are
+therefore harmless; :meth:`RepairSide.expired` and :meth:`RepairSide.unclaimed` find the jobs whose
+message must be republished.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from service.jobs.repair_side import RepairSide
 from service.jobs.worker_side import WorkerSide
 
 ANY = Terms()
-"""No terms: every job is let in."""
+"""No limits: every job is accepted."""
 
 _DESCRIPTION = {
     *("task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent"),
     *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
 }
-"""Fields of a job that are written when it is submitted, and never again."""
+"""Fields of a job that are written once, at submission."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of jobs, newest first; ``cursor`` leads to the next one."""
+    """A page of jobs, newest first; ``cursor`` selects the next page, None on the last."""
 
     jobs: list[Job]
     cursor: str | None
@@ -42,12 +42,12 @@ class JobStore(WorkerSide, RepairSide):
     """The only place where job keys are read or written."""
 
     def submit(self, job: Job, terms: Terms = ANY) -> Standing:
-        """Writes a new job; it is durable when this returns. When its id or the idempotency key is
-        known already, the earlier one stands.
+        """Writes a new job. If its id or its idempotency key is already known, returns the
+        earlier job's id instead.
 
         Raises:
-            IdempotencyConflict, QuotaExceeded, QueueFull: the terms are not met; nothing is
-                written.
+            IdempotencyConflict, QuotaExceeded, QueueFull: a limit of ``terms`` is exceeded; nothing
+                is written.
         """
         described = job.model_dump(mode="json", include=_DESCRIPTION, exclude_none=True)
         limits = (
@@ -76,7 +76,7 @@ class JobStore(WorkerSide, RepairSide):
         return Standing(value, Job.from_hash(dict(zip(record, record, strict=True))), answer[3])
 
     def submitted_before(self, terms: Terms, tenant: str) -> str | None:
-        """The id of the job this request became when it was sent before.
+        """The id of the job an earlier submission of this request created, or None.
 
         Raises:
             IdempotencyConflict: the key was used for another request.
@@ -113,32 +113,32 @@ class JobStore(WorkerSide, RepairSide):
         )
 
     def queue_position(self, job: Job) -> int | None:
-        """How many jobs of the same tenant and prior come first; None when the job does not
-        wait.
+        """Number of queued jobs of the same tenant and prior ahead of this one; None unless it is
+        queued.
         """
         queue = f"{self.prefix}queue:{job.prior}:{job.tenant}"
         return cast("int | None", self.redis.zrank(queue, job.id))
 
     def depth(self, prior: str) -> int:
-        """Jobs waiting for ``prior``."""
+        """Number of queued jobs of ``prior``."""
         return self.redis.zcard(f"{self.prefix}waiting:{prior}")
 
     def load(self, priors: Sequence[str]) -> Load:
-        """How much there is to do."""
+        """Unfinished and finished work of ``priors``, for metrics and capabilities."""
         return read_load(self.redis, self.prefix, priors)
 
     def cancel(self, job_id: str) -> str:
-        """Cancels a waiting job at once and asks a running one to stop; returns the state before,
-        or 'missing'.
+        """Cancels a queued job immediately and requests cancellation of a running one. Returns the
+        previous state, or 'missing'.
         """
         return self._word("cancel", job_id, self.ttl_seconds)
 
     def delete(self, job_id: str) -> Literal["deleted", "running", "missing"]:
-        """Removes the record of a job that does not run."""
+        """Removes the record of a job, unless the job is running."""
         return cast(Literal["deleted", "running", "missing"], self._word("delete", job_id))
 
     def events(self, job_id: str, after: str = "0-0", count: int = 500) -> list[Event]:
-        """The job's history after an event id."""
+        """Up to ``count`` events of the job's history after an event id."""
         return [
             event_from(raw_id, fields)
             for raw_id, fields in cast(
@@ -147,12 +147,12 @@ class JobStore(WorkerSide, RepairSide):
         ]
 
     def preview_file(self, job_id: str, step: int) -> str | None:
-        """Name of a step's preview in the artifact store."""
+        """File name of a step's preview in the artifact store; None when it has none."""
         raw = cast("bytes | None", self.redis.hget(f"{self._key(job_id)}:previews", str(step)))
         return raw.decode() if raw else None
 
 
 def event_from(raw_id: bytes, fields: dict[bytes, bytes]) -> Event:
-    """An entry of a job's stream."""
+    """Parses an entry of a job's event stream."""
     data = {**json.loads(fields[b"data"]), "version": int(fields[b"version"])}
     return Event(id=raw_id.decode(), type=fields[b"type"].decode(), data=data)

@@ -1,31 +1,35 @@
-"""Every change of a job's state, each one atomic Lua script run by the Redis server.
+"""All state transitions of jobs. Each one is an atomic Lua script run by the Redis server.
 
-Keys, all under one prefix: ``job:ID`` the record (hash), ``job:ID:events`` its history (stream),
-``job:ID:checkpoint`` the last two checkpoints and ``job:ID:previews`` file names by step (hashes),
-``queue:PRIOR:TENANT`` a tenant's waiting jobs in the order they are served and ``waiting:PRIOR``
-everybody's by age (sorted sets), ``turns:*`` and ``parked:TENANT`` whose turn it is (see
-``lua/fairness.lua``), ``leases`` running jobs by lease expiry, ``deadlines`` unfinished jobs by
-deadline and ``dead`` given-up jobs by time (sorted sets), ``holders`` what each worker computes
-(hash), ``jobs:TENANT`` a client's ids (sorted set, all scores 0: ids sort by time),
-``queued:of:TENANT`` and ``running:of:TENANT`` for quotas (sets), ``backlog:PRIOR`` predicted
-milliseconds of unfinished jobs and ``backlog:of:TENANT`` a tenant's by prior (hash), ``tally``
-their number by state, prior and class (hash), ``ended`` how many ever ended by prior, task and
-state (hash), ``idempotency:TENANT:HASH`` what a client's key was used for, ``known:TENANT:SHA256``
-which jobs and uploads hold a picture (sorted set), ``upload:ID`` that an upload is kept and
-``uploads:TENANT`` a client's uploads by expiry (sorted set), ``stored:TENANT``, ``files:due`` and
-``records:due`` what is stored and when it goes (see ``lua/storage.lua``).
+Keys, all under one prefix:
 
-A *fence* numbers the claims of a job. A worker may change a job only while it holds the newest one,
-so a worker that was given up for dead cannot disturb its successor.
+* ``job:ID``: the record (hash); ``job:ID:events``: its history (stream); ``job:ID:checkpoint``: the
+  last two checkpoints (hash); ``job:ID:previews``: file names by step (hash).
+* ``queue:PRIOR:TENANT``: a tenant's queued jobs in service order; ``waiting:PRIOR``: all queued
+  jobs by age (sorted sets); ``turns:*`` and ``parked:TENANT``: the fair schedule, see
+  ``lua/fairness.lua``.
+* ``leases``: running jobs by lease expiry; ``deadlines``: unfinished jobs by deadline; ``dead``:
+  dead-lettered jobs by time (sorted sets); ``holders``: the job of each worker (hash).
+* ``jobs:TENANT``: a tenant's job ids (sorted set with equal scores: ids sort by time);
+  ``queued:of:TENANT`` and ``running:of:TENANT``: for quotas (sets).
+* ``backlog:PRIOR``: predicted milliseconds of unfinished jobs; ``backlog:of:TENANT``: a tenant's
+  share by prior (hash); ``tally``: unfinished jobs by state, prior and priority (hash); ``ended``:
+  finished jobs by prior, task and state (hash).
+* ``idempotency:TENANT:HASH``: the request that used an idempotency key; ``known:TENANT:SHA256``:
+  the jobs and uploads that hold a picture (sorted set); ``upload:ID``: an upload that has not
+  expired; ``uploads:TENANT``: a tenant's uploads by expiry (sorted set); ``stored:TENANT``,
+  ``files:due`` and ``records:due``: storage and its expiry, see ``lua/storage.lua``.
+* ``clock``: see below; ``leaders``: until when each duty is assigned (hash); ``orphans``: files
+  without a record, by the time they were first seen (sorted set).
 
-Time is the server's: clocks of API and workers do not matter. Scripts read it through
-``lua/clock.lua``, which never goes back: were a lease of 30 s compared with a clock that has since
-been set back by an hour, nobody would recover the job for an hour. Each read compares ``TIME`` with
-the one before (key ``clock``); after a step back, time continues from where it was at half speed
-until the server's has caught up. So whatever was granted for N seconds ends after 2 N at most, and
-timestamps are right again after twice the step. Redis' own expiry (``EXPIRE``) follows the server's
-raw clock and is used only for what may safely live longer. ``leaders`` has who does a duty until
-when (hash), ``orphans`` files without a record by the time they were first seen (sorted set).
+A *fence* numbers the claims of a job. Only the holder of the newest fence may change the job, so a
+worker whose lease has expired cannot interfere with its successor.
+
+Time is the server's; the clocks of API and workers do not matter. Scripts read it through
+``lua/clock.lua``, which is monotonic: if the server's clock were set back by an hour, a 30 s lease
+would otherwise take an hour longer to expire. After a step back, the store's clock continues at
+half speed until the server's clock has caught up. A period granted for N seconds therefore ends
+after at most 2 N, and timestamps are correct again after twice the step. Redis' own expiry
+(``EXPIRE``) follows the server's raw clock and is used only where a longer life is harmless.
 """
 
 from __future__ import annotations
@@ -34,9 +38,11 @@ from importlib.resources import files
 
 _LUA = files("service.jobs") / "lua"
 _PARTS = ("clock", "helpers", "notify", "fairness", "storage", "steps", "claiming")
-"""What every transition begins with; each part uses those before it."""
+"""Files prepended to every transition; each one may use those before it."""
 _ALLOCATING = {"submit", "keep"}
-"""A full server refuses these; every other transition may run, for finishing jobs frees memory."""
+"""Transitions refused when the server is out of memory. All others may run: finishing jobs frees
+memory.
+"""
 
 
 def lua(name: str) -> str:
@@ -55,4 +61,4 @@ def _scripts() -> dict[str, str]:
 
 
 SCRIPTS = _scripts()
-"""The whole source of each script, by name."""
+"""Full source of each script, by name."""

@@ -1,4 +1,4 @@
-"""The worker's side of the job store: claiming jobs, and writing to them under a claim."""
+"""The worker's side of the job store: claims jobs and updates them under the claim's fence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.jobs.failures import DEADLINE_EXCEEDED, WORKER_LOST, time_limit
 from service.jobs.model import Artifact, JobError, JobState, Phase, Progress
 
 Control = Literal["run", "cancel", "deadline", "lost"]
-"""What a worker shall do: go on, stop because the user asked or its deadline passed, or stop
-because it is no longer its job.
+"""Instruction to the worker: continue, stop because of a cancellation or a passed deadline, or stop
+because the claim is lost.
 """
 
 Refusal = Literal[
@@ -27,41 +27,42 @@ _CHECKPOINT = struct.Struct("<II")
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to work on a job, until somebody else holds a newer fence."""
+    """The right to change a job, valid until another worker holds a newer fence."""
 
     job_id: str
     fence: int
 
 
 class WorkerSide(StoreBase):
-    """What a worker does with jobs."""
+    """Operations of a worker."""
 
     def take(self, prior: str, owner: str) -> Claim | None:
-        """The job a worker does next: the one its predecessor in the same parent left, else the
-        first job that may run of the tenant whose turn it is.
+        """Claims the next job: the unfinished job of the previous child of the same parent, else
+        the first runnable job of the tenant that is next in the fair schedule. None if there is
+        none.
         """
         while (answer := self._run("take", prior, owner, *self._terms())) == [b"more"]:
             pass
         return Claim(answer[0].decode(), answer[1]) if answer else None
 
     def claim(self, job_id: str, owner: str) -> Claim | Refusal:
-        """Takes a job under a new fence, or says why not. ``owner`` names the worker's parent
-        process.
+        """Claims a given job under a new fence, or returns the reason for refusal. ``owner`` names
+        the worker's parent process.
         """
         answer = self._run("claim", job_id, owner, *self._terms())
         return Claim(job_id, answer) if isinstance(answer, int) else cast(Refusal, answer.decode())
 
     def heartbeat(self, claim: Claim) -> Control:
-        """Extends the lease."""
+        """Renews the lease."""
         return cast(Control, self._word("heartbeat", claim.job_id, claim.fence, self.lease_seconds))
 
     def pulse(self, claim: Claim, event: dict[str, Any]) -> Control:
-        """As :meth:`heartbeat`, with progress inside a reverse step."""
+        """Renews the lease and emits an event with progress inside a reverse step."""
         arguments = (claim.fence, self.lease_seconds, json.dumps(event))
         return cast(Control, self._word("pulse", claim.job_id, *arguments))
 
     def enter(self, claim: Claim, phase: Phase) -> bool:
-        """Tells what the job is doing; False when the claim is lost."""
+        """Sets the job's phase; False when the claim is lost."""
         return bool(self._run("enter", claim.job_id, claim.fence, phase))
 
     def step(
@@ -73,8 +74,8 @@ class WorkerSide(StoreBase):
         preview_file: str = "",
         preview_bytes: int = 0,
     ) -> Control:
-        """A finished reverse step in one round trip: lease, progress, event, checkpoint,
-        preview.
+        """Records a finished reverse step in one round trip: renews the lease and stores progress,
+        event, checkpoint and preview.
         """
         saved = _CHECKPOINT.pack(progress.step, zlib.crc32(checkpoint)) + checkpoint
         arguments = (
@@ -90,14 +91,14 @@ class WorkerSide(StoreBase):
         return cast(Control, self._word("step", claim.job_id, *arguments))
 
     def load_checkpoint(self, job_id: str) -> tuple[int, bytes] | None:
-        """The newest undamaged checkpoint and its step."""
+        """The newest intact checkpoint and its step, or None."""
         slots = cast("list[bytes]", self.redis.hvals(f"{self._key(job_id)}:checkpoint"))
-        sound = []
+        intact = []
         for slot in slots:
             step, checksum = _CHECKPOINT.unpack_from(slot)
             if zlib.crc32(slot[_CHECKPOINT.size :]) == checksum:
-                sound.append((step, slot[_CHECKPOINT.size :]))
-        return max(sound, default=None)
+                intact.append((step, slot[_CHECKPOINT.size :]))
+        return max(intact, default=None)
 
     def succeed(
         self,
@@ -106,7 +107,7 @@ class WorkerSide(StoreBase):
         metrics: dict[str, Any],
         resumed_from_step: int | None,
     ) -> bool:
-        """Ends the job with its artifacts, which must be stored already; False when the claim is
+        """Ends the job as succeeded; its artifacts must already be stored. False when the claim is
         lost.
         """
         fields = {
@@ -117,11 +118,13 @@ class WorkerSide(StoreBase):
         return self._finish(claim, JobState.SUCCEEDED, fields)
 
     def fail(self, claim: Claim, error: JobError) -> bool:
-        """Ends the job with an error; False when the claim is lost."""
+        """Ends the job as failed; False when the claim is lost."""
         return self._finish(claim, JobState.FAILED, {"error": error.model_dump()})
 
     def canceled(self, claim: Claim, artifacts: list[Artifact]) -> bool:
-        """Ends the job as the user wished; ``artifacts`` may hold what was there by then."""
+        """Ends the job as canceled, with any artifacts it had produced; False when the claim is
+        lost.
+        """
         return self._finish(
             claim,
             JobState.CANCELED,
@@ -129,7 +132,7 @@ class WorkerSide(StoreBase):
         )
 
     def release(self, claim: Claim) -> bool:
-        """Hands the job back to the queue; False when the claim is lost."""
+        """Returns the job to the queue; False when the claim is lost."""
         return bool(self._run("release", claim.job_id, claim.fence))
 
     def _terms(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Which workers live, and what they can do: each one renews its entry until it stops."""
+"""Registry of live workers and their capabilities; each worker renews its entry until it stops."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from redis import Redis
 from service.jobs import transitions
 
 ALIVE_SECONDS = 20
-"""An entry not renewed for this long is dead."""
+"""Lifetime of an entry that is not renewed."""
 
 
 class WorkerInfo(BaseModel):
-    """A worker that has loaded its prior and computed a canary."""
+    """A worker that has loaded its prior and passed its canary computation."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,49 +22,48 @@ class WorkerInfo(BaseModel):
     prior: str
     device: str
     seconds_per_token: float
-    """Measured cost of one inner step, per token."""
+    """Measured seconds of one inner step, per token."""
     max_pixels: int
-    """Largest restored picture it takes."""
+    """Largest restored picture it accepts, in pixels."""
     job_bytes: int
-    """Memory its device has left for a job."""
+    """Device memory available to a job."""
     token_bytes: int
-    """Memory a job takes for every token."""
+    """Device memory that a job needs per token."""
     checkpoints: tuple[str, ...] = ()
-    """Downloaded weights on its machine, by their names in the manifest."""
+    """Downloaded checkpoints on its machine, by their names in the manifest."""
 
 
 class WorkerRegistry:
-    """The workers' entries: a hash of descriptions and a sorted set of when they lapse."""
+    """The workers' entries: a hash of descriptions and a sorted set of expiry times."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
-        self.redis, self.prefix = redis, prefix
-        self._info, self._lapse, self._last = (
-            f"{prefix}workers",
-            f"{prefix}workers:lapse",
-            f"{prefix}workers:last",
-        )
+        self.redis = redis
+        self.prefix = prefix
+        self._info = f"{prefix}workers"
+        self._lapse = f"{prefix}workers:lapse"
+        self._last = f"{prefix}workers:last"
         self._renew = redis.register_script(transitions.SCRIPTS["renew_worker"])
         self._live = redis.register_script(transitions.SCRIPTS["live_workers"])
 
     def renew(self, worker: WorkerInfo) -> None:
-        """Enters a worker, or keeps it alive."""
+        """Registers a worker, or renews its entry."""
         entry = (worker.name, worker.prior, worker.model_dump_json(), ALIVE_SECONDS)
         self._renew(keys=[self.prefix], args=entry)
 
     def remove(self, name: str) -> None:
-        """Takes a worker out at once."""
+        """Removes a worker's entry."""
         with self.redis.pipeline() as pipe:
             pipe.hdel(self._info, name)
             pipe.zrem(self._lapse, name)
             pipe.execute()
 
     def live(self) -> list[WorkerInfo]:
-        """Workers whose entry has not lapsed; lapsed ones are removed."""
+        """Workers whose entry has not expired; expired entries are removed."""
         entries = cast("list[bytes | None]", self._live(keys=[self.prefix], args=[""]))
         return [WorkerInfo.model_validate_json(entry) for entry in entries if entry is not None]
 
     def known(self) -> list[WorkerInfo]:
-        """Live workers, and for priors without one the last that lived."""
+        """Live workers and, for priors without one, the last worker that was registered."""
         live = self.live()
         held = {worker.prior for worker in live}
         last = (

@@ -1,1 +1,1 @@
-"""Processes of one machine: embedded server, supervisor, devices."""
+"""Processes on one machine: embedded server, API and workers under a supervisor."""

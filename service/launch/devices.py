@@ -1,4 +1,4 @@
-"""Which GPUs a machine has, asked without CUDA: a process that is to fork must not touch it."""
+"""Lists the machine's GPUs without initializing CUDA, which a forking process must not do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class NoDevice(APSError):
 
 
 def gpus() -> list[str]:
-    """UUIDs of the GPUs, or of their MIG slices, that this process may use; what
-    ``CUDA_VISIBLE_DEVICES`` names, when it is set.
+    """UUIDs of the GPUs or MIG slices visible to this process; the entries of
+    ``CUDA_VISIBLE_DEVICES`` if it is set.
 
     Raises:
         NoDevice: there is no driver, no GPU, or none is visible.
@@ -29,7 +29,7 @@ def gpus() -> list[str]:
         found = _listed()
     if not found:
         raise NoDevice(
-            "No GPU is visible; use --device cpu, or look at CUDA_VISIBLE_DEVICES and nvidia-smi."
+            "No GPU is visible; use --device cpu, or check CUDA_VISIBLE_DEVICES and nvidia-smi."
         )
     return found
 
@@ -38,9 +38,7 @@ def _listed() -> list[str]:
     try:
         import pynvml
     except ModuleNotFoundError as error:
-        raise NoDevice(
-            "nvidia-ml-py is not installed; 'pip install aps[worker]' brings it."
-        ) from error
+        raise NoDevice("nvidia-ml-py is not installed; run 'pip install aps[worker]'.") from error
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -60,15 +58,15 @@ def _listed() -> list[str]:
 
 
 def _slices(pynvml: Any, handle: Any) -> Iterator[str]:
-    """UUIDs of a GPU's MIG slices; nothing where it is whole."""
+    """UUIDs of a GPU's MIG slices; none if it is not partitioned."""
     try:
         most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
-    except pynvml.NVMLError:  # a GPU that knows no MIG
+    except pynvml.NVMLError:  # the GPU does not support MIG
         return
     for number in range(most):
         try:
             yield pynvml.nvmlDeviceGetUUID(
                 pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
             )
-        except pynvml.NVMLError:  # a place without a slice
+        except pynvml.NVMLError:  # no slice has this index
             continue

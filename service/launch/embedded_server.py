@@ -1,10 +1,8 @@
-"""A real Redis-compatible server for one machine, for those who have none: ``aps serve
---embedded``.
+"""A Redis-compatible server as a child process, for machines without one: ``aps serve --embedded``.
 
-It listens on a unix socket only its user may open, writes every change to an append-only file, and
-never evicts. The lock on its folder belongs to the server process itself, so two servers never
-share the files, even when whoever started the first one was killed; a second caller shares the
-first server.
+It listens on a unix socket accessible to its user only, writes every change to an append-only file,
+and never evicts. The server process inherits the lock on its folder, so two servers never share
+the files even if the first one's launcher was killed. A second caller uses the first server.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from aps_core.errors import APSError
-from service.launch.parent_death import lifeline
+from service.launch.parent_death import die_with_parent
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 30
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 30
-"""Before a server that died is started again; doubled while its lives are short."""
+"""Restart delay after the server exits; doubled after each run shorter than HEALTHY_SECONDS."""
 HEALTHY_SECONDS = 60
 LONGEST_SOCKET_PATH = 100
-"""Bytes; the operating system allows little more."""
+"""In bytes; the operating system's limit is slightly higher."""
 
 
 class ServerUnavailable(APSError):
@@ -72,11 +70,11 @@ def server_binary(settings: Settings) -> Path:
 
 @contextmanager
 def running_server(settings: Settings) -> Iterator[str]:
-    """Runs the server on ``settings.data_dir`` and yields its URL; stops it in the end. One that
-    dies meanwhile is started again, on what its append-only file says.
+    """Runs the server on ``settings.data_dir`` and yields its URL; stops it at the end. If it exits
+    early, it is restarted with the data of its append-only file.
 
     Raises:
-        ServerUnavailable: there is no server program, or it does not come up.
+        ServerUnavailable: no server program was found, or it does not start.
     """
     folder = (settings.data_dir / "redis").absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +85,7 @@ def running_server(settings: Settings) -> Iterator[str]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             _wait(url, None, folder)
-            yield url  # somebody else's server; it stops with them
+            yield url  # another process started the server and will stop it
             return
         binary = server_binary(settings)
         server = _Kept(lambda: _start(binary, folder, socket, lock.fileno()))
@@ -101,15 +99,19 @@ def running_server(settings: Settings) -> Iterator[str]:
 
 
 class _Kept:
-    """A process that is started again when it ends. Its parent is a thread that lasts as long."""
+    """A process that is restarted when it exits. The thread that starts it lives as long as it, as
+    the death signal requires.
+    """
 
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
-        self._start, self.process = start, start()
+        self._start = start
+        self.process = start()
         self.watch = threading.Thread(target=self._watch, name="embedded server", daemon=True)
-        self._over, self._changing = threading.Event(), threading.Lock()
+        self._over = threading.Event()
+        self._changing = threading.Lock()
 
     def stop(self) -> None:
-        """Ends it for good."""
+        """Stops the process without a restart."""
         with self._changing:
             self._over.set()
             self.process.terminate()
@@ -125,7 +127,7 @@ class _Kept:
                 return
             short = time.monotonic() - started < HEALTHY_SECONDS
             pause = min(LONGEST_PAUSE_SECONDS, 2 * pause) if short else FIRST_PAUSE_SECONDS
-            log.error("The store ended with status %d; started again in %.1f s", status, pause)
+            log.error("The store exited with status %d; restarting in %.1f s", status, pause)
             self._over.wait(pause)
             with self._changing:
                 if self._over.is_set():
@@ -134,8 +136,8 @@ class _Kept:
 
 
 def server_command(binary: Path, folder: Path, socket: Path) -> list[str]:
-    """A server on ``socket`` alone that writes every change to an append-only file in ``folder``,
-    and evicts nothing.
+    """Command line of a server that listens on ``socket`` only, appends every change to a file in
+    ``folder``, and never evicts.
     """
     options = {
         "port": "0",
@@ -163,7 +165,7 @@ def _start(binary: Path, folder: Path, socket: Path, lock: int) -> subprocess.Po
         pass_fds=[lock],
         start_new_session=True,
         stdin=subprocess.DEVNULL,
-        preexec_fn=lifeline(signal.SIGTERM),
+        preexec_fn=die_with_parent(signal.SIGTERM),
     )
 
 
@@ -187,7 +189,7 @@ def _socket_path(folder: Path) -> Path:
     path = folder / "server.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path
-    # derived from the folder, so that whoever shares the server finds it
+    # derived from the folder, so that other processes find the same socket
     private = Path(tempfile.gettempdir()) / f"aps-{os.getuid()}-{zlib.crc32(os.fsencode(folder)):x}"
     private.mkdir(mode=0o700, exist_ok=True)
     if private.stat().st_uid != os.getuid():

@@ -1,4 +1,4 @@
-"""Children that cannot outlive whoever started them, not even when it is killed."""
+"""Child processes that die with their parent, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 
 
-def lifeline(at_death: signal.Signals) -> Callable[[], None] | None:
-    """For ``preexec_fn``: the kernel sends the child ``at_death`` when the thread that starts it
-    ends (Linux; elsewhere nothing happens).
+def die_with_parent(at_death: signal.Signals) -> Callable[[], None] | None:
+    """Returns a ``preexec_fn`` that makes the kernel send the child the signal ``at_death`` when
+    the thread that started it ends. Linux only; None on other systems.
     """
     if sys.platform != "linux":
         return None
-    # looked up before the fork: little is safe after it
-    prctl, parent = (
-        ctypes.CDLL(None).prctl,
-        os.getpid(),
-    )
+    # resolved before the fork, as few calls are safe after it
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
 
-    def tie() -> None:
+    def set_death_signal() -> None:
         prctl(_PR_SET_PDEATHSIG, int(at_death), 0, 0, 0)
-        if os.getppid() != parent:  # it has died already
+        if os.getppid() != parent:  # the parent has already exited
             os._exit(os.EX_UNAVAILABLE)
 
-    return tie
+    return set_death_signal

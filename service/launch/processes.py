@@ -1,6 +1,4 @@
-"""The processes of one machine: embedded server, API, a worker on each device; started and stopped
-together.
-"""
+"""Starts and stops the processes of one machine: embedded server, API, a worker per device."""
 
 from __future__ import annotations
 
@@ -28,14 +26,14 @@ START_SECONDS = 120
 
 
 class LaunchFailed(APSError):
-    """A process of the service did not start, or ended by itself."""
+    """A process of the service did not start, or exited unexpectedly."""
 
     code = "launch_failed"
     title = "The service did not start"
 
 
 def api_command(host: str, port: int) -> list[str]:
-    """The API on ``host:port``."""
+    """Command line of the API on ``host:port``."""
     options = [
         "--host",
         host,
@@ -49,7 +47,7 @@ def api_command(host: str, port: int) -> list[str]:
 
 
 def worker_command(settings: Settings) -> list[str]:
-    """One worker: a parent and the child that computes."""
+    """Command line of one worker: a parent and the child that computes."""
     celery = [
         sys.executable,
         "-m",
@@ -67,10 +65,10 @@ def worker_command(settings: Settings) -> list[str]:
 def wait_ready(
     url: str, children: Mapping[str, subprocess.Popen[bytes]], seconds: float = START_SECONDS
 ) -> None:
-    """Waits until the API answers that it is ready.
+    """Waits until the API reports that it is ready.
 
     Raises:
-        LaunchFailed: a child ended, or time ran out.
+        LaunchFailed: a child exited, or ``seconds`` have passed.
     """
     deadline = time.monotonic() + seconds
     last = "no answer"
@@ -100,11 +98,11 @@ def running_service(
     port: int = 8000,
     log_file: Path | None = None,
 ) -> Iterator[tuple[str, Supervisor]]:
-    """The whole service, ready; yields its URL, and the supervisor of its processes, which wants to
-    be tended.
+    """Runs the whole service; yields its URL and its supervisor when it is ready. The caller must
+    call :meth:`Supervisor.tend` regularly.
 
     Raises:
-        LaunchFailed, ServerUnavailable: it does not come up.
+        LaunchFailed, ServerUnavailable: it does not start.
         NoDevice: there is no GPU for the workers.
     """
     settings = settings.model_copy(update={"host": host})
@@ -125,10 +123,10 @@ def running_service(
 def launch(
     settings: Settings, *, embedded: bool, host: str = "127.0.0.1", port: int = 8000
 ) -> None:
-    """Serves until interrupted or terminated; what dies meanwhile is started again.
+    """Serves until interrupted or terminated; restarts processes that exit.
 
     Raises:
-        LaunchFailed, ServerUnavailable, NoDevice: the service does not come up.
+        LaunchFailed, ServerUnavailable, NoDevice: the service does not start.
     """
     with (
         asked_to_stop() as over,
@@ -140,8 +138,8 @@ def launch(
 
 
 def launch_workers(settings: Settings) -> None:
-    """Runs one worker on each GPU, or one on the CPU, until interrupted or terminated; what dies
-    meanwhile is started again.
+    """Runs one worker on each GPU, or one on the CPU, until interrupted or terminated; restarts
+    workers that exit.
 
     Raises:
         NoDevice: there is no GPU.
@@ -157,7 +155,7 @@ def launch_workers(settings: Settings) -> None:
 
 
 def start_workers(supervisor: Supervisor, settings: Settings) -> None:
-    """One worker pinned to each GPU, with a metrics port of its own; on a CPU one in all.
+    """Starts one worker pinned to each GPU, with its own metrics port; on CPU, a single worker.
 
     Raises:
         NoDevice: there is no GPU.
@@ -177,7 +175,7 @@ def start_workers(supervisor: Supervisor, settings: Settings) -> None:
 
 @contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, for the length of the block."""
+    """Yields an event that SIGINT and SIGTERM set within the block."""
     over = threading.Event()
     previous = {
         number: signal.signal(number, lambda *_: over.set())

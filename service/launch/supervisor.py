@@ -1,4 +1,4 @@
-"""Child processes kept alive: one that ends is started again, all of them stop together."""
+"""Supervision of child processes: restarts those that exit, and stops all of them together."""
 
 from __future__ import annotations
 
@@ -12,42 +12,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service.launch.parent_death import lifeline
+from service.launch.parent_death import die_with_parent
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30
-"""Longer than one reverse step: a worker finishes its step and hands the job back."""
+"""Time for a worker to return its job to the queue before it is killed."""
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60
 HEALTHY_SECONDS = 120
-"""A process that ran this long starts again after the first pause."""
+"""After a run of this length, the restart delay is reset to the first pause."""
 
 
 def spawn(
     command: Sequence[str], settings: Settings, log_file: Path | None = None, **environment: str
 ) -> subprocess.Popen[bytes]:
-    """Starts a child with these settings in its environment; it does not outlive the thread that
-    starts it.
+    """Starts a child with these settings in its environment. It is killed when the thread that
+    started it ends.
     """
     with contextlib.nullcontext() if log_file is None else log_file.open("ab") as output:
         return subprocess.Popen(
             command,
             env={**settings.environment(), **environment},
-            # a session of its own: Ctrl-C reaches the launcher alone, which stops the children in
-            # order; and killed when the launcher is: jobs survive that, and nobody would be left to
-            # stop it
+            # its own session: Ctrl-C reaches only the launcher, which stops the children in order.
+            # SIGKILL with the launcher: jobs survive it, and nothing else would stop the child
             start_new_session=True,
             stdout=output,
             stderr=output,
-            preexec_fn=lifeline(signal.SIGKILL),
+            preexec_fn=die_with_parent(signal.SIGKILL),
         )
 
 
 def stop(children: Mapping[str, subprocess.Popen[bytes]]) -> None:
-    """Asks children to stop, all at once; insists on those that take too long."""
+    """Terminates all children at once; kills those still running after :data:`STOP_SECONDS`."""
     running = {name: child for name, child in children.items() if child.poll() is None}
     for child in running.values():
         child.terminate()
@@ -79,7 +78,7 @@ def process(
 
 @dataclass
 class Member:
-    """One process of a supervisor's, through all its lives."""
+    """A supervised process across its restarts."""
 
     name: str
     command: Sequence[str]
@@ -87,9 +86,9 @@ class Member:
     running: subprocess.Popen[bytes]
     started_at: float = field(default_factory=time.monotonic)
     failures: int = 0
-    """Lives in a row that were short."""
+    """Number of consecutive short runs."""
     due_at: float | None = None
-    """When it is started again; None while it runs."""
+    """Time of the next restart, by ``time.monotonic``; None while it runs."""
 
 
 class Supervisor:
@@ -104,22 +103,24 @@ class Supervisor:
         log_file: Path | None = None,
         healthy_seconds: float = HEALTHY_SECONDS,
     ) -> None:
-        self.settings, self.log_file, self.healthy_seconds = settings, log_file, healthy_seconds
+        self.settings = settings
+        self.log_file = log_file
+        self.healthy_seconds = healthy_seconds
         self.members: dict[str, Member] = {}
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> None:
-        """Starts a process under a name of its own."""
+        """Starts a process under a unique name."""
         self.members[name] = Member(
             name, command, environment, spawn(command, self.settings, self.log_file, **environment)
         )
 
     @property
     def children(self) -> dict[str, subprocess.Popen[bytes]]:
-        """The processes, running or ended, by name."""
+        """The processes by name, running or exited."""
         return {name: member.running for name, member in self.members.items()}
 
     def tend(self) -> None:
-        """Starts again what has ended; to be called about once a second."""
+        """Restarts processes that have exited; call it about once a second."""
         now = time.monotonic()
         for name, member in self.members.items():
             if (status := member.running.poll()) is None:
@@ -133,7 +134,7 @@ class Supervisor:
                 )
                 member.due_at = now + pause
                 log.error(
-                    "The %s ended with status %d; it is started again in %.1f s",
+                    "The %s exited with status %d; restarting in %.1f s",
                     name,
                     status,
                     pause,
@@ -145,6 +146,6 @@ class Supervisor:
                 member.started_at, member.due_at = now, None
 
     def stop(self) -> None:
-        """Stops everything, and starts nothing again."""
+        """Stops all processes without restarting them."""
         stop(self.children)
         self.members.clear()

@@ -1,4 +1,4 @@
-"""What a process is made of, for Prometheus."""
+"""Version information for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client import Gauge
 from aps_core import __version__
 
 BUILD = Gauge(
-    "aps_build_info", "Always 1; what the process is made of.", ["version", "python", "torch"]
+    "aps_build_info", "Always 1; the labels are versions.", ["version", "python", "torch"]
 )
 
 

@@ -1,4 +1,4 @@
-"""Logging: every line carries its request's or job's id and trace; secrets are struck out."""
+"""Logging: every line carries the ids of its request, job and trace; secrets are redacted."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _SECRETS = (
     (re.compile(r"(whsec_)[A-Za-z0-9+/=_-]+"), r"\1***"),
     (re.compile(r"(?i)(bearer|basic)\s+[A-Za-z0-9._~+/=-]+"), r"\1 ***"),
 )
-"""API keys (their public part stays), passwords in URLs, webhook secrets, credentials of any
-scheme.
+"""API keys (except their public part), passwords in URLs, webhook secrets, and credentials of any
+HTTP authentication scheme.
 """
 
 
 class Formatter(logging.Formatter):
-    """Adds what the context knows, and takes out what nobody may read."""
+    """Adds ids from the context and redacts secrets."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s [%(context)s] %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """See :meth:`logging.Formatter.format`; also cleans what comes with exceptions."""
+        """Formats the record with its context, and redacts secrets, also in tracebacks."""
         record.context = " ".join(_context().values()) or "-"
         return scrub(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
-    """The same as one JSON object a line."""
+    """Formats each record as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See :meth:`logging.Formatter.format`."""
+        """Formats the record as JSON, with secrets redacted."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
             "time": at,
@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 @contextmanager
 def about(**known: str) -> Iterator[None]:
-    """Lines of the block carry these ids; empty ones are left out."""
+    """Adds these ids to the log lines of the block; empty ids are omitted."""
     variables = {"request_id": request_id, "trace": trace, "job_id": job_id}
     tokens = [variables[name].set(value or "-") for name, value in known.items()]
     try:
@@ -76,18 +76,18 @@ def _context() -> dict[str, str]:
 
 
 def scrub(text: str) -> str:
-    """``text`` without secrets."""
+    """Redacts secrets in ``text``."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
 
 
 def configure(level: str, form: Format = "text") -> None:
-    """Sends every logger's lines, the server's too, through one formatter."""
+    """Formats the lines of all loggers, including the web server's, with one formatter."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else Formatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # whole addresses, at INFO: those of webhooks may hold their receivers' secrets
+    # at INFO they log full URLs, and those of webhooks may contain secrets
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):

@@ -1,5 +1,5 @@
-"""What the API and the webhook sender tell Prometheus. Labels are bounded: never ids, URLs or
-text.
+"""Prometheus metrics of the API and the webhook sender. Label values are bounded: never ids, URLs
+or free text.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ HTTP_TIME = Histogram(
 FOLLOWERS = Gauge("aps_sse_clients", "Clients that follow a job's events.")
 DECODE_TIME = Histogram(
     "aps_decode_seconds",
-    "Reading an uploaded picture safely and writing it anew, by what came of it.",
+    "Time to decode and re-encode an uploaded picture, by outcome.",
     ["outcome"],
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20),
 )
 LEASES_EXPIRED = Counter(
     "aps_leases_expired_total",
-    "Jobs put back into the queue because their worker fell silent.",
+    "Running jobs whose lease expired because their worker was lost.",
     ["prior"],
 )
-RUNG_AGAIN = Counter(
-    "aps_rung_again_total", "Waiting jobs whose message had to be repeated.", ["prior"]
-)
+REPUBLISHED = Counter("aps_republished_total", "Republished messages of queued jobs.", ["prior"])
 WEBHOOKS = Counter(
     "aps_webhook_deliveries_total",
-    "Webhook messages by how they ended, and attempts to be repeated.",
+    "Webhook messages by final state, and attempts that will be retried.",
     ["outcome"],
 )
 WEBHOOK_DELAY = Histogram(
     "aps_webhook_delay_seconds",
-    "From the event to the receiver's first answer.",
+    "Time from the event to the first delivery attempt.",
     buckets=(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60),
 )

@@ -1,5 +1,5 @@
-"""The queue as Prometheus sees it: read from the store at every scrape, so any API process tells
-the same.
+"""Prometheus metrics of the queue, read from the store at every scrape, so that all API processes
+report the same values.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from service.jobs import JobState, Priority
 
 
 class QueueMetrics(Collector):
-    """Work to do, workers to do it, and room in the store."""
+    """Jobs, backlog, workers, pending webhooks and store memory."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
 
     def collect(self) -> Iterable[Metric]:
-        """Everything as it is now; of a store that does not answer, only that."""
+        """Reads all metrics; only ``aps_store_up`` if the store does not respond."""
         up = GaugeMetricFamily("aps_store_up", "Whether the job store answers.")
         try:
             found = [*self._work(), *self._surroundings()]
             up.add_metric([], 1)
         except RedisError:
             found = []
-            up.add_metric([], 0)  # the outage itself is what the scrape has to say
+            up.add_metric([], 0)  # the scrape still succeeds, to report the outage
         return [up, *found]
 
     def _work(self) -> list[Metric]:
@@ -42,7 +42,7 @@ class QueueMetrics(Collector):
         )
         oldest = GaugeMetricFamily(
             "aps_queue_oldest_age_seconds",
-            "Age of the oldest waiting job; 0 when none waits.",
+            "Age of the oldest queued job; 0 when none is queued.",
             labels=["prior"],
         )
         predicted = GaugeMetricFamily(
@@ -51,7 +51,7 @@ class QueueMetrics(Collector):
             labels=["prior"],
         )
         dead = GaugeMetricFamily(
-            "aps_dead_letters", "Given-up jobs that are kept for 'aps requeue'.", value=load.dead
+            "aps_dead_letters", "Dead-lettered jobs, see 'aps requeue'.", value=load.dead
         )
         for prior in priors:
             for priority in Priority:
@@ -63,7 +63,7 @@ class QueueMetrics(Collector):
             predicted.add_metric([prior], load.backlog_seconds[prior])
         ended = CounterMetricFamily(
             "aps_jobs",
-            "Jobs that ended, by their last state, wherever that happened.",
+            "Finished jobs by final state.",
             labels=["prior", "task", "status"],
         )
         for prior, task, state in product(
@@ -80,14 +80,14 @@ class QueueMetrics(Collector):
         memory = self.services.store.redis.info("memory")
         store = GaugeMetricFamily(
             "aps_store_memory_bytes",
-            "Memory of the job store: used, and the most it may use (0 = any).",
+            "Memory of the job store: used and maximum (0 = unlimited).",
             labels=["kind"],
         )
         store.add_metric(["used"], memory["used_memory"])
         store.add_metric(["max"], memory["maxmemory"])
         pending = GaugeMetricFamily(
             "aps_webhooks_pending",
-            "Webhook messages that have not come to an end.",
+            "Webhook messages still to be delivered.",
             value=self.services.outbox.pending(),
         )
         return [workers, store, pending]

@@ -1,10 +1,9 @@
-"""Spans for OpenTelemetry, where its standard ``OTEL_*`` variables ask for them; elsewhere nothing,
-not even an import.
+"""OpenTelemetry tracing, enabled by the standard ``OTEL_*`` variables. When disabled, OpenTelemetry
+is not even imported.
 
-A trace goes from the submission over the queue to the job and its steps, in whatever processes
-these happen: the W3C ``traceparent`` in the job's record joins them.
-``OTEL_EXPORTER_OTLP_ENDPOINT`` (or ``OTEL_TRACES_EXPORTER``) turns it on; name, sampling and
-batching follow their own variables. Needs the extra ``otel``.
+A trace covers submission, queueing, the job and its steps across processes; the W3C ``traceparent``
+in the job's record links them. ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or ``OTEL_TRACES_EXPORTER``)
+enables it; the standard variables also set name, sampling and batching. Needs the extra ``otel``.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 _provider: Any = None
-"""The SDK's tracer provider; None where there is no tracing."""
+"""The SDK's tracer provider; None when tracing is disabled."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something that goes on; an empty shell where there is no tracing."""
+    """An active span; does nothing when tracing is disabled."""
 
     traceparent: str
-    """What its children name as their parent."""
+    """Trace context for child spans."""
     inner: Any = None
 
     def note(self, **attributes: Any) -> None:
-        """Adds what has become known."""
+        """Adds attributes."""
         if self.inner is not None:
             self.inner.set_attributes(_named(attributes))
 
 
 def configure(role: str) -> None:
-    """Starts tracing in this process, if it is asked for; call it after forks. ``role`` completes
-    the default ``service.name``.
+    """Starts tracing in this process if it is enabled; call it after forking. The default
+    ``service.name`` is ``aps-ROLE``.
     """
     global _provider
     if (kind := _asked()) is None:
@@ -61,26 +60,26 @@ def configure(role: str) -> None:
             exporter = ConsoleSpanExporter()
     except ImportError:
         log.warning(
-            "OTEL_* variables ask for traces, but OpenTelemetry is not installed: pip install"
+            "OTEL_* variables enable tracing, but OpenTelemetry is not installed: pip install"
             " 'aps[otel]'"
         )
         return
     name = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": f"aps-{role}"}
     _provider = TracerProvider(resource=Resource.create(name))
     _provider.add_span_processor(BatchSpanProcessor(exporter))
-    log.info("Traces go to the exporter '%s'", kind)
+    log.info("Traces are exported to '%s'", kind)
 
 
 def stop() -> None:
-    """Sends what is left."""
+    """Exports the remaining spans and stops tracing."""
     if _provider is not None:
         _provider.shutdown()
 
 
 @contextmanager
 def span(name: str, parent: str, **attributes: Any) -> Iterator[Span]:
-    """What the block does, under ``parent`` (a traceparent, or nothing for a trace of its own). An
-    exception marks it as failed.
+    """Traces the block as a child of ``parent``, a traceparent; '' starts a new trace. An exception
+    marks the span as failed.
     """
     if _provider is None:
         yield Span(parent)
@@ -93,7 +92,7 @@ def span(name: str, parent: str, **attributes: Any) -> Iterator[Span]:
 
 
 def record(name: str, parent: str, began: datetime, ended: datetime, **attributes: Any) -> None:
-    """Something that is over."""
+    """Records a span that has already ended."""
     if _provider is not None:
         began_ns, ended_ns = (int(1e9 * at.timestamp()) for at in (began, ended))
         _provider.get_tracer("aps").start_span(
@@ -102,7 +101,7 @@ def record(name: str, parent: str, began: datetime, ended: datetime, **attribute
 
 
 def _asked() -> str | None:
-    """The exporter the environment names, or None."""
+    """The exporter selected by the environment, or None."""
     env = os.environ
     if env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

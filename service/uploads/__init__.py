@@ -1,1 +1,1 @@
-"""Pictures from clients: fetched, decoded in child processes, stored."""
+"""Pictures from clients: fetches, decodes in child processes, and stores them."""

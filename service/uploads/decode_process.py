@@ -1,14 +1,14 @@
-"""The process that opens pictures from outside: ``python -m service.uploads.decode_process PIXELS
+"""The process that decodes untrusted pictures: ``python -m service.uploads.decode_process PIXELS
 BYTES SECONDS``.
 
-Pictures are read by a child, forked with everything imported, which limits its own memory and time
-before it looks at the first byte. It serves one client's proper pictures as they come, and ends
-with the first other client's, large or refused one: nobody's file meets a process that another's
-may have harmed.
+A forked child with everything imported decodes the pictures. It limits its own memory and CPU time
+before it reads the first byte. A child is reused for further pictures of the same client, and
+replaced after a large or refused picture and before another client's. So no file is read by a
+process that another client's file may have compromised.
 
-On standard input: :func:`question_head` and a file; on standard output: a length (8 bytes, big
-endian) and the answer, one line of JSON and, when all is well and it is wanted, a PNG without
-metadata. It ends with its input.
+Standard input: :func:`question_head` and a file, repeatedly. Standard output: a length (8 bytes,
+big endian) and the answer: one line of JSON, followed on success and if requested by a PNG without
+metadata. The process exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -35,25 +35,29 @@ from service.uploads import png
 
 LENGTH_BYTES = 8
 KILLED = b'{"killed": true}\n'
-"""The answer when the child did not live to give one."""
+"""The answer when the child was killed before it could give one."""
 
 _QUESTION = struct.Struct(">QQ?")
 _ANSWER = struct.Struct(">Q?")
 _LARGE_KILOBYTES = 150_000
-"""A child that has used this much memory is not kept."""
+"""A child whose peak memory exceeds this is not reused."""
 _LARGE_FILE, _NICENESS = 1_000_000, 10
-"""Files of more bytes leave the processor to smaller ones and to the API."""
+"""Files larger than this, in bytes, are decoded at a lower CPU priority."""
 
 
 def question_head(length: int, owner: int, pixels: bool = True) -> bytes:
-    """What the process reads before a file: its length, a 64-bit number that stands for its client,
-    whether the picture is wanted, or only what its mask covers.
+    """Header sent before a file.
+
+    Args:
+        length: Length of the file in bytes.
+        owner: :func:`tenant_number` of the client.
+        pixels: Whether to return the picture, or only its mask coverage.
     """
     return _QUESTION.pack(length, owner, pixels)
 
 
 def tenant_number(tenant: str) -> int:
-    """What stands for a client where its name does not matter."""
+    """64-bit hash that identifies a client to the decoding process."""
     return int.from_bytes(hashlib.sha256(tenant.encode()).digest()[:8], "big")
 
 
@@ -65,7 +69,7 @@ class _Child:
     answers: BinaryIO
 
     def ask(self, data: bytes, pixels: bool) -> tuple[bytes, bool]:
-        """The answer, empty when it died over it, and whether it may be asked again."""
+        """Returns the answer (empty if the child died) and whether the child may be reused."""
         with contextlib.suppress(BrokenPipeError):
             self.questions.write(question_head(len(data), self.owner, pixels))
             self.questions.write(data)
@@ -82,7 +86,7 @@ def serve(
     requests: BinaryIO, answers: BinaryIO, max_pixels: int, address_space: int, seconds: int
 ) -> None:
     """Answers until the requests end."""
-    # no text of a picture is kept anyway
+    # small limits suffice, as text chunks are discarded anyway
     PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 1 << 20
     # Ctrl+C is for the API, which then ends this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -134,21 +138,21 @@ def _forked(owner: int, read: Read, address_space: int, seconds: int) -> _Child:
             with open(asked, "rb") as questions, open(answer, "wb") as answers:
                 _work(questions, answers, read, seconds)
         finally:
-            os._exit(1)  # whatever happened: the parent knows from the answer
+            os._exit(1)  # the parent detects failures by the missing answer
     os.close(asked)
     os.close(answer)
     return _Child(pid, owner, open(ask, "wb"), open(answered, "rb"))
 
 
 def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> None:
-    """What a child does until its parent has had enough."""
+    """Main loop of a child, until its parent closes the pipe or kills it."""
     while head := questions.read(_QUESTION.size):
         until = int(time.process_time()) + 1 + seconds
         resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
         length, _, pixels = _QUESTION.unpack(head)
         large = length > _LARGE_FILE
         if large:
-            os.nice(_NICENESS)  # for good, so this child reads no other
+            os.nice(_NICENESS)  # cannot be undone, so this child is not reused
         answer, proper = read(questions.read(length), pixels)
         again = (
             proper
@@ -160,8 +164,8 @@ def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> N
 
 
 def _read(data: bytes, pixels: bool, max_pixels: int) -> tuple[bytes, bool]:
-    """The answer, and whether the picture was taken."""
-    if not pixels:  # a PNG of ours, written by one of these processes
+    """Returns the answer and whether the picture was accepted."""
+    if not pixels:  # a stored PNG, written by one of these processes
         stored = Picture(Image.open(io.BytesIO(data), formats=["PNG"]))
         return json.dumps({"known": mask_coverage(stored)}).encode() + b"\n", True
     try:

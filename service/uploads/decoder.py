@@ -1,8 +1,9 @@
-"""Pictures from outside: read in processes of their own, under limits, and written anew.
+"""Decodes untrusted pictures in child processes under limits, and re-encodes them.
 
-What a client sent is never stored and never opened in this process. A child with bounded memory and
-time (:mod:`service.uploads.decode_process`) turns it into a plain PNG without metadata. Neither the
-file nor the PNG, which may be a hundred times larger, is ever whole in this process's memory.
+Files from clients are never stored, and never decoded in this process. A child process with bounded
+memory and time (:mod:`service.uploads.decode_process`) converts each one to a PNG without metadata.
+Both are streamed, so this process never holds a whole PNG, which may be a hundred times larger than
+the file.
 """
 
 from __future__ import annotations
@@ -29,37 +30,36 @@ from service.uploads.upload import CHUNK_BYTES, Source, Spool, Upload
 
 CONCURRENT_DECODES = max(2, min(8, os.cpu_count() or 2))
 _BASE64_CHUNK = 1 << 20
-"""Characters decoded at a time, so that no other thread waits longer than a few milliseconds."""
+"""Characters decoded at a time, so that other threads wait a few milliseconds at most."""
 
 
 class Decoder:
-    """Reads uploaded pictures in a few processes that are kept for the next ones."""
+    """A pool of processes that decode uploaded pictures."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._idle: LifoQueue[subprocess.Popen[bytes] | None] = LifoQueue()
         for _ in range(CONCURRENT_DECODES):
-            self._idle.put(None)  # started when needed
+            self._idle.put(None)  # started at first use
 
     def start(self) -> None:
-        """Starts one process now, so that the first picture need not wait for it."""
+        """Starts one process in advance, so that the first picture need not wait for it."""
         process = self._idle.get()
         self._idle.put(process or self._started())
 
     def close(self) -> None:
-        """Ends the processes that are idle; busy ones end with this process."""
+        """Stops the idle processes; busy ones exit with this process."""
         while not self._idle.empty():
             if (process := self._idle.get()) is not None:
                 _end(process)
 
     def sanitise(self, data: Source, name: str, tenant: str = "") -> Upload:
-        """Reads an uploaded picture; ``name`` is the part it came in, for messages, ``tenant`` the
-        client whose it is.
+        """Decodes an uploaded picture. ``name`` is its field, for messages; ``tenant`` its owner.
 
         Raises:
-            ImageRejected: it is no picture we read, or breaks a limit.
+            ImageRejected: it is not a supported picture, or exceeds a limit.
             BodyTooLarge: the file has too many bytes.
-            Busy: too many uploads are being read.
+            Busy: too many uploads are being decoded.
         """
         size = _size(data)
         if size > self.settings.max_upload_bytes:
@@ -70,7 +70,7 @@ class Decoder:
         return png.upload(said["known"])
 
     def coverage(self, stored: Upload, name: str, tenant: str = "") -> Coverage:
-        """How much of a stored picture its mask leaves as it is.
+        """How much of a stored picture its mask keeps.
 
         Raises:
             ImageRejected, Busy: see :meth:`sanitise`.
@@ -81,12 +81,12 @@ class Decoder:
     def _ask(
         self, data: Source, size: int, name: str, tenant: str, *, pixels: bool
     ) -> tuple[dict[str, Any], Spool]:
-        """What a process says of a picture and, when asked for its ``pixels``, the PNG."""
+        """The process's answer about a picture and, if ``pixels``, the PNG."""
         started = time.perf_counter()
         try:
             process = self._idle.get(timeout=self.settings.decode_seconds)
         except Empty as error:
-            raise Busy("Too many pictures are being read; try again.") from error
+            raise Busy("Too many pictures are being decoded; try again.") from error
         said: dict[str, Any] = {"killed": True}
         png = Spool()
         kept: subprocess.Popen[bytes] | None = None
@@ -105,7 +105,9 @@ class Decoder:
         if outcome != "read":
             png.close()
         if "killed" in said:
-            raise ImageRejected(f"'{name}' could not be read within the limits on memory and time.")
+            raise ImageRejected(
+                f"'{name}' could not be decoded within the limits on memory and time."
+            )
         if "error" in said:
             kind = ImageTooLarge if said["code"] == ImageTooLarge.code else ImageRejected
             raise kind(f"'{name}': {said['error']}", said["code"])
@@ -132,8 +134,8 @@ class Decoder:
 def _exchange(
     process: subprocess.Popen[bytes], head: bytes, data: Source, seconds: float, png: Spool
 ) -> dict[str, Any] | None:
-    """One question and its answer, whose picture goes into ``png``; None when the process dies,
-    which it does after ``seconds``.
+    """Sends one file and receives the answer, writing the picture to ``png``. None if the process
+    dies; it is killed after ``seconds``.
     """
     assert process.stdin is not None
     assert process.stdout is not None
@@ -161,7 +163,7 @@ def _exchange(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.communicate()  # closes the pipes, too
+    process.communicate()  # also closes the pipes
 
 
 def _size(data: Source) -> int:
@@ -178,10 +180,10 @@ def _chunks(data: Source) -> Iterator[bytes]:
 
 
 def from_data_uri(text: object, name: str) -> bytes:
-    """The bytes of a ``data:...;base64,...`` URI.
+    """Decodes a ``data:...;base64,...`` URI.
 
     Raises:
-        MalformedBody: it is not one.
+        MalformedBody: it is not a valid base64 data URI.
     """
     if not isinstance(text, str) or not text.startswith("data:"):
         raise MalformedBody(f"'{name}' must be a data URI: data:image/png;base64,...")

@@ -1,6 +1,4 @@
-"""Fetches a picture from an address a client named: guarded, bounded in size and time, and only
-where allowed.
-"""
+"""Fetches pictures from clients' URLs, if enabled: public addresses only, bounded size and time."""
 
 from __future__ import annotations
 
@@ -15,25 +13,24 @@ from service.settings import Settings
 
 MAX_REDIRECTS = 3
 CONCURRENT_FETCHES = 8
-"""Of all tenants together; see :mod:`service.uploads.lanes`."""
+"""Concurrent fetches of all tenants together; see :mod:`service.uploads.lanes`."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS = {"User-Agent": "aps", "Accept": "image/png, image/jpeg, image/webp"}
 
 
 def fetch(url: str, name: str, settings: Settings, tls: ssl.SSLContext | None = None) -> bytes:
-    """The bytes at ``url``; ``name`` is the field it came in, for messages. What they are, the
-    decoder finds out.
+    """Fetches the bytes at ``url``, without checking their format. ``name`` is the field, for
+    messages.
 
     Raises:
-        UrlRefused: addresses are not taken here, or not this one, or it redirects to one that is
-            not.
-        EgressFailed: the other side does not answer with a file, or not in time.
-        BodyTooLarge: the file is larger than an upload may be.
+        UrlRefused: URLs are disabled, or this one or one it redirects to is not allowed.
+        EgressFailed: the server does not respond with a file in time.
+        BodyTooLarge: the file exceeds the size limit of uploads.
     """
     if not settings.image_urls:
         raise UrlRefused(
-            f"'{name}' must be a data URI: data:image/png;base64,... (addresses are fetched only"
-            " where APS_IMAGE_URLS is set)."
+            f"'{name}' must be a data URI: data:image/png;base64,... (URLs are fetched only if"
+            " APS_IMAGE_URLS is set)."
         )
     return _follow(url, name, settings, settings.egress_allow, tls)
 
@@ -68,7 +65,7 @@ def _redirect(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError as error:
-        raise UrlRefused(f"The address redirects to what is not a URL: {error}") from error
+        raise UrlRefused(f"The URL redirects to an invalid URL: {error}") from error
 
 
 def _read(chunks: Iterator[bytes], name: str, limit: int) -> bytes:

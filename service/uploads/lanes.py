@@ -1,8 +1,8 @@
-"""Slow work in threads of its own, shared fairly: neither the service's other requests nor another
-tenant's wait for one tenant's pictures.
+"""Dedicated, fairly shared threads for slow work on pictures, so that one tenant's pictures block
+neither other tenants nor other requests.
 
-The pool that answers everything else (:func:`starlette.concurrency.run_in_threadpool`) then only
-ever waits for the job store.
+The general thread pool (:func:`starlette.concurrency.run_in_threadpool`) then waits for nothing but
+the job store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.api.problems import Busy
 R = TypeVar("R")
 
 LONGEST_LINE = 32
-"""Calls of one tenant that may wait for its share; one more is refused at once."""
+"""Maximum pending calls of one tenant; further ones are refused immediately."""
 
 
 @dataclass
@@ -30,28 +30,36 @@ class _Share:
 
 
 class Lane:
-    """Some threads for one kind of work; a tenant gets half of them at most."""
+    """Threads for one kind of work; each tenant may use at most half of them."""
 
-    def __init__(self, what: str, threads: int, patience_seconds: float) -> None:
-        self.what, self.threads, self.patience_seconds = what, threads, patience_seconds
+    def __init__(self, what: str, threads: int, wait_seconds: float) -> None:
+        """
+        Args:
+            what: The kind of work, for messages.
+            threads: Number of threads.
+            wait_seconds: How long a call may wait for a thread.
+        """
+        self.what = what
+        self.threads = threads
+        self.wait_seconds = wait_seconds
         self._turns = asyncio.Semaphore(threads)
         self._limiter = CapacityLimiter(threads)
         self._shares: dict[str, _Share] = {}
 
     async def run(self, tenant: str, call: Callable[..., R], *args: object) -> R:
-        """What ``call`` returns.
+        """Runs ``call`` in a thread and returns its result.
 
         Raises:
             Busy: the tenant has too many calls waiting, or this one waited too long.
         """
         async with self._share(tenant) as share:
             try:
-                async with asyncio.timeout(self.patience_seconds) as patience:
+                async with asyncio.timeout(self.wait_seconds) as wait:
                     async with share.turns, self._turns:
-                        patience.reschedule(None)
+                        wait.reschedule(None)
                         return await to_thread.run_sync(call, *args, limiter=self._limiter)
             except TimeoutError as error:
-                if not patience.expired():
+                if not wait.expired():
                     raise
                 raise Busy(f"The service has too many {self.what}; try again.") from error
 
@@ -61,7 +69,7 @@ class Lane:
             tenant, _Share(asyncio.Semaphore(max(1, self.threads // 2)))
         )
         if share.calls >= LONGEST_LINE:
-            raise Busy(f"You have too many {self.what} at a time; try again when some are done.")
+            raise Busy(f"You have too many {self.what}; try again when some are done.")
         share.calls += 1
         try:
             yield share

@@ -1,6 +1,4 @@
-"""The pictures of a job, however they come: as a file, as an address, or by the content of one that
-is here already.
-"""
+"""The pictures of a job: sent as a file, as a URL, or by the content hash of a stored picture."""
 
 from __future__ import annotations
 
@@ -22,13 +20,13 @@ from service.uploads.lanes import Lane
 from service.uploads.upload import Source, Upload
 
 PREFIX = "sha256:"
-"""Before the content hash of a picture that is stored already."""
+"""Prefix of the content hash of a stored picture."""
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Reads what clients send, and stores it."""
+    """Reads and stores pictures from clients."""
 
     settings: Settings
     decoder: Decoder
@@ -38,14 +36,14 @@ class Pictures:
     decoding: Lane
 
     async def read(self, sent: Source | str, name: str, tenant: str) -> Upload:
-        """The picture of the slot ``name``: a file, an address, or ``sha256:`` and the hash of a
-        stored one.
+        """Reads the picture of the slot ``name`` from a file, a URL, or ``sha256:`` and the hash of
+        a stored one.
 
         Raises:
-            UnknownPicture: the tenant has none of this content.
+            UnknownPicture: the tenant has no picture with this hash.
             ImageRejected, BodyTooLarge: see :meth:`Decoder.sanitise`.
             UrlRefused, EgressFailed: see :func:`service.uploads.fetch_url.fetch`.
-            Busy: the tenant, or the service, has too much of this to do.
+            Busy: the tenant or the service has too many pictures in progress.
         """
         if isinstance(sent, str):
             if sent.startswith(PREFIX):
@@ -54,7 +52,7 @@ class Pictures:
         return await self.decoding.run(tenant, self.decoder.sanitise, sent, name, tenant)
 
     async def coverage(self, upload: Upload, name: str, tenant: str) -> Coverage:
-        """How much of the picture its mask leaves as it is.
+        """How much of the picture its mask keeps.
 
         Raises:
             ImageRejected, Busy: see :meth:`read`.
@@ -64,12 +62,12 @@ class Pictures:
         return await self.decoding.run(tenant, self.decoder.coverage, upload, name, tenant)
 
     def put(self, job_id: str, name: str, upload: Upload) -> Artifact:
-        """Makes it a file of the job."""
+        """Stores the picture as a file of the job."""
         public = {"image": "measurement.png"}.get(name, f"{name}.png")
         if upload.holder:
             try:
                 self.artifacts.copy(upload.holder, f"{upload.sha256}.png", job_id)
-            except FileNotFoundError:  # it expired in this moment, but here it is
+            except FileNotFoundError:  # it has just expired, but the open file can still be read
                 pass
             else:
                 return Artifact(
@@ -85,12 +83,13 @@ class Pictures:
         return Artifact(name=name, file=file, media_type="image/png", bytes=upload.length)
 
     async def keep(self, data: Source, tenant: str, most_bytes: int = 0) -> StoredPicture:
-        """Stores a picture for jobs to come, in the ``most_bytes`` its tenant may store (0 = any).
+        """Stores a picture for later jobs, if the tenant's storage stays within ``most_bytes``
+        (0 = unlimited).
 
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
-            StorageUnavailable: there is no room, or no answer.
-            QuotaExceeded: the tenant has as many, or as large ones, as it may.
+            StorageUnavailable: the store is full or does not answer.
+            QuotaExceeded: the tenant's limit of pictures or of bytes is reached.
         """
         return await self.decoding.run(tenant, self._keep, data, tenant, most_bytes)
 

@@ -1,5 +1,5 @@
-"""Writes plain PNGs in a tenth of the usual time: one filter for all rows, and a compressor that
-uses vector instructions.
+"""A PNG encoder ten times as fast as the usual one: it uses one filter for all rows and a
+compressor with vector instructions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _UP = 2
 
 
 def encode(image: Image.Image) -> bytes:
-    """The picture as a PNG without metadata, a little larger than a careful encoder's. Modes L,
-    I;16, RGB, LA and RGBA.
+    """Encodes a picture as PNG without metadata, slightly larger than with an optimizing encoder.
+    Supports the modes L, I;16, RGB, LA and RGBA.
     """
     depth, colour = _KINDS[image.mode]
     pixels = np.asarray(image)

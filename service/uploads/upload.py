@@ -1,6 +1,4 @@
-"""A picture on its way into the store: its bytes are in a file, and in memory only while they are
-few.
-"""
+"""A decoded picture before it is stored; large ones are held in a temporary file, not in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ from aps_core.imaging.images import Coverage, Picture
 
 CHUNK_BYTES = 1 << 18
 MEMORY_BYTES = 1 << 20
-"""Longer files go to disk."""
+"""Larger files are spooled to disk."""
 
 Source = bytes | BinaryIO
-"""A file as it was sent: whole, or open for reading."""
+"""An uploaded file: its bytes, or an open file."""
 
 
 def digest(source: Source) -> str:
-    """SHA-256 of what was sent."""
+    """SHA-256 of an uploaded file, in hexadecimal."""
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     found = hashlib.sha256()
@@ -36,7 +34,7 @@ def digest(source: Source) -> str:
 
 @dataclass(frozen=True)
 class Upload:
-    """A picture that can be trusted: a PNG of ours."""
+    """A sanitised picture: a PNG written by the decoder."""
 
     file: BinaryIO
     sha256: str
@@ -44,13 +42,13 @@ class Upload:
     length: int
     """In bytes."""
     known: Coverage | None = None
-    """How much of it its mask leaves as it is, where its pixels have been read."""
+    """How much of it its mask keeps; None if its pixels have not been decoded."""
     holder: str = ""
-    """The job or upload that has it already, if one does."""
+    """The job or upload that already stores it; '' if there is none."""
 
     @cached_property
     def picture(self) -> Picture:
-        """The picture, of which only the head is read here: size and mode."""
+        """The picture, opened lazily: only size and mode are read, no pixels."""
         self.file.seek(0)
         return Picture(Image.open(self.file, formats=["PNG"]))
 
@@ -61,14 +59,14 @@ class Upload:
 
 
 class Spool:
-    """Collects a PNG of ours, on disk once it is long."""
+    """Collects a PNG from the decoder; moves it to disk once it is large."""
 
     def __init__(self) -> None:
         self._file: BinaryIO = io.BytesIO()
         self._hash, self._bytes = hashlib.sha256(), 0
 
     def write(self, chunk: bytes) -> None:
-        """Adds to its end."""
+        """Appends a chunk."""
         if isinstance(self._file, io.BytesIO) and self._bytes + len(chunk) > MEMORY_BYTES:
             start = self._file.getbuffer()
             self._file = cast(BinaryIO, TemporaryFile())  # noqa: SIM115  whoever reads it closes it
@@ -78,9 +76,9 @@ class Spool:
         self._bytes += len(chunk)
 
     def close(self) -> None:
-        """Drops it."""
+        """Closes and discards the file."""
         self._file.close()
 
     def upload(self, known: Coverage) -> Upload:
-        """The whole."""
+        """The completed upload, with its mask coverage."""
         return Upload(self._file, self._hash.hexdigest(), self._bytes, known)

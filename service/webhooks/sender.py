@@ -1,8 +1,7 @@
-"""Tells receivers how their jobs go: Standard Webhooks, signed, from the outbox, apart from
-everything else.
+"""Delivers the outbox's messages as signed Standard Webhooks, decoupled from the jobs themselves.
 
-A receiver that is down, slow or hostile costs a bounded number of connections here and nothing
-anywhere else: jobs end whether or not anybody hears of it.
+A receiver that is down, slow or hostile occupies a bounded number of connections and does not
+affect jobs.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_PER_HOST = 8
 OUTAGE_SECONDS = 1.0
 POLL_SECONDS = 0.1
 MAX_ANSWER_BYTES = 4096
-"""More of an answer is not read."""
+"""Maximum bytes read of a receiver's response."""
 MAX_RETRY_AFTER_SECONDS = 86_400
 
 
@@ -52,17 +51,15 @@ _FAILURES: dict[type[Exception], str] = {
 
 
 def secret_for(master: str, tenant: str) -> str:
-    """A client's own signing secret, derived, so that none is stored and none fits another client's
-    messages.
+    """Derives a tenant's signing secret from the master secret, so that secrets need not be stored
+    and differ between tenants.
     """
     key = hmac.digest(master.encode(), f"webhook {tenant}".encode(), hashlib.sha256)
     return f"whsec_{base64.b64encode(key).decode()}"
 
 
 def signature(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """Value of ``webhook-signature``: one ``v1`` for each secret, so that receivers may change
-    theirs at any time.
-    """
+    """Value of ``webhook-signature``: one ``v1`` signature per secret, to allow rotation."""
     content = f"{message_id}.{timestamp}.".encode() + body
     keys = (base64.b64decode(secret.removeprefix("whsec_")) for secret in secrets)
     return " ".join(
@@ -71,7 +68,7 @@ def signature(secrets: Sequence[str], message_id: str, timestamp: int, body: byt
 
 
 def payload(delivery: Delivery, job: Job, public_url: str) -> str:
-    """What a receiver gets: the job without its spec, links instead of files."""
+    """JSON body of a message: the job without its spec, with absolute links to its files."""
     shown = view(job, None).model_dump(mode="json", exclude={"spec", "metrics", "queue_position"})
     shown["urls"] = {name: public_url + url for name, url in shown["urls"].items()}
     shown["artifacts"] = [
@@ -84,10 +81,12 @@ def payload(delivery: Delivery, job: Job, public_url: str) -> str:
 
 
 class Sender:
-    """Empties the outbox. Any number may run; each delivery is one sender's at a time."""
+    """Delivers due messages. Any number of senders may run; each delivery is leased to one."""
 
     def __init__(self, settings: Settings, redis: Redis, http: httpx.AsyncClient) -> None:
-        self.settings, self.redis, self.http = settings, redis, http
+        self.settings = settings
+        self.redis = redis
+        self.http = http
         self.keys = OutboxKeys(settings.key_prefix)
         self._take = redis.register_script(transitions.SCRIPTS["take_deliveries"])
         self._later = redis.register_script(transitions.SCRIPTS["postpone"])
@@ -96,7 +95,7 @@ class Sender:
         self._hosts: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Sends until canceled; what is under way then is sent again by the next sender."""
+        """Sends until canceled; interrupted deliveries are repeated when their lease expires."""
         try:
             while True:
                 try:
@@ -130,8 +129,8 @@ class Sender:
         try:
             await self._deliver(delivery_id)
         except RedisError as error:
-            # its lease ends, and it is due again
-            log.warning("Delivery %s is left for later: %s", delivery_id, error)
+            # when its lease expires, it is due again
+            log.warning("Delivery %s is postponed: %s", delivery_id, error)
 
     async def _deliver(self, delivery_id: str) -> None:
         fields: dict[bytes, bytes] = await cast(
@@ -143,7 +142,7 @@ class Sender:
             await self.redis.zrem(self.keys.due, delivery_id)
             return
         host = urlsplit(delivery.url).netloc
-        if self._hosts[host] >= MAX_PER_HOST:  # one slow receiver must not hold up the others
+        if self._hosts[host] >= MAX_PER_HOST:  # a slow receiver must not block the others
             await self._postpone(delivery_id, 1)
             return
         if await self.redis.exists(self.keys.gone(delivery.tenant, delivery.url)):
@@ -169,7 +168,7 @@ class Sender:
         return delivery.model_copy(update={"body": body}) if kept else None
 
     async def _attempt(self, delivery: Delivery) -> tuple[Attempt, float]:
-        """One try, and how long the receiver asks to be left alone."""
+        """Makes one attempt; returns it and the receiver's ``Retry-After`` in seconds, or 0."""
         started, body, timestamp = time.monotonic(), delivery.body.encode(), int(time.time())
         keys = [secret_for(master, delivery.tenant) for master in await self._masters()]
         headers = {
@@ -181,8 +180,7 @@ class Sender:
         }
         status, error, pause = None, "", 0.0
         try:
-            # all in all: a receiver that answers a byte at a time resets every other kind of
-            # timeout
+            # an overall limit: a receiver that responds byte by byte would reset other timeouts
             async with (
                 asyncio.timeout(self.settings.webhook_timeout_seconds),
                 self.http.stream(
@@ -205,7 +203,8 @@ class Sender:
     async def _masters(self) -> Sequence[str]:
         if self.settings.webhook_secrets:
             return self.settings.webhook_secrets
-        # asked for each time: a store that lost its data has another one, which receivers are shown
+        # read each time: a store that lost its data has a new secret, which receivers can get from
+        # GET /v1/webhooks/secrets
         await self.redis.set(self.keys.secret, new_master(), nx=True)
         return [cast(bytes, await self.redis.get(self.keys.secret)).decode()]
 
@@ -229,7 +228,9 @@ class Sender:
         else:
             metrics.WEBHOOKS.labels("retried").inc()
             pause = self.settings.webhook_retry_seconds[retries] * random.uniform(1, 1.2)
-            log.info("Delivery %s to be repeated: %s", delivery.id, attempt.error or attempt.status)
+            log.info(
+                "Delivery %s will be retried: %s", delivery.id, attempt.error or attempt.status
+            )
             await self._postpone(
                 delivery.id,
                 max(pause, retry_after),
@@ -243,7 +244,7 @@ class Sender:
         await self._amend(delivery.id, "over", state=state, attempts=record)
 
     async def _amend(self, delivery_id: str, mode: str, **changes: str) -> bool:
-        """Writes into a delivery; False when it was deleted with its job."""
+        """Updates a delivery; False when it was deleted with its job."""
         pairs = [word for pair in changes.items() for word in pair]
         script = self._amendment(keys=[self.keys.prefix], args=[delivery_id, mode, *pairs])
         return bool(await cast(Awaitable[Any], script))
@@ -257,7 +258,7 @@ class Sender:
 
 
 async def send_webhooks(settings: Settings) -> None:
-    """Sends until canceled, over connections of its own."""
+    """Runs a :class:`Sender` with its own connections until canceled."""
     async with (
         Redis.from_url(settings.redis_url, socket_timeout=10) as redis,
         open_client(settings.webhook_allow_private) as http,
@@ -266,7 +267,7 @@ async def send_webhooks(settings: Settings) -> None:
 
 
 def _reason(failure: httpx.HTTPError | httpx.InvalidURL) -> str:
-    """What a tenant is told: the kind of failure, nothing of our network or the library's words."""
+    """Error shown to the tenant: the kind of failure, without details of the private network."""
     if NOT_PUBLIC in str(failure):
         return NOT_PUBLIC
     for kind, words in _FAILURES.items():

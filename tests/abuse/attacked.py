@@ -1,4 +1,4 @@
-"""A service under attack: store and API as processes, keys for an attacker and a victim."""
+"""A service under attack: store and API as processes, API keys for an attacker and a victim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API of real processes that wants keys, with an attacker's and a victim's; nothing computes."""
+"""A real API process with API keys for an attacker and a victim; no worker computes jobs."""
 
 from __future__ import annotations
 

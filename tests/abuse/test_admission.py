@@ -1,4 +1,4 @@
-"""What one key may use up, and what it is told beyond that; the others get their share."""
+"""Limits per API key: the response when one is exceeded, and fairness to other keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
-# -- turns ----------------------------------------------------------------------------------------
+# -- scheduling ---------------------------------------------------------------------------------
 
 
 def waiting(store: JobStore, tenant: str, number: int = 1, **changes: Any) -> list[Job]:
@@ -48,7 +48,7 @@ def waiting(store: JobStore, tenant: str, number: int = 1, **changes: Any) -> li
     return jobs
 
 
-def test_a_thousand_jobs_of_one_tenant_hold_nobody_up(redis: Redis) -> None:
+def test_a_thousand_jobs_of_one_tenant_do_not_delay_others(redis: Redis) -> None:
     store = JobStore(redis)
     waiting(store, "many", 1000, estimated_seconds=1)
     others = {
@@ -65,7 +65,7 @@ def test_a_thousand_jobs_of_one_tenant_hold_nobody_up(redis: Redis) -> None:
         assert order.index(job_id) < 10 * (place + 1) + 1, (tenant, "waits a round for each job")
 
 
-def test_turns_are_of_computing_time_and_cannot_be_saved_up(redis: Redis) -> None:
+def test_computing_time_is_shared_equally_and_idle_tenants_gain_no_credit(redis: Redis) -> None:
     store = JobStore(redis)
     waiting(store, "long", 10, estimated_seconds=30)
     waiting(store, "short", 40, estimated_seconds=10)
@@ -83,7 +83,7 @@ def takes(store: JobStore, number: int) -> list[Claim]:
     return [claim for claim in claims if claim is not None]
 
 
-def test_a_tenant_at_its_quota_idles_no_worker_however_much_it_has_waiting(redis: Redis) -> None:
+def test_workers_skip_a_tenant_at_its_quota_however_many_jobs_it_has_queued(redis: Redis) -> None:
     store = JobStore(redis)
     full = waiting(store, "full", 300, max_running=1)
     (running,) = takes(store, 1)
@@ -94,7 +94,7 @@ def test_a_tenant_at_its_quota_idles_no_worker_however_much_it_has_waiting(redis
     assert [claim.job_id for claim in takes(store, 3)] == [full[1].id], "there is room again"
 
 
-def test_classes_order_the_jobs_of_one_tenant_only(redis: Redis) -> None:
+def test_priorities_order_the_jobs_of_one_tenant_only(redis: Redis) -> None:
     store = JobStore(redis)
     (patient,) = waiting(store, "patient", estimated_seconds=1)
     (first, *_) = waiting(store, "pushy", 3, estimated_seconds=1)
@@ -104,7 +104,7 @@ def test_classes_order_the_jobs_of_one_tenant_only(redis: Redis) -> None:
     assert order[2] == first.id
 
 
-def test_a_job_handed_back_costs_its_tenant_nothing(redis: Redis) -> None:
+def test_a_requeued_job_is_refunded_to_its_tenant(redis: Redis) -> None:
     store = JobStore(redis)
     (unlucky,) = waiting(store, "unlucky", estimated_seconds=100)
     waiting(store, "other", 3, estimated_seconds=1)
@@ -155,7 +155,9 @@ def test_one_tenants_work_does_not_close_the_queue(fresh: Callable[..., Any]) ->
 # -- requests, streams, bodies --------------------------------------------------------------------
 
 
-def test_requests_have_a_rate_and_say_what_is_left(fresh: Callable[..., Any]) -> None:
+def test_requests_are_rate_limited_and_headers_report_the_remainder(
+    fresh: Callable[..., Any],
+) -> None:
     with (
         fresh(requests_per_second=0.5, request_burst=5) as target,
         target.client("attacker") as attacker,
@@ -256,7 +258,7 @@ def test_thousands_of_unknown_fields_are_counted_not_listed(target: Target) -> N
         fields = {f"field {number} " + 200 * "ü": "secret" for number in range(1000)}
         problem = refused(submitted(http, **fields), 422, "invalid_spec")
         assert len(problem["errors"]) == 20
-        assert problem["detail"].startswith("1000 fields are wrong")
+        assert problem["detail"].startswith("1000 fields are invalid")
         assert "secret" not in json.dumps(problem)
         refused(submitted(http, **{str(n): n for n in range(20_000)}), 413, "body_too_large")
         refused(submitted(http, x=[[]] * 20_000), 413, "body_too_large")
@@ -277,7 +279,7 @@ def test_kinds_of_messages_are_named_once(target: Target, events: list[str]) -> 
 # -- storage --------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_counts_in_bytes_and_is_given_back(fresh: Callable[..., Any]) -> None:
+def test_stored_bytes_are_counted_and_released(fresh: Callable[..., Any]) -> None:
     with (
         fresh(max_stored_bytes=20_000) as target,
         target.client("attacker") as attacker,
@@ -297,7 +299,7 @@ def test_what_is_stored_counts_in_bytes_and_is_given_back(fresh: Callable[..., A
         assert submitted(attacker).status_code == 202
 
 
-def test_nothing_is_left_of_what_is_deleted_or_expired(redis: Redis) -> None:
+def test_deleted_and_expired_jobs_leave_no_keys(redis: Redis) -> None:
     store = JobStore(redis)
     hook = {"url": "https://example.com", "events": ["job.started", "job.completed"]}
     picture = {"name": "m.png", "file": f"{64 * 'a'}.png", "media_type": "image/png", "bytes": 70}

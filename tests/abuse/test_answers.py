@@ -1,4 +1,4 @@
-"""Every odd request gets the right status, and tells nobody what is not theirs."""
+"""Unusual requests get the right status and reveal nothing about other tenants."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_odd_paths(target: Target, method: str, path: str, status: int, code: st
     assert len(answer.content) < 2000
 
 
-def test_a_slip_of_the_pen_is_recognised(target: Target) -> None:
+def test_a_mistyped_path_gets_a_suggestion(target: Target) -> None:
     with target.client() as http:
         assert "Did you mean /v1/restore?" in http.get("/v1/restor").json()["detail"]
 
@@ -128,13 +128,13 @@ def test_a_session_cannot_outlive_its_end_through_another(target: Target) -> Non
         )
 
 
-def test_high_priority_is_a_right(target: Target) -> None:
+def test_high_priority_needs_its_scope(target: Target) -> None:
     with target.client("attacker") as http:
         answer = http.post("/v1/restore", json={**GOOD, "image": _uri(png()), "priority": "high"})
     assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope")
 
 
-def test_keys_end(target: Target) -> None:
+def test_keys_expire(target: Target) -> None:
     with Redis.from_url(target.settings.redis_url) as redis:
         store = KeyStore(redis)
         now = datetime.now(UTC)

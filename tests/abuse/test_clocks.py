@@ -1,4 +1,4 @@
-"""Clocks that jump: those of the API and the workers do not matter, the store's recovers."""
+"""Clock jumps: those of the API and the workers have no effect, and the store's clock recovers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_store_set_back_by_an_hour_recovers_jobs_duties_and_workers(
     facts = {"seconds_per_token": 1.0, "max_pixels": 1, "job_bytes": 1, "token_bytes": 1}
     job = Job.model_validate({"id": new_job_id(), **FIELDS})
     store.submit(job)
-    store.unclaimed("embedded", 0, messages=0)  # rung for, just now
+    store.unclaimed("embedded", 0, messages=0)  # the message has just been republished
     before = store.now()
     set_clock(clock, redis, HOUR)  # as a server that starts before its clock is set right
     assert isinstance(store.claim(job.id, "a worker that dies"), Claim)
@@ -110,7 +110,7 @@ def test_after_a_step_back_time_runs_slower_until_it_is_right_again(
     assert store.now().timestamp() == pytest.approx(time.time(), abs=0.5)
 
 
-def test_an_api_whose_clock_jumps_a_day_ahead_destroys_nothing(
+def test_an_api_whose_clock_jumps_a_day_ahead_deletes_nothing(
     fresh: Any, fake_clock: Path, tmp_path: Path
 ) -> None:
     clock = tmp_path / "api-clock"

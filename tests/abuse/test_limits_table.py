@@ -1,4 +1,4 @@
-"""The documentation's table of limits is made from the code, and complete."""
+"""The documentation's table of limits is generated from the code and complete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from service.limits import ANSWER, Limits, table
 from service.main import create_app
 from service.settings import Settings
 
-OPERATION = {"lease_seconds", "heartbeat_seconds", "sweep_seconds", "ring_seconds", "deaf_seconds"}
+OPERATION = {
+    "lease_seconds",
+    "heartbeat_seconds",
+    "sweep_seconds",
+    "republish_seconds",
+    "stall_seconds",
+}
 OPERATION |= {"storage_seconds", "metrics_port", "threads"}
-"""Numbers among the settings that say how the service works, not how much a client may use."""
+"""Numeric settings that control operation rather than limit clients."""
 
 
 def kinds(error: type[APSError]) -> set[type[APSError]]:

@@ -1,4 +1,4 @@
-"""Under attack the service stays alive, small, and quick for others.
+"""Under attack the service stays live and responsive for others, and its memory stays small.
 
 The bounds are wide, for slow machines: before there were lanes and streams, each of these took ten
 times as long or as much. ``benchmarks/abuse.py`` measures against the promised figures.
@@ -59,7 +59,7 @@ def slowest(target: Target, *, submissions: bool = True) -> float:
     return max(seconds)
 
 
-def test_addresses_that_never_answer_hold_up_nobody(target: Target) -> None:
+def test_urls_that_never_respond_delay_nobody(target: Target) -> None:
     with sleeper() as silent, target.client("attacker") as attacker:
 
         def attack() -> None:
@@ -70,7 +70,7 @@ def test_addresses_that_never_answer_hold_up_nobody(target: Target) -> None:
             assert slowest(target) < MOST_SECONDS
 
 
-def test_many_large_photographs_hold_up_nobody_and_take_little_memory(target: Target) -> None:
+def test_many_large_photographs_delay_nobody_and_use_little_memory(target: Target) -> None:
     photo = picture(4000, 3000)
     with target.client("attacker") as attacker:
 

@@ -1,4 +1,4 @@
-"""Processes that die, hang or repeat secrets do no harm."""
+"""Processes that exit or hang do no harm, and logs contain no secrets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_embedded_store_that_is_killed_comes_back_with_its_data(tmp_path: Pat
             assert redis.get("kept") == b"yes"
 
 
-def test_a_client_that_waits_learns_where_its_job_is_though_the_store_dies(fresh: Any) -> None:
+def test_a_waiting_client_gets_its_jobs_location_when_the_store_is_killed(fresh: Any) -> None:
     with fresh() as target, target.client("victim") as http:
         body = {**DENOISE, "image": uri(png(32, 32))}
         answers: list[httpx.Response] = []
@@ -73,7 +73,7 @@ def test_a_client_that_waits_learns_where_its_job_is_though_the_store_dies(fresh
         assert answer.headers["Location"] == answer.json()["urls"]["self"]
 
 
-def test_a_silent_connection_to_a_worker_s_port_holds_up_no_probe() -> None:
+def test_an_idle_connection_to_a_workers_port_delays_no_probe() -> None:
     port = free_port()
     exporter.serve(port, lambda: None, exchange_seconds=1)
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
@@ -113,7 +113,7 @@ def test_what_a_webhook_s_address_holds_is_neither_logged_nor_a_way_to_look_arou
         assert "T0PSECRET" not in target.log.read_text()
 
 
-def test_files_reach_the_disk_before_they_have_their_name(
+def test_files_are_synced_before_they_are_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""Every list, text and number of every request has a bound, in its schema and when it is sent."""
+"""Every list, string and number of every request is bounded, in its schema and when it is sent."""
 
 from __future__ import annotations
 

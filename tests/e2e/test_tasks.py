@@ -97,4 +97,4 @@ def test_a_picture_is_rejected_by_a_task_without_pictures(stack: Stack) -> None:
         "/v1/guide", files={"image": png()}, data={"spec": json.dumps({"prompt": "x"})}
     )
     assert answer.status_code == 400
-    assert "the files are none" in answer.json()["detail"]
+    assert "the file parts are none" in answer.json()["detail"]

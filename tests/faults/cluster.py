@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from stack import png
 
 from aps_core.tasks import validate_spec
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
 from service.jobs import (
     ArtifactStore,
@@ -91,10 +91,10 @@ class Cluster:
         self.registry: WorkerRegistry
         self.store, self.registry = open_store(self.settings, retries=20)
         self.artifacts = ArtifactStore(self.settings.artifacts)
-        self.bell = Bell(self.settings)
-        self.sweeper = Sweeper(self.settings, self.store, self.artifacts, self.bell)
+        self.notifier = JobNotifier(self.settings)
+        self.sweeper = Sweeper(self.settings, self.store, self.artifacts, self.notifier)
         self.sweeper.start()
-        self.exits.callback(self.bell.close)
+        self.exits.callback(self.notifier.close)
         self.exits.callback(self.sweeper.stop)
 
     # -- workers ----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Cluster:
         inner: int = 6,
         side: int = 64,
         *,
-        ring: bool = True,
+        notify: bool = True,
         **changes: object,
     ) -> Job:
         """Submits a small restoration as the API does."""
@@ -197,8 +197,8 @@ class Cluster:
             {"id": job_id, "image_size": (side, side), "output_size": (side, side), **fields}
         )
         self.store.submit(job)
-        if ring:
-            self.bell.ring(job)
+        if notify:
+            self.notifier.notify(job)
         return job
 
     def job(self, job: Job) -> Job:

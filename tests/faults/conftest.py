@@ -26,9 +26,9 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
             lease_seconds=LEASE,
             heartbeat_seconds=0.3,
             sweep_seconds=0.2,
-            ring_seconds=1,
+            republish_seconds=1,
             storage_seconds=4,
-            deaf_seconds=20,
+            stall_seconds=20,
         )
         yield Cluster(settings, server, folder / "worker.log", exits)
 

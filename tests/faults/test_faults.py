@@ -120,13 +120,13 @@ def test_a_worker_frozen_beyond_its_lease_is_fenced(cluster: Cluster, undisturbe
 def test_a_job_without_a_message_is_found_by_the_sweeper(
     cluster: Cluster, undisturbed: str
 ) -> None:
-    assert cluster.result(cluster.submit(ring=False)) == undisturbed
+    assert cluster.result(cluster.submit(notify=False)) == undisturbed
 
 
 def test_duplicate_messages_run_a_job_once(cluster: Cluster, undisturbed: str) -> None:
     job = cluster.submit()
     for _ in range(5):
-        cluster.bell.ring(job)
+        cluster.notifier.notify(job)
     assert cluster.result(job) == undisturbed
     assert cluster.job(job).attempt == 1
     cluster.history(job)

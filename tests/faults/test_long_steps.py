@@ -1,4 +1,4 @@
-"""A reverse step of thousands of inner iterations: whatever ends a job acts inside it."""
+"""Cancellation, deadline, time limit, shutdown and a lost lease interrupt a long reverse step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def endless(cluster: Cluster) -> Job:
     return job
 
 
-def test_a_long_step_tells_how_it_goes_and_ends_when_it_is_canceled(cluster: Cluster) -> None:
+def test_a_long_step_reports_progress_and_stops_when_canceled(cluster: Cluster) -> None:
     job = endless(cluster)
     inner = next(event.data for event in cluster.store.events(job.id) if event.type == "inner")
     assert (inner["step"], inner["total"], inner["inner_steps"]) == (1, 4, 5000)
@@ -49,7 +49,7 @@ def test_a_deadline_that_passes_inside_a_step_ends_the_job(cluster: Cluster) -> 
     assert time.monotonic() - asked < PROMPT
 
 
-def test_a_worker_told_to_end_leaves_a_long_step(cluster: Cluster) -> None:
+def test_a_terminated_worker_interrupts_a_long_step(cluster: Cluster) -> None:
     job, worker = endless(cluster), cluster.workers[-1]
     asked = time.monotonic()
     worker.send_signal(signal.SIGTERM)
@@ -60,7 +60,7 @@ def test_a_worker_told_to_end_leaves_a_long_step(cluster: Cluster) -> None:
     cluster.store.cancel(job.id)
 
 
-def test_a_worker_that_lost_its_lease_leaves_a_long_step(cluster: Cluster) -> None:
+def test_a_worker_that_lost_its_lease_interrupts_a_long_step(cluster: Cluster) -> None:
     job = endless(cluster)
     # as if another had claimed it
     cluster.store.redis.hset(f"aps:job:{job.id}", mapping={"owner": "another", "fence": 9})
@@ -86,7 +86,7 @@ def short_of_time(cluster: Cluster) -> Iterator[Cluster]:
     cluster.stop(cluster.workers.pop())
 
 
-def test_a_job_over_its_time_fails_once_and_is_not_repeated(short_of_time: Cluster) -> None:
+def test_a_job_over_its_time_limit_fails_once_and_is_not_retried(short_of_time: Cluster) -> None:
     job = short_of_time.submit(steps=4, inner=5000, side=256)
     failed = short_of_time.wait(job)
     assert failed.error is not None
@@ -96,9 +96,9 @@ def test_a_job_over_its_time_fails_once_and_is_not_repeated(short_of_time: Clust
     assert (failed.finished_at - failed.started_at).total_seconds() < 4 + PROMPT
 
 
-def test_a_worker_lost_over_the_jobs_time_does_not_have_it_repeated(cluster: Cluster) -> None:
+def test_a_job_over_its_time_limit_is_not_retried_when_its_worker_is_lost(cluster: Cluster) -> None:
     store = cluster.store
-    job = cluster.submit(ring=False, prior="nobody holds this one")
+    job = cluster.submit(notify=False, prior="nobody holds this one")
     longest, store.max_job_seconds = store.max_job_seconds, 60
     try:
         assert store.take(job.prior, "a worker") is not None

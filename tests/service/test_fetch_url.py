@@ -148,7 +148,7 @@ def test_public_addresses_need_https_on_port_443(
         "https://rebind.example:22/",
         "http://rebind.example:443/",
     ):
-        with pytest.raises(UrlRefused, match="Only https on port 443"):
+        with pytest.raises(UrlRefused, match="Only HTTPS on port 443"):
             destination(there)
 
 

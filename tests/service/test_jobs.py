@@ -254,7 +254,7 @@ def test_jobs_with_lost_messages_are_republished(store: JobStore, job: Job) -> N
     assert store.unclaimed("embedded", 10, messages=0) == []
     assert [lost.id for lost in store.unclaimed("embedded", 0, messages=0)] == [job.id]
     for _ in range(3):  # however often the message is lost
-        store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 11)
+        store.redis.hset(f"aps:job:{job.id}", "announced_at", time.time() - 11)
         assert len(store.unclaimed("embedded", 10, messages=0)) == 1
     store.submit(make_job())
     assert len(store.unclaimed("embedded", 0, messages=1)) == 1, "one of the two has its message"

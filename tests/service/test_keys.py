@@ -292,13 +292,13 @@ def test_the_api_refuses_to_start_without_keys_off_loopback(
     redis: Redis, settings: Settings, tmp_path: Path
 ) -> None:
     with (
-        pytest.raises(AssertionError, match="needs API keys, and there is none"),
+        pytest.raises(AssertionError, match="requires API keys, but none exists"),
         running_api(settings, tmp_path / "log", host="0.0.0.0"),
     ):
         pass
     with running_api(settings, tmp_path / "log", host="0.0.0.0", auth="none") as http:
         assert http.get("/v1/jobs", headers={"Host": "aps.example"}).status_code == 200
-    assert "whoever reaches 0.0.0.0" in (tmp_path / "log").read_text()
+    assert "anyone who can reach 0.0.0.0" in (tmp_path / "log").read_text()
     KeyStore(redis).add(new_key("a", ALL)[1])
     with running_api(settings, tmp_path / "log", host="0.0.0.0") as http:
         assert http.get("/v1/jobs").status_code == 401

@@ -112,12 +112,12 @@ def test_every_metric_is_set_by_real_work(stack: Stack, receiver: str) -> None:
         try:
             lost = stack.submit(sampler=QUICK)
 
-            def rung_again() -> bool:
+            def republished() -> bool:
                 redis.delete(messages)  # if the frozen worker has not got it
-                redis.hset(f"aps:job:{lost['id']}", "rung_at", 1)
-                return value(scraped(stack.url)["aps_rung_again"], prior="embedded") > 0
+                redis.hset(f"aps:job:{lost['id']}", "announced_at", 1)
+                return value(scraped(stack.url)["aps_republished"], prior="embedded") > 0
 
-            until(rung_again)
+            until(republished)
         finally:
             os.kill(stack.workers[0].pid, signal.SIGCONT)
     stack.wait(lost["id"])

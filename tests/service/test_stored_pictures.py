@@ -16,7 +16,7 @@ from stack import Stack, png
 
 from aps_core.tasks import TaskSpec
 from service.api.app_state import Services
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
 from service.jobs import (
     ArtifactStore,
@@ -154,7 +154,7 @@ def test_stored_pictures_are_limited_per_client(redis: Redis, settings: Settings
     try:
         for side in (8, 9):
             keep_here(services, png(side, side), "ann")
-        with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* goes in \d+ s") as refusal:
+        with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* expires in \d+ s") as refusal:
             keep_here(services, png(10, 10), "ann")
         assert 0 < refusal.value.retry_after <= 3600
         assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, (
@@ -173,10 +173,10 @@ def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
 ) -> None:
     settings = settings.model_copy(update={"job_ttl_seconds": 60})
     store, _ = open_store(settings)
-    artifacts, bell = ArtifactStore(settings.artifacts), Bell(settings)
+    artifacts, notifier = ArtifactStore(settings.artifacts), JobNotifier(settings)
     known, sweeper = (
         KnownPictures(redis, settings.key_prefix, 60),
-        Sweeper(settings, store, artifacts, bell),
+        Sweeper(settings, store, artifacts, notifier),
     )
     upload, waiting = new_job_id(), new_job_id()
     stored = artifacts.put(upload, "image.png", png(), "image/png")
@@ -210,5 +210,5 @@ def test_expired_pictures_are_deleted_unless_a_live_job_needs_them(
     assert found is not None
     assert found.state is JobState.CANCELED
     assert 0 < redis.ttl(f"aps:known::{sha256}") <= 61
-    bell.close()
+    notifier.close()
     store.redis.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from service.dispatch.bell import Bell
+from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
 from service.jobs import ArtifactStore, Claim, Job, JobState, JobStore, new_job_id, open_store
 from service.settings import Settings, queue_name
@@ -27,11 +27,11 @@ FIELDS = {
 
 @pytest.fixture
 def sweeper(redis: Redis, settings: Settings) -> Iterator[Sweeper]:
-    settings = settings.model_copy(update={"ring_seconds": 5})
+    settings = settings.model_copy(update={"republish_seconds": 5})
     store, _ = open_store(settings)
-    bell = Bell(settings)
-    yield Sweeper(settings, store, ArtifactStore(settings.artifacts), bell)
-    bell.close()
+    notifier = JobNotifier(settings)
+    yield Sweeper(settings, store, ArtifactStore(settings.artifacts), notifier)
+    notifier.close()
     store.redis.close()
 
 
@@ -70,10 +70,10 @@ def test_the_job_of_a_silent_worker_is_republished(sweeper: Sweeper) -> None:
 
 
 def test_a_job_with_a_lost_message_is_republished(sweeper: Sweeper) -> None:
-    job = submitted(sweeper.store)  # and the API died before it could ring
+    job = submitted(sweeper.store)  # and the API exited before it could publish the message
     sweeper.sweep()
     assert sweeper.store.redis.llen(QUEUE) == 0
-    sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 6)
+    sweeper.store.redis.hset(f"aps:job:{job.id}", "announced_at", time.time() - 6)
     sweeper.sweep()
     assert sweeper.store.redis.llen(QUEUE) == 1
 
@@ -120,13 +120,13 @@ def test_expired_records_leave_the_lists(sweeper: Sweeper) -> None:
 
 def test_only_one_of_many_sweepers_works(sweeper: Sweeper) -> None:
     job = submitted(sweeper.store)
-    sweeper.store.redis.hset(f"aps:job:{job.id}", "rung_at", time.time() - 1000)
+    sweeper.store.redis.hset(f"aps:job:{job.id}", "announced_at", time.time() - 1000)
     assert sweeper.store.lead("jobs", 0.5), "another process leads"
     fast = Sweeper(
         sweeper.settings.model_copy(update={"sweep_seconds": 0.05}),
         sweeper.store,
         sweeper.artifacts,
-        sweeper.bell,
+        sweeper.notifier,
     )
     fast.start()
     try:

@@ -196,15 +196,15 @@ def test_a_worker_is_stalled_only_if_idle_with_queued_jobs_and_not_loading(
     worker.registry = SimpleNamespace(renew=lambda _: None)  # type: ignore[assignment]
     worker.stopping.set()  # one round
 
-    worker.heard_at -= 1000  # loading a large prior takes minutes
+    worker.last_message_at -= 1000  # loading a large prior takes minutes
     worker.stay_registered()
     assert killed == []
-    worker.heard_at -= 1000
+    worker.last_message_at -= 1000
     worker.busy = True
-    worker._end_if_deaf()
+    worker._exit_if_stalled()
     worker.busy, waiting = False, 0
-    worker._end_if_deaf()
+    worker._exit_if_stalled()
     assert killed == []
     waiting = 1
-    worker._end_if_deaf()
+    worker._exit_if_stalled()
     assert len(killed) == 1

@@ -97,7 +97,7 @@ def test_a_job_that_kills_its_worker_fails_after_three_attempts(
 
 def test_a_message_delivered_twice_runs_the_job_once(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 3, "inner_steps": 2})
-    with bell(stack.settings) as app:
+    with broker_client(stack.settings) as app:
         for _ in range(3):
             app.send_task(RUN_JOB, args=[job["id"]], queue=queue_name("embedded"))
         app.send_task(RUN_JOB, args=["no such job"], queue=queue_name("embedded"))
@@ -109,7 +109,7 @@ def test_a_message_delivered_twice_runs_the_job_once(stack: Stack) -> None:
 
 
 def test_pickled_messages_are_refused(stack: Stack, tmp_path: Path) -> None:
-    with bell(stack.settings) as app:
+    with broker_client(stack.settings) as app:
         app.send_task(
             RUN_JOB,
             args=[Trap(str(tmp_path / "sprung"))],
@@ -131,7 +131,7 @@ class Trap:
         return os.mkdir, (self.path,)
 
 
-def bell(settings: Settings) -> Celery:
+def broker_client(settings: Settings) -> Celery:
     app = Celery("test", broker=settings.broker_url, set_as_current=False)
     app.conf.update(broker_transport_options=settings.broker_transport_options)
     return app

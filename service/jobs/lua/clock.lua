@@ -1,7 +1,7 @@
--- The store's clock as every script reads it: it never goes back. When the server's own clock is set back, this one
--- continues from where it was at half speed until the server's has caught up, so leases, pauses and leaderships that
--- were granted before still end, after at most twice their time. A step of less than a second is not noticed.
--- Key: PREFIXclock, a hash: `server` what TIME said last, `shown` what this clock said then.
+-- The store's monotonic clock, read by every script. When the server's clock is set back, this one continues at half
+-- speed until the server's clock has caught up. Leases, pauses and leaderships granted before therefore end after at
+-- most twice their duration. Steps of less than a second may go undetected.
+-- Key: PREFIXclock, a hash: `server` the last TIME, `shown` this clock's value at that moment.
 local function tick(prefix)
   local key, time = prefix .. 'clock', redis.call('TIME')
   local server = tonumber(time[1]) + tonumber(time[2]) / 1e6

@@ -1,8 +1,8 @@
--- Fair turns between tenants: start-time fair queueing over predicted seconds of computing, one schedule for each prior.
--- A tenant's virtual time grows by what its started jobs are predicted to take; the tenant with the least is served
--- next. One that comes back after a pause starts at the schedule's clock, so no turns can be saved up. A tenant with as
--- many running jobs as it may have is parked: off the schedule, until one of its jobs no longer runs. Each operation
--- takes O(log n) in jobs and tenants.
+-- Start-time fair queueing between tenants over predicted computing seconds, with one schedule per prior.
+-- Each started job advances its tenant's virtual time by the predicted duration; the tenant with the smallest virtual
+-- time is served next. A tenant that returns after a pause starts at the schedule's clock, so it accumulates no credit.
+-- A tenant at its limit of running jobs is parked, i.e. off the schedule, until one of its jobs stops running.
+-- Each operation takes O(log n) in jobs and tenants.
 local function turns(prior) return prefix .. 'turns:' .. prior end
 local function clock_of(prior) return prefix .. 'turns:clock:' .. prior end
 local function served(prior) return prefix .. 'turns:served:' .. prior end
@@ -16,7 +16,7 @@ end
 
 local function join(prior, owner) redis.call('ZADD', turns(prior), text(virtual_time(prior, owner)), owner) end
 
--- the job's tenant pays for it when it starts, and is paid back when it must start once more
+-- charges the job's tenant when the job starts (sign 1); refunds it when the job is requeued (sign -1)
 local function charge(sign)
   local prior, owner = get('prior'), tenant()
   local start, cost = virtual_time(prior, owner), math.max(1, milliseconds(get('estimated_seconds'))) / 1000

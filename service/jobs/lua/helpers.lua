@@ -1,8 +1,8 @@
--- What the transitions share: keys, the clock, reading and writing the record.
+-- Shared by all transitions: keys, the clock, reading and writing the record.
 local prefix = KEYS[1]
 local id, job, events, checkpoint, previews, webhooks
 
--- chooses the job that every function below works on
+-- selects the job that every function below operates on
 local function about(chosen)
   id, job = chosen, prefix .. 'job:' .. chosen
   events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
@@ -15,7 +15,7 @@ local now = tick(prefix)
 local function get(field) return redis.call('HGET', job, field) end
 local function set(...) redis.call('HSET', job, ...) end
 local function text(number) return string.format('%.6f', number) end
--- seconds by which a class goes before, or behind, the other jobs of its tenant: so no job starves
+-- seconds by which a priority advances or delays a job among those of its tenant; bounded, so that no job starves
 local head_start = {high = 3600, normal = 0, low = -3600}
 local function rank() return text(tonumber(get('created_at')) - (head_start[get('priority')] or 0)) end
 local function overdue() local at = get('deadline') return at and now >= tonumber(at) end
@@ -28,7 +28,7 @@ local function terminal(state) return state == 'succeeded' or state == 'failed' 
 local function holds(fence) return get('state') == 'running' and get('fence') == fence end
 local function extend(lease) redis.call('ZADD', leases, text(now + tonumber(lease)), id) end
 
--- what the worker shall do
+-- instruction to the worker
 local function word() return get('cancel_requested') and 'cancel' or overdue() and 'deadline' or 'run' end
 
 local function emit(kind, data)

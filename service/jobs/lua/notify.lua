@@ -1,5 +1,5 @@
--- part of every transition: puts a message about the job into the outbox, if its client wants to be told
-local MOST_MESSAGES = 1000 -- of one job; above it progress is no longer told, the end always
+-- adds a webhook message to the outbox if the job's client subscribed to this kind of event
+local MOST_MESSAGES = 1000 -- per job; beyond it, progress messages are dropped but the final one is sent
 local function notify(kind)
   local wish = get('webhook')
   if not wish or kind == 'job.progress' and redis.call('LLEN', webhooks) >= MOST_MESSAGES then return end

@@ -1,5 +1,5 @@
--- Steps the transitions are made of.
--- the tenant's jobs by state, for its quotas; one that no longer runs makes room for those held back
+-- Building blocks of the transitions.
+-- updates the tenant's jobs by state, for its quotas; a job that stops running unparks the tenant
 local function count(state)
   for _, each in ipairs({'queued', 'running'}) do
     local changed = redis.call(each == state and 'SADD' or 'SREM', prefix .. each .. ':of:' .. tenant(), id)
@@ -7,15 +7,15 @@ local function count(state)
   end
 end
 
--- what the prior's workers still have to do, of all tenants and of this one; whole milliseconds, so that adding and
--- taking away cancel exactly
+-- adds (sign 1) or subtracts (sign -1) the job's predicted time from the backlog of the prior and of the tenant; in whole
+-- milliseconds, so that additions and subtractions cancel exactly
 local function backlog(sign)
   local own, ms = prefix .. 'backlog:of:' .. tenant(), string.format('%d', sign * milliseconds(get('estimated_seconds')))
   if redis.call('HINCRBY', own, get('prior'), ms) == 0 then redis.call('HDEL', own, get('prior')) end
   return redis.call('INCRBY', prefix .. 'backlog:' .. get('prior'), ms)
 end
 
--- how many unfinished jobs there are by state, prior and class
+-- counts unfinished jobs by state, prior and priority
 local function tally(change)
   local state = get('state')
   if state == 'queued' or state == 'running' then
@@ -48,15 +48,15 @@ local function move(state, phase)
   emit('status', cjson.encode({state = state, phase = phase, attempt = tonumber(get('attempt'))}))
 end
 
--- nobody computes the job any more
-local function let_go()
+-- removes the job's lease and its worker's entry
+local function release_lease()
   redis.call('ZREM', leases, id)
   local owner = get('owner')
   if owner and redis.call('HGET', holders, owner) == id then redis.call('HDEL', holders, owner) end
 end
 
--- pictures can be named by their content for as long as one of the jobs or uploads that hold them: known:OWNER:SHA256
--- has these, by the time they go ('+inf' while a job lives); the newest few are enough
+-- clients may refer to a picture by its content hash while a job or upload holds it: known:OWNER:SHA256 lists the
+-- holders by expiry ('+inf' for unfinished jobs), limited to the 16 that expire last
 local function known_as(owner, file) return prefix .. 'known:' .. owner .. ':' .. string.match(file, '^%x+') end
 
 local function offer(owner, file, expiry)
@@ -79,15 +79,15 @@ end
 local function withdraw(owner, file) redis.call('ZREM', known_as(owner, file), id) end
 
 local function requeue()
-  let_go()
+  release_lease()
   if get('state') == 'running' then charge(-1) end
   enqueue()
-  set('rung_at', text(now))
+  set('announced_at', text(now))
   move('queued', 'preempted')
 end
 
 local function finish(state, ttl)
-  let_go()
+  release_lease()
   dequeue()
   redis.call('ZREM', deadlines, id)
   if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
@@ -102,6 +102,6 @@ local function finish(state, ttl)
   expire_at(tenant(), id, now + tonumber(ttl), now + tonumber(ttl) + KEPT)
   emit('done', cjson.encode({state = state}))
   notify('job.completed')
-  -- the record outlives its artifacts, to answer "gone" rather than "unknown"
+  -- the record outlives its artifacts, so that the API answers 410 rather than 404
   for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + KEPT) end
 end

@@ -1,5 +1,5 @@
--- What each tenant stores: stored:OWNER has the bytes of each of its jobs and uploads, and their total (hash).
--- files:due and records:due have them by the time their files and their records go (sorted sets of 'ID OWNER').
+-- Storage per tenant: stored:OWNER holds the bytes of each of its jobs and uploads, and their total (hash).
+-- files:due and records:due hold the expiry times of their files and records (sorted sets of 'ID OWNER').
 local KEPT = 86400 -- seconds by which a record outlives its files
 local function stored(owner) return prefix .. 'stored:' .. owner end
 local function total(owner) return tonumber(redis.call('HGET', stored(owner), 'total') or 0) end

@@ -1,4 +1,4 @@
--- ARGV: delivery, 'more' or 'over', field, value, ... ; writes into a delivery, unless it was deleted with its job
+-- ARGV: delivery, 'more' or 'over', field, value, ... ; updates a delivery, unless it was deleted with its job
 local delivery, over = prefix .. 'webhook:' .. id, ARGV[2] == 'over'
 local exists = redis.call('EXISTS', delivery) == 1
 if exists then redis.call('HSET', delivery, unpack(ARGV, 3)) end

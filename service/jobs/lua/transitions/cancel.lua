@@ -1,4 +1,4 @@
--- ARGV: id, ttl ; returns the state the job had
+-- ARGV: id, ttl ; returns the job's previous state
 local state = get('state')
 if not state then return 'missing' end
 if state == 'queued' then finish('canceled', ARGV[2]) end

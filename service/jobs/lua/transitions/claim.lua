@@ -1,2 +1,2 @@
--- ARGV: id, terms ; returns a fence or why not
+-- ARGV: id, terms ; returns a fence or the reason for refusal
 return claim(claim_terms())

@@ -1,5 +1,5 @@
--- ARGV: id, most seconds of an attempt, ttl, error ; the lease ended without a word from the worker; what its client has
--- canceled, and what was over its time, has ended; anything else goes back to the queue
+-- ARGV: id, maximum seconds of an attempt, ttl, error ; handles a running job whose lease has expired: ends it if it was
+-- to be canceled or has exceeded its time limit, else requeues it
 local expiry = redis.call('ZSCORE', leases, id)
 if not expiry or tonumber(expiry) > now then return 0 end
 if get('state') ~= 'running' then redis.call('ZREM', leases, id) return 0 end

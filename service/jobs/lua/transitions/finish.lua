@@ -1,4 +1,4 @@
--- ARGV: id, fence, state, ttl, field, value, ... ; the one write that ends a job
+-- ARGV: id, fence, state, ttl, field, value, ... ; ends a running job
 if not holds(ARGV[2]) then return 0 end
 set(unpack(ARGV, 5))
 finish(ARGV[3], ARGV[4])

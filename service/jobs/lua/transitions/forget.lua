@@ -1,4 +1,4 @@
--- ARGV: '', most entries ; settles the accounts of files, and takes ids of records off the lists, whose time is over
+-- ARGV: '', batch size ; subtracts expired files from storage totals, and removes expired records from the indexes
 local function over(due, forget)
   local members = redis.call('ZRANGEBYSCORE', prefix .. due, '-inf', text(now), 'LIMIT', 0, ARGV[2])
   for _, member in ipairs(members) do

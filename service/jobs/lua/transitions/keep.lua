@@ -1,5 +1,5 @@
--- ARGV: upload's id, tenant, file, seconds, its bytes, most uploads, most bytes
--- returns {'kept'}, {'number', seconds until there is room} or {'bytes', bytes stored}
+-- ARGV: upload's id, tenant, file, seconds, its bytes, maximum uploads, maximum bytes
+-- returns {'kept'}, {'number', seconds until an upload expires} or {'bytes', bytes stored}
 local owner, file, seconds, bytes = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local own, expiry = prefix .. 'uploads:' .. owner, text(now + tonumber(seconds))
 redis.call('ZREMRANGEBYSCORE', own, '-inf', text(now))

@@ -1,4 +1,4 @@
--- ARGV: empty ; descriptions of the workers that live; lapsed ones are removed
+-- ARGV: empty ; descriptions of the live workers; expired entries are removed
 local lapse, described = prefix .. 'workers:lapse', prefix .. 'workers'
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', lapse, '-inf', text(now))) do
   redis.call('ZREM', lapse, name)

@@ -1,4 +1,4 @@
--- ARGV: id, ttl, error ; ends a waiting job whose deadline has passed; a running one hears of it from its heartbeat
+-- ARGV: id, ttl, error ; fails a queued job whose deadline has passed; a running one stops at its next heartbeat
 local state = get('state')
 if not state or terminal(state) then redis.call('ZREM', deadlines, id) return 0 end
 if state ~= 'queued' or not overdue() then return 0 end

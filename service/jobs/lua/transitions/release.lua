@@ -1,4 +1,4 @@
--- ARGV: id, fence ; a drained worker hands its job back, which does not count against the job
+-- ARGV: id, fence ; a draining worker returns its job to the queue; this does not count as a failed attempt
 if not holds(ARGV[2]) then return 0 end
 redis.call('HINCRBY', job, 'stale_attempts', -math.min(1, tonumber(get('stale_attempts'))))
 set('stopped_by', 'drained')

@@ -1,4 +1,4 @@
--- ARGV: id ; gives a given-up job another life, from its last checkpoint on; returns what happened
+-- ARGV: id ; requeues a dead-lettered job, to resume from its last checkpoint; returns the outcome
 local state = get('state')
 if not state then redis.call('ZREM', dead, id) return 'missing' end
 if not redis.call('ZSCORE', dead, id) then return state end
@@ -7,7 +7,7 @@ redis.call('ZREM', dead, id)
 do_not_expire(tenant(), id)
 redis.call('HDEL', job, 'error', 'finished_at', 'expires_at', 'deadline', 'claimed_at')
 for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('PERSIST', key) end
--- the end was not the end: whoever reads the history must not stop there
+-- remove the 'done' event, or readers of the history would stop there
 local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
 if last then redis.call('XDEL', events, last[1]) end
 set('stale_attempts', 0)

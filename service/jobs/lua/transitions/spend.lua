@@ -1,4 +1,4 @@
--- ARGV: bucket, tokens a second, most tokens ; takes one token; returns whether there was one, and how many are left
+-- ARGV: bucket, tokens per second, capacity ; takes one token; returns whether there was one, and how many are left
 local key, rate, most = prefix .. 'bucket:' .. id, tonumber(ARGV[2]), tonumber(ARGV[3])
 local before = redis.call('HMGET', key, 'tokens', 'at')
 local tokens = math.min(most, tonumber(before[1] or most) + rate * math.max(0, now - tonumber(before[2] or now)))

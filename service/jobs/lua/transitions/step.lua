@@ -1,4 +1,5 @@
--- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file and its bytes ; as heartbeat, and a finished step
+-- ARGV: id, fence, lease, step, progress, event, checkpoint, preview file and its bytes ; like heartbeat, and records a
+-- finished step
 local fence, lease, step, progress, event, saved, preview, bytes = unpack(ARGV, 2)
 if not holds(fence) then return 'lost' end
 extend(lease)

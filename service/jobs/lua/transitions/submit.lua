@@ -1,6 +1,6 @@
--- ARGV: id, idempotency entry, fingerprint, its seconds, most waiting jobs, most seconds of backlog of all and of the
--- tenant, most bytes stored, bytes of the inputs, prior, tenant, field, value, ...
--- returns {what happened, id or number} and of a new job the record and its place in its tenant's queue
+-- ARGV: id, idempotency entry, fingerprint, seconds to remember it, maximum queued jobs, maximum backlog seconds of all and
+-- of the tenant, maximum bytes stored, bytes of the inputs, prior, tenant, field, value, ...
+-- returns {outcome, id or number}; for a new job also the record and its position in the tenant's queue
 local entry, fingerprint, remembered = ARGV[2], ARGV[3], ARGV[4]
 local most, longest, own_longest, most_bytes, bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local prior, owner = ARGV[10], ARGV[11]
@@ -16,7 +16,7 @@ if own_longest > 0 and own_behind > own_longest then return {'share', tostring(o
 local behind = tonumber(redis.call('GET', prefix .. 'backlog:' .. prior) or 0) / 1000
 if longest > 0 and behind > longest then return {'full', tostring(behind)} end
 set('id', id, 'prior', prior, 'tenant', owner, unpack(ARGV, 12))
-set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'rung_at', text(now))
+set('attempt', 0, 'stale_attempts', 0, 'fence', 0, 'created_at', text(now), 'announced_at', text(now))
 enqueue()
 if get('cancel_after_seconds') then
   set('deadline', text(now + tonumber(get('cancel_after_seconds'))))

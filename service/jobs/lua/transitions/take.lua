@@ -1,11 +1,11 @@
--- ARGV: prior, terms ; the job a worker does next: {id, fence}; {} when none may run now, {'more'} when it must ask again
+-- ARGV: prior, terms ; claims the next job: {id, fence}; {} when none may run now; {'more'} when the caller must call again
 local prior, terms = ARGV[1], claim_terms()
 local function claimed(chosen)
   about(chosen)
   local answer = claim(terms)
   return type(answer) == 'number' and {chosen, answer}, answer
 end
--- first the job its predecessor in the same parent left
+-- first the unfinished job of the previous child of the same parent
 local left = redis.call('HGET', holders, terms.owner)
 local found = left and claimed(left)
 if found then return found end
@@ -20,7 +20,7 @@ for _ = 1, 100 do
   end
   if not head then redis.call('ZREM', turns(prior), owner)
   elseif why == 'quota' then park(prior, owner)
-  -- what the claim ended is off the queue; a record that is gone is taken off here
+  -- claim() has dequeued a job that it ended; a job whose record has expired is removed here
   elseif redis.call('ZREM', own, head) == 1 then redis.call('ZREM', prefix .. 'waiting:' .. prior, head) end
 end
 return {'more'}
