@@ -114,9 +114,10 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         for name, field in reversed(config.model_fields.items()):
-            command = click.option(
-                _plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field)
-            )(command)
+            if name != "type":
+                command = click.option(
+                    _plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field)
+                )(command)
         return command
 
     return add
@@ -218,13 +219,14 @@ def _own_fields(spec: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _settings(field: FieldInfo) -> type[BaseModel] | None:
-    """Model of a nested settings field, whose fields become options; None for other fields."""
+    """Model of a nested settings field, whose fields become options; None for other fields.
+
+    A field of one fixed member of a family counts, a field of any member does not.
+    """
     kind = field.annotation
-    return (
-        kind
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, Spec)
-        else None
-    )
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        return None
+    return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
 
 
 def _is_object(field: FieldInfo) -> bool:

@@ -27,7 +27,7 @@ def test_settings_and_links_exist() -> None:
 
 def test_the_webhooks_pauses_are_the_default_ones() -> None:
     units = {"s": 1, "min": 60, "h": 3600}
-    [told] = re.findall(r"repeated after (.*?), always", PAGE)
+    [told] = re.findall(r"retried after (.*?), always", PAGE)
     assert [
         int(number) * units[unit] for number, unit in re.findall(r"(\d+) (s|min|h)", told)
     ] == Settings().webhook_retry_seconds

@@ -24,6 +24,7 @@ QUICK = {"steps": 2, "inner_steps": 1}
 ELSEWHERE = {
     "aps_oom": "no memory runs out here: tests/faults",
     "aps_leases_lost": "nobody is fenced out here: tests/faults",
+    "aps_model_fallback": "compiling does not fail here: tests/worker/test_start.py",
     "aps_device_healthy": "of a GPU: tests/worker/test_device.py",
     "aps_gpu_memory_bytes": "of a GPU: tests/gpu",
 }

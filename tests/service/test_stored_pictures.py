@@ -154,7 +154,8 @@ def test_stored_pictures_are_limited_per_client(redis: Redis, settings: Settings
     try:
         for side in (8, 9):
             keep_here(services, png(side, side), "ann")
-        with pytest.raises(QuotaExceeded, match=r"2 of your pictures .* expires in \d+ s") as refusal:
+        message = r"2 of your pictures .* expires in \d+ s"
+        with pytest.raises(QuotaExceeded, match=message) as refusal:
             keep_here(services, png(10, 10), "ann")
         assert 0 < refusal.value.retry_after <= 3600
         assert len(list(Path(str(services.artifacts.root)).iterdir())) == 2, (
