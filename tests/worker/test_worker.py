@@ -66,7 +66,7 @@ def test_capacity_is_the_memory_left_by_all_weights(settings: Settings) -> None:
     assert (
         together["embedded"].job_bytes == together["embedded_text"].job_bytes < alone - 20_000_000
     )
-    with pytest.raises(InvalidSpec, match="none twice"):
+    with pytest.raises(InvalidSpec, match="each only once"):
         capacities(settings.model_copy(update={"priors": ["embedded", "embedded"]}))
     assert capacities(settings)["embedded"].job_bytes > 10**8, "of this machine"
 
