@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from redis import Redis
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -144,20 +145,19 @@ def store(service: Settings) -> Iterator[JobStore]:
 @pytest.fixture
 def sender(service: Settings) -> Iterator[Callable[[Settings], None]]:
     """Starts senders in the same way as the API."""
-    loop, tasks = asyncio.new_event_loop(), []
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    tasks: list[asyncio.Task[None]] = []
 
-    def start(settings: Settings) -> None:
-        tasks.append(asyncio.run_coroutine_threadsafe(send_webhooks(settings), loop))
+    async def start(settings: Settings) -> None:
+        tasks.append(asyncio.create_task(send_webhooks(settings)))
 
-    yield start
-    for task in tasks:
-        task.cancel()
-    asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    with start_blocking_portal() as portal:
+        yield lambda settings: portal.call(start, settings)
+        portal.call(stop)
 
 
 def submitted(store: JobStore, url: str, *events: str, **changes: object) -> Job:
