@@ -5,7 +5,8 @@
 A service of real processes with API keys. One tenant attacks from a process of its own; another,
 the victim, submits a small picture ten times a second, and a probe asks ``/livez`` twenty times a
 second. Printed for each attack: the 99th percentile of both, beside the quiet service's, and the
-peak memory of API, decoders and store. Attacker, victim and service share the machine's cores.
+peak memory of API, decoders and store. All processes share the machine's cores; the attacker's has
+the lowest priority, as it would run elsewhere.
 """
 
 from __future__ import annotations

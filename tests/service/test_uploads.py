@@ -110,9 +110,9 @@ def test_limits_hold(decoder) -> None:
 def test_a_process_decodes_many_pictures_and_a_crash_costs_one(decoder) -> None:
     one = decoder()
     one.start()
-    process = one._idle.queue[-1]
+    process = one._idle[-1].process
     assert one.sanitise(png(), "image").size == one.sanitise(png(), "image").size
-    assert one._idle.queue[-1] is process
+    assert one._idle[-1].process is process
     process.kill()
     with pytest.raises(ImageRejected, match="limits on memory and time"):
         one.sanitise(png(), "image")
@@ -122,7 +122,7 @@ def test_a_process_decodes_many_pictures_and_a_crash_costs_one(decoder) -> None:
 def test_a_child_process_serves_one_client_until_a_bad_file(decoder) -> None:
     one = decoder()
     one.start()
-    process = one._idle.queue[-1]
+    process = one._idle[-1].process
 
     def child() -> str:
         return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().strip()
