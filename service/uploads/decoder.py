@@ -51,10 +51,11 @@ class Decoder:
         self._freed = threading.Condition()
 
     def start(self) -> None:
-        """Starts one process in advance, so that the first picture need not wait for it."""
-        slot = self._take("")
-        slot.process = slot.process or self._started()
-        self._give_back(slot)
+        """Starts two processes in advance, so that neither the first picture nor a second client's
+        needs to wait for one.
+        """
+        for slot in self._idle[:2]:
+            slot.process = slot.process or self._started()
 
     def close(self) -> None:
         """Stops the idle processes; busy ones exit with this process."""
@@ -74,9 +75,7 @@ class Decoder:
         with self._freed:
             if not self._freed.wait_for(lambda: self._idle, self.settings.decode_seconds):
                 raise Busy("Too many pictures are being decoded; try again.")
-            found = min(
-                self._idle, key=lambda slot: (slot.tenant != tenant, slot.process is None)
-            )
+            found = min(self._idle, key=lambda slot: (slot.tenant != tenant, slot.process is None))
             self._idle.remove(found)
             found.tenant = tenant
             return found
