@@ -35,7 +35,7 @@ else:
 
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 
-LARGEST_CARRIED = 1 << 20
+MAX_CARRIED_BYTES = 1 << 20
 """Maximum bytes in a checkpoint besides the tokens."""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
@@ -331,7 +331,7 @@ class Progress:
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
 
-        Empty if the sampler carries more than ``LARGEST_CARRIED`` bytes between steps. Such a run
+        Empty if the sampler carries more than ``MAX_CARRIED_BYTES`` bytes between steps. Such a run
         cannot resume and restarts.
         """
         from safetensors.torch import save
@@ -340,7 +340,7 @@ class Progress:
             f"{CARRIED}{name}": tensor.cpu().contiguous()
             for name, tensor in self.state.carried.items()
         }
-        if sum(tensor.nbytes for tensor in carried.values()) > LARGEST_CARRIED:
+        if sum(tensor.nbytes for tensor in carried.values()) > MAX_CARRIED_BYTES:
             return b""
         tensors = {
             "z": self.state.z_BL.cpu().contiguous(),

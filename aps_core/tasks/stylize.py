@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gram": {"temperature": 1.0},
 }
 """Sampler settings recommended for each style measure, overriding the prior's."""
-SMALLEST = 16
+MIN_STYLE_SIDE = 16
 """Minimum side of a style picture in pixels."""
 
 
@@ -133,9 +133,9 @@ class StylizeSpec(PictureTaskSpec):
         """Also checks the minimum size of the style picture."""
         super().check_sizes(inputs)
         style = _style(inputs)
-        if min(style.width, style.height) < SMALLEST:
+        if min(style.width, style.height) < MIN_STYLE_SIDE:
             raise InvalidSpec(
-                f"The style picture is {style.width}x{style.height} pixels; it needs {SMALLEST} on"
+                f"The style picture is {style.width}x{style.height} pixels; it needs {MIN_STYLE_SIDE} on"
                 " each side."
             )
 

@@ -19,7 +19,7 @@ from service.api.problems import Busy
 
 R = TypeVar("R")
 
-LONGEST_LINE = 32
+MAX_WAITING = 32
 """Maximum pending calls of one tenant; further ones are refused immediately."""
 
 
@@ -68,7 +68,7 @@ class Lane:
         share = self._shares.setdefault(
             tenant, _Share(asyncio.Semaphore(max(1, self.threads // 2)))
         )
-        if share.calls >= LONGEST_LINE:
+        if share.calls >= MAX_WAITING:
             raise Busy(f"You have too many {self.what}; try again when some are done.")
         share.calls += 1
         try:
