@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,9 +99,13 @@ class TextPrior(Protocol):
         ...
 
 
+@runtime_checkable
 class BoundOperator(Protocol):
     """A measurement operator with its random parts fixed: deterministic, differentiable,
     batched.
+
+    An object that lacks one of these members is used as a plain function. In a torch module,
+    ``weight`` must be a property: from Python 3.12 on, ``isinstance`` does not find buffers.
     """
 
     @property

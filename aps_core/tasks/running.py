@@ -136,7 +136,7 @@ def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> 
     return replace(
         result,
         resumed_from_step=context.resume.step if context.resume else None,
-        memory_rungs=taken,
+        memory_fallbacks=taken,
         notes=[*notes, *result.notes],
     )
 

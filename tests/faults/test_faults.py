@@ -240,7 +240,7 @@ def test_one_out_of_memory_error_does_not_change_the_result_and_is_noted(
     assert cluster.result(job) == undisturbed
     assert not cluster.sabotage.exists()
     done = cluster.job(job)
-    assert (done.attempt, done.metrics["memory_rungs"]) == (1, ["free_cache"])
+    assert (done.attempt, done.metrics["memory_fallbacks"]) == (1, ["free_cache"])
     cluster.history(job)
 
 
