@@ -112,7 +112,7 @@ def demo(photo: Path, once: bool, out: Path, port: int) -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print the operators as a Markdown table.")
 def capabilities(as_json: bool, markdown: bool) -> None:
-    """List tasks, operators with their fields, and priors."""
+    """List the members of every family, with the fields of operators."""
     from aps_core.capabilities import describe, operator_table
 
     if markdown:
@@ -122,9 +122,11 @@ def capabilities(as_json: bool, markdown: bool) -> None:
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
-    for title in ("tasks", "operators", "samplers", "losses", "priors"):
-        click.echo(f"{title}:")
-        for item in known[title]:
+    for title, members in known.items():
+        if title == "version":
+            continue
+        click.echo(f"{title.replace('_', ' ')}:")
+        for item in members:
             name = item.get("type", item.get("name"))
             click.echo(f"  {name:<18} {item['summary']}")
             if item.get("missing"):

@@ -16,7 +16,7 @@ from torch import Tensor
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import WeightsMissing
 from aps_core.imaging.resampling import resize
-from aps_core.objectives.style import CLIP_MEAN, CLIP_STD
+from aps_core.objectives.csd import CLIP_MEAN, CLIP_STD
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -14,7 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aps_core.checkpoints import networks
 from aps_core.checkpoints.networks import differentiable, explicit_attention
-from aps_core.objectives.style import CSDConfig, load_csd
+from aps_core.objectives.csd import CSDConfig, load_csd
 from aps_core.tokenizers.attention import TABLE, attention, sliced_attention
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
@@ -116,7 +116,7 @@ def test_the_style_network_on_cuda_equals_the_one_on_a_cpu(monkeypatch):
     x = torch.randn(2, 3, config.image_size, config.image_size, generator=torch.manual_seed(0))
     results = []
     for build in (differentiable, on_cuda):
-        monkeypatch.setattr("aps_core.objectives.style.differentiable", build)
+        monkeypatch.setattr("aps_core.objectives.csd.differentiable", build)
         descriptor = load_csd(folder / "model.safetensors", config=config)
         leaf = x.clone().requires_grad_()
         with Calls() as calls:

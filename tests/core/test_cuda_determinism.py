@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aps_core.objectives.csd import CSDConfig, StyleObjective, load_csd
 from aps_core.objectives.gram import GramStyle
-from aps_core.objectives.style import CSDConfig, StyleObjective, load_csd
 from aps_core.objectives.vgg16_net import VGG16
 from aps_core.operators import OperatorSpec
 from aps_core.samplers.aps import APSConfig

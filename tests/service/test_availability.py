@@ -159,7 +159,7 @@ def test_additional_weights_must_be_on_all_workers_of_the_prior() -> None:
             },
             "vgg16",
         ),
-        ("stylize", {"prompt": "a cup", "csd_weight": 1}, "csd-vit-l"),
+        ("stylize", {"prompt": "a cup", "measure": {"type": "csd"}}, "csd-vit-l"),
     ],
 )
 def test_a_job_without_its_weights_is_not_queued(
