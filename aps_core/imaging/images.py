@@ -220,7 +220,9 @@ def mask_coverage(picture: Picture) -> Coverage:
 
 
 def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resize to (height, width)."""
+    """Antialiased bicubic resizing to (height, width) of pictures that need no gradients; see
+    :func:`aps_core.imaging.resampling.differentiable_resize` for others.
+    """
     return torch.nn.functional.interpolate(x_CHW[None], size, mode="bicubic", antialias=True)[0]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import aps_core
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.resampling import edge_pad
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.perceptual import perceptual_features
@@ -127,7 +128,7 @@ class ImageEngine(Engine):
     def padded(self, x_CHW: Tensor) -> Tensor:
         """Repeats the picture's last row and column until it fills whole tokens."""
         height, width = (-size % self.stride for size in x_CHW.shape[1:])
-        return torch.nn.functional.pad(x_CHW[None], (0, width, 0, height), mode="replicate")[0]
+        return edge_pad(x_CHW, height, width)
 
     def network(self, name: str, load: Callable[[], Network]) -> Network:
         """A network beside the prior, loaded once; see
