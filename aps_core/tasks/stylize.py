@@ -20,7 +20,8 @@ from aps_core.imaging.provenance import TRAINED
 from aps_core.registry import any_of
 from aps_core.style_measures import StyleMeasureSpec
 from aps_core.style_measures.gram import Gram
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, RunContext, Size
+from aps_core.tasks.base import Inputs, RunContext, Size
+from aps_core.tasks.pictures import PictureTaskSpec, Prompt
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import Objective

@@ -20,8 +20,8 @@ from aps_core.tasks import Inputs, TaskSpec, validate_spec
 from service.access.keys import KeyStore
 from service.access.rate_limit import RateLimiter
 from service.api.availability import check_weights, worker_for
+from service.api.errors import Gone, NotFound, UnknownPicture
 from service.api.options import Options
-from service.api.problems import Gone, NotFound, UnknownPicture
 from service.api.views import JobView, view
 from service.dispatch.notifier import JobNotifier
 from service.egress.public_only import check_url

@@ -19,10 +19,10 @@ from aps_core.tasks import TaskSpec
 from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
 from service.api.app_state import Submission, services_of
+from service.api.errors import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.events import until_over
 from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
 from service.api.options import Options
-from service.api.problems import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing

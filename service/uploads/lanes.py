@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from service.api.problems import Busy
+from service.api.errors import Busy
 
 R = TypeVar("R")
 

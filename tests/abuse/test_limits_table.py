@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aps_core.errors import APSError
-from service.api.problems import Busy, status_of
+from service.api.errors import Busy, status_of
 from service.jobs import NotNow
 from service.limits import ANSWER, Limits, table
 from service.main import create_app

@@ -18,7 +18,7 @@ from service.api.availability import (
     describe_priors,
     worker_for,
 )
-from service.api.problems import NoWorker, PriorNotLoaded
+from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from service.settings import Settings
 
