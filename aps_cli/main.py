@@ -182,16 +182,17 @@ def verify(
     """Check that PRIOR works on this machine: load it, encode and decode a picture, generate one
     from text, restore one; print time and memory. The exit code is 1 if a check fails.
     """
-    from aps_cli import verify as checks
+    from aps_cli.checks import Options
+    from aps_cli.verify import run_checks
 
-    options = checks.Options(
+    options = Options(
         prompt=prompt,
         size=size,
         settings={name: value for name, value in settings.items() if value is not None},
         quality=not no_quality,
         out=out,
     )
-    if not checks.command(prior, device, weights_dir, options, threads, as_json):
+    if not run_checks(prior, device, weights_dir, options, threads, as_json):
         raise click.exceptions.Exit(1)
 
 

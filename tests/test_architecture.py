@@ -38,7 +38,7 @@ FORBIDDEN = {
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
 PACKAGES = ("aps_core", "aps_cli", "aps_client", "service", "worker")
-MAX_LINES = 440
+MAX_LINES = 300
 
 
 def sources(folder: str) -> list[Path]:
