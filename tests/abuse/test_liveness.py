@@ -15,11 +15,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from attacked import Target
-from stack import png, uri
 
 from benchmarks.abuse import sleeper
 from benchmarks.abuse_attacks import DENOISE, picture
+from tests.abuse.attacked import Target
+from tests.stack import png, uri
 
 MAX_MB = 300
 MAX_SECONDS = 3.0

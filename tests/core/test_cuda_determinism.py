@@ -4,6 +4,7 @@ for the device, which a CUDA graph cannot record.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ REFUSED = (
 )
 """From the documentation of ``torch.use_deterministic_algorithms``: what raises on CUDA."""
 WAITING = ("_local_scalar_dense", "aten.nonzero", "aten.item", "aten.masked_select")
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
     "inpainting": {"mask": "random", "fraction": 0.4},

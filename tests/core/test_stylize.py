@@ -1,6 +1,7 @@
 """Stylization: the style distance decreases, content controls the layout, errors are explained."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def stylized(engine, inputs, **fields):
 def test_the_style_distance_is_below_the_unguided_one(engine, style):
     inputs = Inputs(style=photo(style))
     seen = []
-    result = run(
+    result: Any = run(
         StylizeSpec(prompt="a castle", width=64, height=60, sampler={"steps": 3, "inner_steps": 6}),
         inputs,
         engine,
@@ -117,18 +118,12 @@ def test_weights_combine_losses_and_the_misfit_is_that_of_the_first(engine):
 def test_csd_uses_the_papers_settings_and_names_its_missing_checkpoint(
     engine, monkeypatch, tmp_path
 ):
+    def settings(**sampler):
+        return StylizeSpec(prompt="a castle", measure={"type": "csd"}, sampler=sampler).settings()
+
+    assert (settings().learning_rate, settings().inner_steps, settings().steps) == (0.1, 100, 15)
+    assert settings(inner_steps=3).inner_steps == 3
     spec = StylizeSpec(prompt="a castle", measure={"type": "csd"})
-    assert (spec.settings().learning_rate, spec.settings().inner_steps, spec.settings().steps) == (
-        0.1,
-        100,
-        15,
-    )
-    assert (
-        StylizeSpec(prompt="a castle", measure={"type": "csd"}, sampler={"inner_steps": 3})
-        .settings()
-        .inner_steps
-        == 3
-    )
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     with pytest.raises(WeightsMissing, match="csd-vit-l"):
         run(spec, Inputs(style=photo("coffee")), engine)

@@ -8,12 +8,12 @@ import signal
 import time
 
 import pytest
-from cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
 from service.jobs import Job, JobState
+from tests.faults.cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from stack import Stack, png
 
 from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec, WeightsMissing
@@ -21,6 +20,7 @@ from service.api.availability import (
 from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from service.settings import Settings
+from tests.stack import Stack, png
 
 
 def info(name: str, prior: str = "embedded", **changes: Any) -> WorkerInfo:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile_files import disarmed, refused
 from PIL import Image
-from stack import Stack
 
 from service.settings import Settings
 from service.uploads.decode_process import LENGTH_BYTES, question_head
 from service.uploads.decoder import Decoder
+from tests.service.hostile_files import disarmed, refused
+from tests.stack import Stack
 
 MAX_BYTES = 200_000_000
 MEASURED = """

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from apis import running_api
-from stack import Stack, png
+
+from tests.apis import running_api
+from tests.stack import Stack, png
 
 MAX_KB = 150_000
 
