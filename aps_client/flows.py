@@ -39,7 +39,7 @@ T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
 """A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
 
-LONGEST_HOLD = 30
+MAX_HOLD_SECONDS = 30
 """Maximum seconds for which a submission waits for the finished job."""
 
 
@@ -103,8 +103,8 @@ class Options:
     idempotency_key: str | None = None
 
     def hold(self) -> int:
-        """Whole seconds the service may delay its response, 0 to ``LONGEST_HOLD``."""
-        return LONGEST_HOLD if self.wait is None else min(LONGEST_HOLD, int(self.wait))
+        """Whole seconds the service may delay its response, 0 to ``MAX_HOLD_SECONDS``."""
+        return MAX_HOLD_SECONDS if self.wait is None else min(MAX_HOLD_SECONDS, int(self.wait))
 
     def parts(self) -> dict[str, Any]:
         """Fields of the request body besides the spec."""

@@ -99,9 +99,13 @@ class TextPrior(Protocol):
         ...
 
 
+@runtime_checkable
 class BoundOperator(Protocol):
     """A measurement operator with its random parts fixed: deterministic, differentiable,
     batched.
+
+    An object that lacks one of these members is used as a plain function. In a torch module,
+    ``weight`` must be a property: from Python 3.12 on, ``isinstance`` does not find buffers.
     """
 
     @property

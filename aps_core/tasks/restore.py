@@ -13,8 +13,9 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.images import Coverage
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size, Slot
+from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 

@@ -14,9 +14,9 @@ from starlette.responses import StreamingResponse
 
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
+from service.api.errors import Gone, NotFound, UnsupportedBody
 from service.api.headers import RangeNotSatisfiable, byte_range, matches
 from service.api.openapi import headers, problems
-from service.api.problems import Gone, NotFound, UnsupportedBody
 from service.api.views import StoredPicture
 from service.jobs import Job
 from service.uploads.upload import CHUNK_BYTES, MEMORY_BYTES

@@ -100,12 +100,13 @@ export const t = {
   kinds: { picture: "pictures", text: "text" },
   labels: {
     operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
-    compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
+    compare_unguided: "Also answer without guidance", measure: "Style measure", reward: "Reward",
   },
-  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type" },
+  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
+    gram: "Gram statistics", csd: "CSD",
   },
 
   demo: {
