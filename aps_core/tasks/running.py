@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InsufficientMemory, InvalidSpec
-from aps_core.tasks.base import (
-    CARRIED,
-    Inputs,
-    Progress,
-    ProgressHook,
-    RunContext,
-    TaskSpec,
-    spec_digest,
-)
+from aps_core.tasks.base import Inputs, RunContext, TaskSpec, spec_digest
+from aps_core.tasks.progress import CARRIED, Progress, ProgressHook
 from aps_core.tasks.results import Result
 from aps_core.types import InnerHook, SamplerState
 
