@@ -12,6 +12,7 @@ import click
 
 from aps_cli.device import default_device
 from aps_cli.display import Display
+from aps_core.durations import in_words
 from aps_core.errors import InvalidSpec
 
 Files = Mapping[str, bytes]
@@ -105,7 +106,7 @@ class Backend:
             limit = self.max_pixels or (CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS)
             cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
-            click.echo(f"{size}{cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
+            click.echo(f"{size}{cost.tokens} tokens, about {in_words(cost.seconds)}", err=True)
         with Display() as display:
             result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
         files = {file.name: file.data for file in result.files(suffix)}

@@ -17,6 +17,7 @@ from aps_core.imaging.images import Coverage, Picture, mask_coverage
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec, PriorSpec
+from aps_core.priors.base import PRESETS, Preset
 from aps_core.registry import Spec, any_of
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
@@ -125,6 +126,12 @@ class TaskSpec(Spec, family=True):
         """
         return self.output_size(image)
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Width and height to which an upload of size ``image`` is reduced; None if it is used as
+        it is.
+        """
+        return None
+
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
         """Number of tokens, and the number of times each runs the unit measured by
@@ -171,6 +178,13 @@ class PictureTaskSpec(TaskSpec):
 
     prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
+    preset: Preset = Field(
+        "balanced",
+        description=(
+            "Amount of work: 'fast' and 'best' take fewer or more steps than the prior's"
+            " recommendation, 'balanced'. Applies to sampler settings that are left out."
+        ),
+    )
     sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
         default_factory=APSConfig,
         description=(
@@ -192,7 +206,9 @@ class PictureTaskSpec(TaskSpec):
     def settings(self) -> SamplerSpec:
         """Sampler settings with recommendations filled in; the task's override the prior's."""
         sampler: SamplerSpec = self.sampler
-        recommended = self.prior_spec().recommended_for(type(sampler), self.own_settings())
+        recommended = self.prior_spec().recommended_for(
+            type(sampler), self.own_settings(), self.preset
+        )
         return sampler.with_recommended(recommended)
 
     def own_settings(self) -> dict[str, Any]:
@@ -204,6 +220,10 @@ class PictureTaskSpec(TaskSpec):
     def resolved(self) -> Self:
         """Fills in the sampler's settings."""
         return self.model_copy(update={"sampler": self.settings()})
+
+    def by_preset(self) -> dict[Preset, Self]:
+        """This task with each preset; all alike if the sampler's steps are set."""
+        return {name: self.model_copy(update={"preset": name}) for name in PRESETS}
 
     @abstractmethod
     def output_size(self, image: Size | None) -> Size:

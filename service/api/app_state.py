@@ -15,14 +15,14 @@ from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.errors import InvalidSpec
-from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
-from aps_core.tasks import Inputs, TaskSpec, validate_spec
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
+from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
 from service.access.keys import KeyStore
 from service.access.rate_limit import RateLimiter
 from service.api.availability import check_weights, worker_for
 from service.api.options import Options
 from service.api.problems import Gone, NotFound, UnknownPicture
-from service.api.views import JobView, view
+from service.api.views import EstimateView, JobView, view
 from service.dispatch.notifier import JobNotifier
 from service.egress.public_only import check_url
 from service.jobs import (
@@ -194,15 +194,37 @@ class Services:
             else run_in_threadpool(self._accept, *arguments)
         )
 
+    def estimate(
+        self, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
+    ) -> EstimateView:
+        """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+
+        Raises:
+            InvalidSpec, pydantic.ValidationError: the spec is invalid.
+            PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+            ImageTooLarge, InsufficientMemory, JobTooLong: it exceeds a limit.
+        """
+        spec = _validated(task, spec_json)
+        worker = worker_for(spec.prior, self.settings.priors, self.capable())
+        cost = Draft(spec, worker, Terms(), self.settings.max_job_seconds).cost(image)
+        presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
+        pace = worker.seconds_per_token
+        return EstimateView(
+            output_size=cost.output,
+            reduced_size=spec.reduced_size(image),
+            tokens=cost.tokens,
+            seconds=cost.seconds,
+            seconds_by_preset={
+                name: estimate(variant, image, pace).seconds for name, variant in presets.items()
+            },
+        )
+
     def _draft(self, submission: Submission) -> JobView | Draft:
         """Validates the spec and selects a worker; or the job of an earlier identical request."""
         terms = self._terms(submission)
         if (before := self.store.submitted_before(terms, submission.tenant)) is not None:
             return self._repeated(before, submission.tenant)
-        try:
-            spec = validate_spec({**submission.spec, "type": submission.task})
-        except RecursionError as error:
-            raise InvalidSpec("The spec is nested too deeply.") from error
+        spec = _validated(submission.task, submission.spec)
         webhook = submission.options.webhook
         if webhook is not None:
             check_url(webhook.url, self.settings.webhook_allow_private)
@@ -310,6 +332,13 @@ class Services:
             return self.shown(job_id, tenant)
         except NotFound as error:
             raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error
+
+
+def _validated(task: str, spec: dict[str, Any]) -> TaskSpec:
+    try:
+        return validate_spec({**spec, "type": task})
+    except RecursionError as error:
+        raise InvalidSpec("The spec is nested too deeply.") from error
 
 
 def services_of(request: Request) -> Services:

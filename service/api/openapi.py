@@ -68,7 +68,7 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     }
     form = {
         "type": "object",
-        "properties": {**files, "spec": schema, **options},
+        "properties": {**files, "spec": component(spec), **options},
         "required": [*needed, "spec"],
     }
     content = {
@@ -79,6 +79,11 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
         "application/json": {"schema": inline},
     }
     return {"required": True, "content": content}
+
+
+def component(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to the schema of a task's spec, or of another model among the components."""
+    return {"$ref": COMPONENT.format(model=model.__name__)}
 
 
 def headers(**described: str) -> dict[str, Any]:
@@ -117,7 +122,8 @@ def _components() -> dict[str, Any]:
         for described in schemas.values()
         for name, schema in described.pop("$defs", {}).items()
     }
-    return {**definitions, "Problem": schemas[Problem]}
+    specs = {cls.__name__: schema for cls, schema in schemas.items() if cls is not Options}
+    return {**definitions, **specs}
 
 
 def main() -> None:

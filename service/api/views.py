@@ -64,6 +64,24 @@ class JobView(BaseModel):
     urls: dict[str, str]
 
 
+class EstimateView(BaseModel):
+    """What a job would give and take."""
+
+    output_size: tuple[int, int] | None = Field(
+        description="Width and height of the result; null for text."
+    )
+    reduced_size: tuple[int, int] | None = Field(
+        description=(
+            "Width and height to which the upload would be reduced; null if it is used as it is."
+        )
+    )
+    tokens: int = Field(description="Tokens to compute, of all samples.")
+    seconds: float = Field(description="Predicted computing time, without waiting in the queue.")
+    seconds_by_preset: dict[str, float] = Field(
+        description="Predicted computing time with each preset; empty for tasks without presets."
+    )
+
+
 class StoredPicture(BaseModel):
     """A stored picture that jobs may refer to as ``sha256:`` and its hash."""
 

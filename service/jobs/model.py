@@ -71,6 +71,8 @@ class Progress(_Frozen):
     """The text so far, with a box character for each undecided token."""
     seconds: float = 0.0
     """Wall time of the step."""
+    seconds_left: float | None = None
+    """Predicted seconds until the last step ends."""
 
 
 class JobError(_Frozen):
