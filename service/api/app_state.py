@@ -14,7 +14,7 @@ from fastapi import Request
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import InvalidSpec
+from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
 from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
 from service.access.keys import KeyStore
@@ -29,6 +29,7 @@ from service.jobs import (
     ArtifactStore,
     IdempotencyConflict,
     Job,
+    JobError,
     JobStore,
     KnownPictures,
     NotNow,
@@ -202,18 +203,22 @@ class Services:
         Raises:
             InvalidSpec, pydantic.ValidationError: the spec is invalid.
             PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
-            ImageTooLarge, InsufficientMemory, JobTooLong: it exceeds a limit.
         """
         spec = _validated(task, spec_json)
         worker = worker_for(spec.prior, self.settings.priors, self.capable())
-        cost = Draft(spec, worker, Terms(), self.settings.max_job_seconds).cost(image)
+        pace, refusal = worker.seconds_per_token, None
+        cost = estimate(spec, image, pace)
+        try:
+            Draft(spec, worker, Terms(), self.settings.max_job_seconds).cost(image)
+        except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
+            refusal = JobError.of(error)
         presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
-        pace = worker.seconds_per_token
         return EstimateView(
             output_size=cost.output,
             reduced_size=spec.reduced_size(image),
             tokens=cost.tokens,
             seconds=cost.seconds,
+            refusal=refusal,
             seconds_by_preset={
                 name: estimate(variant, image, pace).seconds for name, variant in presets.items()
             },

@@ -50,7 +50,7 @@ def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         estimate,
         methods=["POST"],
         summary=f"Predict size and duration of a '{task}' job",
-        description="Submits nothing. Refuses what a submission would refuse.",
+        description="Submits nothing and reads no picture.",
         operation_id=f"estimate_{task}",
         tags=["tasks"],
         responses=openapi.problems(400, 401, 403, 413, 415, 422, 429, 503),

@@ -77,6 +77,9 @@ class EstimateView(BaseModel):
     )
     tokens: int = Field(description="Tokens to compute, of all samples.")
     seconds: float = Field(description="Predicted computing time, without waiting in the queue.")
+    refusal: JobError | None = Field(
+        description="Why a submission would be refused for its size or duration; null if it is not."
+    )
     seconds_by_preset: dict[str, float] = Field(
         description="Predicted computing time with each preset; empty for tasks without presets."
     )
