@@ -75,7 +75,7 @@ def degrade(
     y = noise.add_noise(y, sigma if sigma is not None else 0.05 * (kind == "gaussian"), generator)
     data = images.encode_png(y.clamp(-1, 1).expand(3, -1, -1))
     if path == files.STDIO:
-        click.get_binary_stream("stdout").write(data)
+        files.write_out(data)
         return
     path.write_bytes(data)
     click.echo(path)

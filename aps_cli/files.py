@@ -5,11 +5,13 @@ silent overwriting.
 from __future__ import annotations
 
 import glob
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from aps_core.errors import InvalidSpec
 
@@ -26,13 +28,18 @@ class PictureFile(click.Path):
         super().__init__(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-class PictureFiles(click.Path):
+class PictureFiles(click.ParamType):
     """Existing files as a list: a file, the pictures of a folder, those matching a pattern, or
     ``-``.
     """
 
-    def __init__(self) -> None:
-        super().__init__(exists=True, allow_dash=True, path_type=Path)
+    name = "pictures"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Completes paths."""
+        return click.Path().shell_complete(ctx, param, incomplete)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -58,7 +65,13 @@ class PictureFiles(click.Path):
 
 def read(path: Path) -> bytes:
     """Contents of a file or of standard input."""
-    return click.get_binary_stream("stdin").read() if path == STDIO else path.read_bytes()
+    return sys.stdin.buffer.read() if path == STDIO else path.read_bytes()
+
+
+def write_out(data: bytes) -> None:
+    """Writes a picture to standard output."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[Path]:

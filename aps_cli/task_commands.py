@@ -149,12 +149,11 @@ def _common(sized: bool, text: bool) -> list[Decorator]:
 def _write(found: Files, output: Path, as_json: bool) -> None:
     """Writes picture files and sidecar, or prints the answer. Notes go to stderr."""
     sidecar: dict[str, Any] = json.loads(found["result.json"])
-    if "answer" in sidecar:
-        paths = []
-    elif output == files.STDIO:
-        click.get_binary_stream("stdout").write(found["result.png"])
-        paths, as_json = [], False
-    else:
+    paths: list[Path] = []
+    if output == files.STDIO and "answer" not in sidecar:
+        files.write_out(found["result.png"])
+        as_json = False  # standard output holds the picture
+    elif "answer" not in sidecar:
         paths = save(found, output)
     if as_json:
         click.echo(json.dumps({"files": [str(path) for path in paths], **sidecar}, indent=1))

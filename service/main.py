@@ -54,6 +54,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Anchored posterior sampling",
         version=aps_core.__version__,
         lifespan=_lifespan,
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
     )

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aps_core.tasks import TaskSpec
 from service.access.principals import Reader
-from service.api import openapi
+from service.api import examples, openapi
 from service.api.app_state import services_of
 from service.api.problems import UnsupportedBody
 from service.api.submit import json_object
@@ -62,4 +62,8 @@ def _body(spec: type[TaskSpec]) -> dict[str, Any]:
     schema = EstimateRequest.model_json_schema(ref_template=openapi.COMPONENT)
     schema["title"] = f"{spec.__name__.removesuffix('Spec')}EstimateRequest"
     schema["properties"]["spec"] = openapi.component(spec)
+    example = examples.SPECS.get(str(spec.model_fields["type"].default))
+    if example is not None:
+        size = {"image_size": [697, 472]} if spec.pictures.get("image") else {}
+        schema["examples"] = [{"spec": example, **size}]
     return {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
+from service.api import examples
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
 
@@ -21,6 +22,13 @@ _ADDRESS = (
     "A data URI (data:image/...;base64,...), sha256:... for a stored picture or, if the service"
     " allows it, an https URL."
 )
+TAGS = {
+    "tasks": "Submit a job, or predict what it would take. One operation per registered task.",
+    "jobs": "Follow, list, cancel and delete jobs.",
+    "files": "Upload pictures for later jobs; download results and previews.",
+    "webhooks": "Deliveries of webhooks and the secrets that sign them.",
+    "service": "What the service offers, its health, and sign-in of browsers.",
+}
 COMPONENT = "#/components/schemas/{model}"
 
 
@@ -31,6 +39,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
         described["components"]["schemas"].update(_components())
         _without_fastapis_errors(described)
         _with_unknown_parameters(described)
+        _with_examples(described)
+        described["servers"] = [{"url": "/", "description": "The service with this document."}]
+        described["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return app.openapi_schema or {}
 
 
@@ -71,6 +82,10 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
         "properties": {**files, "spec": component(spec), **options},
         "required": [*needed, "spec"],
     }
+    example = examples.SPECS.get(str(spec.model_fields["type"].default))
+    if example is not None:
+        inline["examples"] = [{**dict.fromkeys(needed, examples.PICTURE), **example}]
+        form["examples"] = [{**dict.fromkeys(needed, "(the file)"), "spec": example}]
     content = {
         "multipart/form-data": {
             "schema": form,
@@ -111,6 +126,23 @@ def _with_unknown_parameters(described: dict[str, Any]) -> None:
     for path, operations in described["paths"].items():
         for operation in operations.values() if path.startswith("/v1/") else ():
             operation["responses"] = {**refused, **operation["responses"]}
+
+
+def _with_examples(described: dict[str, Any]) -> None:
+    """Adds the examples of :mod:`service.api.examples`."""
+    schemas = described["components"]["schemas"]
+    for name, example in examples.COMPONENTS.items():
+        schemas[name]["examples"] = [example]
+    for task, spec in TaskSpec.family.items():
+        if task in examples.SPECS:
+            schemas[spec.__name__]["examples"] = [examples.SPECS[task]]
+    for operation in (each for path in described["paths"].values() for each in path.values()):
+        for parameter in operation.get("parameters", []):
+            if parameter["name"] in examples.PARAMETERS:
+                parameter["example"] = examples.PARAMETERS[parameter["name"]]
+        if operation["operationId"] in examples.INLINE:
+            answer = operation["responses"]["200"]["content"]["application/json"]
+            answer["example"] = examples.INLINE[operation["operationId"]]
 
 
 def _components() -> dict[str, Any]:

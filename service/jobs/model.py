@@ -223,6 +223,12 @@ class Event(_Frozen):
     data: dict[str, Any]
 
 
+def first_id_at(moment: datetime) -> str:
+    """The smallest job id of a moment: ids made earlier sort before it, later ones after it."""
+    text = f"{max(0, int(moment.timestamp() * 1000)):012x}"[-12:]
+    return f"{text[:8]}-{text[8:]}"
+
+
 def new_job_id() -> str:
     """A random UUIDv7; ids sort by creation time."""
     value = (
