@@ -28,7 +28,7 @@ class PictureFile(click.Path):
         super().__init__(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-class PictureFiles(click.ParamType):
+class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.4
     """Existing files as a list: a file, the pictures of a folder, those matching a pattern, or
     ``-``.
     """

@@ -29,13 +29,13 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
   const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
   const predicted = forecast(task, { settings, sizeOf, onCrop: crop, valid: () => isValid(settings.element) });
-  const actions = el("div", { class: "actions" }, pictures.thumb, submit, predicted.element);
+  const actions = el("div", { class: "actions" }, pictures.thumb, submit, predicted.line);
   const notice = el("p", { class: "note", textContent: words.notice });
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
     el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
-    el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, actions, notice),
+    el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
   form.addEventListener("submit", async (event) => {

@@ -38,18 +38,19 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   const crop = button(t.crop.open, () => onCrop(longest), { class: "small" });
   const whole = button("", () => settings.write({ working_size: null }), { class: "small" });
   const ways = el("div", { class: "chips" }, crop, whole);
-  const element = el("div", { class: "forecast" }, line, lost, ways);
+  const details = el("div", { class: "forecast-details" }, lost, ways);
   let longest = 0;
   let timer = 0;
   let asked = 0;
 
-  const show = (text, { reduced = null, presets = {}, refused = false } = {}) => {
+  const show = (text, { reduced = null, presets = null, refused = false } = {}) => {
     line.textContent = text;
+    line.classList.toggle("known", Boolean(presets));
     line.classList.toggle("refused", refused);
     lost.textContent = reduced ?? "";
-    ways.hidden = !reduced;
+    details.hidden = !reduced;
     whole.hidden = true;
-    settings.preset?.show(presets);
+    settings.preset?.show(presets ?? {});
   };
 
   const estimate = (spec, size) => api.estimate(task.type, { spec: filled(spec, task.schema), image_size: size });
@@ -90,7 +91,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   };
   for (const kind of ["input", "change", "choose"]) settings.element.addEventListener(kind, later);
   later();
-  return { element, later };
+  return { line, details, later };
 }
 
 /** The spec with something in place of required texts that are still empty: they do not change the duration. */

@@ -62,6 +62,7 @@ export function progressPanel(words) {
       timeText.textContent = "";
     } else if (live) tick();
     else if (job.progress) step(job.progress);
+    else if (job.phase === "sampling") move(0, t.phases.sampling, job.estimated_seconds);
     else wait(job);
   };
   return { element, show, step, inner, stop };
