@@ -38,7 +38,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     el(
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
-      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip),
+      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
       el("div", { class: "panel" }, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
     ),
   );
