@@ -17,6 +17,7 @@ from aps_core.tasks import TaskSpec
 from service.api import examples
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
+from service.api.views import EstimateRequest
 
 _ADDRESS = (
     "A data URI (data:image/...;base64,...), sha256:... for a stored picture or, if the service"
@@ -36,7 +37,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of ``app``, built at the first call."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
-        described["components"]["schemas"].update(_components())
+        described["components"]["schemas"].update(_components(app.state.settings.max_body_bytes))
         _without_fastapis_errors(described)
         _with_unknown_parameters(described)
         _with_examples(described)
@@ -54,8 +55,26 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
-    """OpenAPI request body of a submission as form and as JSON, from the library's own schema.
+def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
+    """OpenAPI request body of a submission as form and as JSON."""
+    content = {
+        "multipart/form-data": {
+            "schema": {"$ref": COMPONENT.format(model=_name(spec, "Form"))},
+            "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")},
+        },
+        "application/json": {"schema": {"$ref": COMPONENT.format(model=_name(spec, "Request"))}},
+    }
+    return {"required": True, "content": content}
+
+
+def estimate_body(spec: type[TaskSpec]) -> dict[str, Any]:
+    """OpenAPI request body of an estimate."""
+    schema = {"$ref": COMPONENT.format(model=_name(spec, "EstimateRequest"))}
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
+    """Schemas of the bodies of a task's operations by name, from the library's own schema.
 
     Args:
         spec: The task.
@@ -72,28 +91,32 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
     needed = [name for name, always in spec.pictures.items() if always]
     uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)
-    inline = {
+    request = {
         **schema,
+        "title": _name(spec, "Request"),
         "properties": {**uris, **options, **schema["properties"]},
         "required": [*needed, *schema.get("required", [])],
     }
     form = {
         "type": "object",
+        "title": _name(spec, "Form"),
         "properties": {**files, "spec": component(spec), **options},
         "required": [*needed, "spec"],
     }
-    example = examples.SPECS.get(str(spec.model_fields["type"].default))
-    if example is not None:
-        inline["examples"] = [{**dict.fromkeys(needed, examples.PICTURE), **example}]
+    asked = EstimateRequest.model_json_schema(ref_template=COMPONENT)
+    asked["properties"]["spec"] = component(spec)
+    asked["title"] = _name(spec, "EstimateRequest")
+    if (example := examples.SPECS.get(str(spec.model_fields["type"].default))) is not None:
+        request["examples"] = [{**dict.fromkeys(needed, examples.PICTURE), **example}]
         form["examples"] = [{**dict.fromkeys(needed, "(the file)"), "spec": example}]
-    content = {
-        "multipart/form-data": {
-            "schema": form,
-            "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")},
-        },
-        "application/json": {"schema": inline},
-    }
-    return {"required": True, "content": content}
+        size = {"image_size": [697, 472]} if spec.pictures.get("image") else {}
+        asked["examples"] = [{"spec": example, **size}]
+    return {each["title"]: each for each in (request, form, asked)}
+
+
+def _name(spec: type[TaskSpec], suffix: str) -> str:
+    """Component of a task's body, such as ``RestoreRequest``."""
+    return spec.__name__.removesuffix("Spec") + suffix
 
 
 def component(model: type[BaseModel]) -> dict[str, str]:
@@ -145,7 +168,7 @@ def _with_examples(described: dict[str, Any]) -> None:
             answer["example"] = examples.INLINE[operation["operationId"]]
 
 
-def _components() -> dict[str, Any]:
+def _components(max_bytes: int) -> dict[str, Any]:
     """Schemas that the routes reference by name."""
     named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
@@ -155,7 +178,12 @@ def _components() -> dict[str, Any]:
         for name, schema in described.pop("$defs", {}).items()
     }
     specs = {cls.__name__: schema for cls, schema in schemas.items() if cls is not Options}
-    return {**definitions, **specs}
+    bodies = [_bodies(spec, max_bytes) for spec in TaskSpec.family.values()]
+    return {
+        **definitions,
+        **specs,
+        **{name: schema for each in bodies for name, schema in each.items()},
+    }
 
 
 def main() -> None:

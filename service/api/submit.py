@@ -129,9 +129,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
             202: {"description": "The job was accepted.", "headers": accepted},
             **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
-        openapi_extra={
-            "requestBody": openapi.request_body(spec, app.state.settings.max_body_bytes)
-        },
+        openapi_extra={"requestBody": openapi.request_body(spec)},
     )
 
 

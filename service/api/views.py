@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.jobs import Artifact, Job, JobError, JobState, Phase, Priority, Progress
 
@@ -62,6 +62,23 @@ class JobView(BaseModel):
         description="The deadline, in seconds after created_at."
     )
     urls: dict[str, str]
+
+
+MAX_SIDE = 100_000
+"""Maximum width and height in pixels of a picture to be estimated."""
+
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+
+
+class EstimateRequest(BaseModel):
+    """A job's spec, and the size of the picture that would be sent with it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    spec: dict[str, Any] = Field({}, description="The task's spec, as at submission.")
+    image_size: tuple[Side, Side] | None = Field(
+        None, description="Width and height of the picture 'image' in pixels; null without one."
+    )
 
 
 class EstimateView(BaseModel):
