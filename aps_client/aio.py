@@ -137,16 +137,18 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         """
         return await self._transport.do(flows.get(job, self.connection.retry))
 
-    async def jobs(self, page_size: int = 50) -> AsyncIterator[Job]:
-        """Iterates over all jobs, newest first.
+    async def jobs(self, page_size: int = 50, **wanted: Any) -> AsyncIterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
             page = await self._transport.do(flows.page(url, self.connection.retry))
             for job in page.jobs:

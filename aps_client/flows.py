@@ -14,9 +14,11 @@ import time
 import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 from pydantic import BaseModel
@@ -256,6 +258,16 @@ def preview(event: Event, retry: Retry) -> Flow[Preview]:
         noise_floor=progress.noise_floor,
         jpeg=answer.content,
     )
+
+
+def jobs_url(page_size: int, wanted: Mapping[str, Any]) -> str:
+    """URL of the first page of jobs that match the filters ``wanted``; None values are ignored."""
+    given = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in wanted.items()
+        if value is not None
+    }
+    return f"/v1/jobs?{urlencode({'limit': page_size, **given}, doseq=True)}"
 
 
 def page(url: str, retry: Retry) -> Flow[JobPage]:

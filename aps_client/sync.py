@@ -137,16 +137,18 @@ class Client(Tasks[Result]):
         """
         return self._transport.do(flows.get(job, self.connection.retry))
 
-    def jobs(self, page_size: int = 50) -> Iterator[Job]:
-        """Iterates over all jobs, newest first.
+    def jobs(self, page_size: int = 50, **wanted: Any) -> Iterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
             page = self._transport.do(flows.page(url, self.connection.retry))
             yield from page.jobs

@@ -122,6 +122,12 @@ class TaskSpec(Spec, family=True):
         """
         return self.output_size(image)
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Width and height to which an upload of size ``image`` is reduced; None if it is used as
+        it is.
+        """
+        return None
+
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
         """Number of tokens, and the number of times each runs the unit measured by

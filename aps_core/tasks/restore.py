@@ -78,6 +78,11 @@ class RestoreSpec(MeasuredTaskSpec):
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """The measurement's size, if ``working_size`` reduces the upload."""
+        size = self.measurement_size(_given(image))
+        return None if size == image else size
+
     def measurement_size(self, image: Size) -> Size:
         """Size of the measurement: the upload's, reduced if ``working_size`` requires it."""
         width, height = image

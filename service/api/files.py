@@ -89,7 +89,7 @@ _PICTURE = {
     responses=problems(400, 401, 403, 413, 415, 422, 429, 503),
     openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
 )
-async def post_file(request: Request, who: Writer) -> StoredPicture:
+async def store_picture(request: Request, who: Writer) -> StoredPicture:
     """Stores a picture, sent as the request body. Later jobs refer to it by its hash: ``"image":
     "sha256:..."``.
     """
