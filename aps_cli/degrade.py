@@ -34,6 +34,7 @@ from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_op
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
+@click.option("--kernel", type=PICTURE, help="Blur kernel as a small grey picture.")
 @click.option(
     "-o",
     "--output",
@@ -48,6 +49,7 @@ def degrade(
     peak: float,
     seed: int,
     mask: Path | None,
+    kernel: Path | None,
     **options: Any,
 ) -> None:
     """Degrade a clean PHOTO with an operator and noise, to try out a restoration.
@@ -59,9 +61,12 @@ def degrade(
 
     from aps_core.imaging import images, noise
     from aps_core.operators import OperatorSpec
+    from aps_core.operators.kernel_blur import kernel_rows
 
     chosen = operator_from(options)
     spec = OperatorSpec.named(chosen["type"]).model_validate(chosen)
+    if kernel is not None:
+        spec = spec.with_kernel(kernel_rows(images.open_image(kernel.read_bytes())))
     x = images.to_tensor(images.open_image(photo.read_bytes()))
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)

@@ -278,6 +278,7 @@ def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 # Names of options that would clash with another option of the command.
 _RENAMED = {
     ("operator", "mask"): "--mask-source",
+    ("operator", "kernel"): "--kernel-weights",
     ("operator", "sigma"): "--blur-sigma",
     ("operator", "seed"): "--operator-seed",
 }

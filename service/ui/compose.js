@@ -122,9 +122,9 @@ function settingsForm(task, described) {
     for (const [name, value] of Object.entries(spec)) (main.controls.get(name) ?? folds.get(name))?.write(value);
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
-  // a degradation may or may not need a mask; a task without one that takes masks needs them always
-  const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
-  return { element, warning, read, write, needsMask, degrades: main.controls.has("operator") };
+  // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
+  const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
+  return { element, warning, read, write, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -141,9 +141,10 @@ function ownSettings(property, defs, pointer, recommended) {
   return group(inner, defs, pointer, type ? (recommended[type] ?? {}) : recommended);
 }
 
-/** Whether an operator, or one inside it, takes its mask from an upload. */
-function wantsUpload(operator) {
-  return operator.mask === "upload" || Object.values(operator).some((value) => Array.isArray(value) && value.some(wantsUpload));
+/** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
+function wantsUpload(operator, name, described) {
+  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties[name];
+  return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
 }
 
 function folded(title, ...content) {
@@ -160,7 +161,10 @@ function pictureInputs(task, limits, settings, onProblem) {
   let hasImage = false;
   const showMask = () => {
     if (!masked) return;
-    tools.hidden = mask.surface.hidden = !hasImage || !settings.needsMask();
+    tools.hidden = mask.surface.hidden = !hasImage || !settings.needs("mask");
+  };
+  const showKernel = () => {
+    if (slots.has("kernel")) slots.get("kernel").element.hidden = !settings.needs("kernel");
   };
   for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
     const onChange = (shown) => {
@@ -177,13 +181,15 @@ function pictureInputs(task, limits, settings, onProblem) {
     slot.holder.append(mask.surface);
     slot.element.append(tools);
   }
-  settings.element.addEventListener("change", showMask);
-  settings.element.addEventListener("choose", showMask);
-  showMask();
+  for (const show of [showMask, showKernel]) {
+    settings.element.addEventListener("change", show);
+    settings.element.addEventListener("choose", show);
+    show();
+  }
 
   const files = async () => {
-    const found = [...slots].map(([name, slot]) => [name, slot.file()]);
-    if (masked && hasImage && settings.needsMask()) found.push(["mask", await mask.blob()]);
+    const found = [...slots].filter(([, slot]) => !slot.element.hidden).map(([name, slot]) => [name, slot.file()]);
+    if (masked && hasImage && settings.needs("mask")) found.push(["mask", await mask.blob()]);
     return Object.fromEntries(found.filter(([, file]) => file));
   };
   const missing = () => {
@@ -200,7 +206,7 @@ function pictureInputs(task, limits, settings, onProblem) {
       else await mask.load(await fetched(artifact));
     }
   };
-  const paste = (file) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, t.pasted);
+  const paste = (file) => ([...slots.values()].find((slot) => !slot.element.hidden && !slot.file()) ?? slots.values().next().value)?.take(file, t.pasted);
   return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, slots, files, missing, fill, paste, mask: () => mask?.blob() };
 }
 
