@@ -160,7 +160,7 @@ class RestoreSpec(MeasuredTaskSpec):
         notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [_reduced(y_CHW, used)]
         shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = used.bind(shape, engine.device, mask_HW)
-        sigma, spread = self._noise(y_CHW, operator.weight)
+        sigma, spread = self._noise(y_CHW, operator.weight, noise.least_sigma(upload))
         _, height, width = shape
         objective = engine.measurement_objective(
             operator.cropped(height, width), y_CHW, spread, self.loss
@@ -168,17 +168,22 @@ class RestoreSpec(MeasuredTaskSpec):
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())
 
-    def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, and the standard deviation of all noise.
+    def _noise(
+        self, y_CHW: Tensor, weight: Tensor | None, least: float
+    ) -> tuple[float, float | Tensor]:
+        """``sigma`` as a number, at least ``least`` if it is estimated, and the standard deviation
+        of all noise.
 
-        Photon noise is added to ``sigma``. If it is set, 'auto' means a ``sigma`` of 0.
+        Photon noise is added to ``sigma``. If it is set, 'auto' means the least ``sigma``.
         """
         if self.noise == "gaussian":
-            sigma = float(
-                noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma
+            sigma = (
+                max(least, noise.estimate_sigma(y_CHW, weight))
+                if self.sigma == "auto"
+                else self.sigma
             )
             return sigma, sigma
-        sigma = 0.0 if self.sigma == "auto" else self.sigma
+        sigma = least if self.sigma == "auto" else self.sigma
         return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
