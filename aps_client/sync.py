@@ -14,7 +14,7 @@ from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.errors import ServiceError, error_of
 from aps_client.flows import Flow, Source, T
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from aps_client.sse import Follower
 from aps_client.sse import timeout as stream_timeout
 from aps_client.tasks import Tasks
@@ -130,6 +130,20 @@ class Client(Tasks[Result]):
             ServiceError, Unreachable: the request failed.
         """
         return self._do(flows.keep(picture, self.connection.retry))
+
+    def diagnose(self, picture: Source) -> Diagnosis:
+        """Asks what seems to have happened to a picture; nothing is stored.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            Findings in plain words, and fields of a restore job in ``proposal``.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return self._do(flows.diagnose(picture, self.connection.retry))
 
     def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.

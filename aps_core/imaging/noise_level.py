@@ -81,8 +81,7 @@ def _usable(y_CHW: Array, observed: Mask | None) -> tuple[Array, Mask]:
     counts = valid.sum((1, 2))
     # in a picture of saturated colours, a channel can be clipped everywhere
     kept = counts * 2 >= counts.max()
-    everywhere: Mask = np.asarray(valid[kept].all(0))
-    return y_CHW[kept], everywhere
+    return y_CHW[kept], valid[kept].all(0)
 
 
 def _patches(y_CHW: Array, valid_HW: Mask, shape: tuple[int, int]) -> tuple[Array, Mask]:
@@ -94,7 +93,8 @@ def _patches(y_CHW: Array, valid_HW: Mask, shape: tuple[int, int]) -> tuple[Arra
         return np.zeros((len(y_CHW) * shape[0] * shape[1], 0, 0)), np.zeros((0, 0), dtype=bool)
     windows = sliding_window_view(y_CHW, shape, (1, 2))
     patches = windows.transpose(0, 3, 4, 1, 2).reshape(-1, height, width)
-    return patches, sliding_window_view(valid_HW, shape).all((2, 3))
+    complete: Mask = np.asarray(sliding_window_view(valid_HW, shape).all((2, 3)))
+    return patches, complete
 
 
 def _bands(y_CHW: Array, valid_HW: Mask) -> Iterator[tuple[Array, Mask]]:
