@@ -114,6 +114,7 @@ class Services:
     notifier: JobNotifier
     keys: KeyStore
     rates: RateLimiter
+    authentication: Lane
     decoder: Decoder
     pictures: Pictures
 
@@ -141,6 +142,7 @@ class Services:
             JobNotifier(settings),
             keys,
             RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
+            Lane("requests", threads=8, wait_seconds=10, share=2, line=1000),
             decoder,
             pictures,
         )
