@@ -88,7 +88,7 @@ def restore(
     measurement: Measurement,
     prior: ImageEngine | Prior | str = "embedded",
     *,
-    sampler: SamplerSpec | Mapping[str, Any] | str = "aps",
+    sampler: SamplerSpec | Mapping[str, Any] | str | None = None,
     loss: LossSpec | Mapping[str, Any] | str = "measurement",
     preset: Preset = "balanced",
     seed: int = 0,
@@ -104,7 +104,7 @@ def restore(
         prior: return value of :func:`load_prior`, the name of a registered prior, or any object
             that implements :class:`aps_core.types.Prior`.
         sampler: a sampler's settings or name. Fields that are not set use the recommendation of a
-            registered prior.
+            registered prior. Default: the sampler that the prior recommends, else ``aps``.
         loss: a loss's settings or name; defaults as for ``sampler``.
         preset: ``fast`` or ``best`` take fewer or more steps than the registered prior's
             recommendation, ``balanced``.
@@ -128,6 +128,8 @@ def restore(
     network: Prior = prior.prior if isinstance(prior, ImageEngine) else prior
     tokenizer = network.tokenizer
     device = tokenizer.codebook_KD.device
+    if sampler is None:
+        sampler = engine.spec.restoring_sampler if engine is not None else "aps"
     chosen = _spec(SamplerSpec, sampler)  # type: ignore[type-abstract]
     compared = _spec(LossSpec, loss)  # type: ignore[type-abstract]
     if engine is not None:

@@ -163,8 +163,9 @@ class Likelihood(Protocol):
 class Sample:
     """Result of a run.
 
-    ``z_BL`` are codes. ``x_BCHW`` are decoded pictures with C = 3 in [-1, 1]; the decoder may
-    overshoot slightly. ``misfit_B`` is 0 without a measurement.
+    ``z_BL`` are codes. ``x_BCHW`` are their decoded pictures with C = 3 in [-1, 1]; the decoder may
+    overshoot slightly, and a sampler may have corrected them. ``misfit_B`` is that of the decoded
+    pictures, and 0 without a measurement.
     """
 
     z_BL: Tensor

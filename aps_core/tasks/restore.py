@@ -82,6 +82,10 @@ class RestoreSpec(MeasuredTaskSpec):
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
 
+    def default_sampler(self) -> str:
+        """The prior's choice."""
+        return self.prior_spec().restoring_sampler
+
     def reduced_size(self, image: Size | None) -> Size | None:
         """The measurement's size, if ``working_size`` reduces the upload."""
         size = self.measurement_size(_given(image))
