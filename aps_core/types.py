@@ -150,6 +150,15 @@ class Objective(Protocol):
         ...
 
 
+@runtime_checkable
+class Likelihood(Protocol):
+    """An objective whose noise is known well enough to weigh it against other knowledge."""
+
+    def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
+        """``-log q(y | x)`` (B,) in nats, up to a constant."""
+        ...
+
+
 @dataclass(frozen=True)
 class Sample:
     """Result of a run.

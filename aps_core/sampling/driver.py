@@ -166,7 +166,7 @@ def sample(
                 raise SamplingCancelled(
                     f"Stopped after reverse step {state.step} of {sampler.steps}."
                 )
-        x_BCHW = problem.decode(state.z_BL)
+        x_BCHW = sampler.finish(problem, state.z_BL)
         return Sample(state.z_BL, x_BCHW, problem.objective(x_BCHW)[1])
 
 

@@ -48,6 +48,7 @@ class Services:
     notifier: JobNotifier
     keys: KeyStore
     rates: RateLimiter
+    authentication: Lane
     decoder: Decoder
     pictures: Pictures
 
@@ -74,6 +75,7 @@ class Services:
             notifier=JobNotifier(settings),
             keys=KeyStore(redis, prefix, settings.keys_file),
             rates=RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),
+            authentication=Lane("requests", threads=8, wait_seconds=10, share=2, line=1000),
             decoder=decoder,
             pictures=pictures,
         )

@@ -6,6 +6,7 @@ times as long or as much. ``benchmarks/abuse.py`` measures against the promised 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ import pytest
 
 from benchmarks.abuse import sleeper
 from benchmarks.abuse_attacks import DENOISE, picture
+from service.api.app_state import Services
+from service.settings import Settings
 from tests.abuse.attacked import Target
 from tests.stack import png, uri
 
@@ -160,3 +163,20 @@ def test_many_followers_cost_the_store_few_connections(target: Target) -> None:
 def test_temporary_files_do_not_stay(target: Target) -> None:
     left = [link.readlink() for link in Path(f"/proc/{target.pid}/fd").iterdir() if link.exists()]
     assert not [path for path in left if "deleted" in str(path) and "/tmp/" in str(path)]
+
+
+def test_requests_of_one_credential_wait_for_each_other_not_for_others(settings: Settings) -> None:
+    services, release = Services.open(settings), threading.Event()
+
+    async def burst() -> str:
+        lane = services.authentication
+        slow = [asyncio.create_task(lane.run("ann's key", release.wait, 30)) for _ in range(60)]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(lane.run("bob's key", lambda: "bob"), 10)
+        finally:
+            release.set()
+            await asyncio.gather(*slow)
+
+    assert asyncio.run(burst()) == "bob"
+    services.close()
