@@ -41,8 +41,8 @@ class Tokenizer(Protocol):
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L)."""
         ...
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Nearest code of every embedding: codes (B, L) and their embeddings (B, L, D)."""
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Nearest code of every embedding (..., D): codes (...) and their embeddings (..., D)."""
         ...
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:

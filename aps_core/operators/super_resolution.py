@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SuperResolution(OperatorSpec):
-    """The picture was reduced in size; restore it at ``factor`` times the measurement's size."""
+    """The picture was reduced in size; restore it at a multiple of the measurement's size."""
 
     type: Literal["super_resolution"] = "super_resolution"
     factor: Literal[2, 4, 8] = Field(
