@@ -208,6 +208,16 @@ def field_lines(operator: str) -> list[str]:
     return lines
 
 
+def words_of(operator: dict[str, Any]) -> list[str]:
+    """Command-line words that select an operator; the inverse of :func:`operator_from`."""
+    words = ["--operator", operator["type"]]
+    for name, value in operator.items():
+        if name != "type":
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += [_flag(name, "operator"), text]
+    return words
+
+
 def parse_value(text: Any) -> Any:
     """Parses text as JSON if possible (numbers, true, lists); returns other values unchanged."""
     if not isinstance(text, str):
@@ -283,6 +293,7 @@ def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 # Names of options that would clash with another option of the command.
 _RENAMED = {
     ("operator", "mask"): "--mask-source",
+    ("operator", "kernel"): "--kernel-weights",
     ("operator", "sigma"): "--blur-sigma",
     ("operator", "seed"): "--operator-seed",
 }

@@ -101,6 +101,7 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
         return prompt
     helps = {
         "mask": "Mask picture of the same size, white = known.",
+        "kernel": "Blur kernel as a small grey picture: the picture of a point of light.",
         "image": "Picture whose content is kept.",
     }
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]

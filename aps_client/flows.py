@@ -33,7 +33,7 @@ from aps_client.errors import (
     error_of,
     seconds,
 )
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from service.api.views import JobPage
 from service.jobs import JobState, Progress
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
 """A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
 
-LONGEST_HOLD = 30
+MAX_HOLD_SECONDS = 30
 """Maximum seconds for which a submission waits for the finished job."""
 
 
@@ -105,8 +105,8 @@ class Options:
     idempotency_key: str | None = None
 
     def hold(self) -> int:
-        """Whole seconds the service may delay its response, 0 to ``LONGEST_HOLD``."""
-        return LONGEST_HOLD if self.wait is None else min(LONGEST_HOLD, int(self.wait))
+        """Whole seconds the service may delay its response, 0 to ``MAX_HOLD_SECONDS``."""
+        return MAX_HOLD_SECONDS if self.wait is None else min(MAX_HOLD_SECONDS, int(self.wait))
 
     def parts(self) -> dict[str, Any]:
         """Fields of the request body besides the spec."""
@@ -164,6 +164,13 @@ def keep(picture: Source, retry: Retry) -> Flow[StoredPicture]:
     sent = {"content": _read(picture), "headers": {"Content-Type": "application/octet-stream"}}
     answer = yield from exchange(Call("POST", "/v1/files", sent), retry)
     return StoredPicture.model_validate_json(answer.content)
+
+
+def diagnose(picture: Source, retry: Retry) -> Flow[Diagnosis]:
+    """``POST /v1/diagnose``."""
+    sent = {"content": _read(picture), "headers": {"Content-Type": "application/octet-stream"}}
+    answer = yield from exchange(Call("POST", "/v1/diagnose", sent), retry)
+    return Diagnosis.model_validate_json(answer.content)
 
 
 def get(job: str | Job, retry: Retry) -> Flow[Job]:

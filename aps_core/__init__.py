@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aps_core.samplers.sgdd import SGDDConfig
     from aps_core.samplers.svdd import SVDDConfig
     from aps_core.sampling.driver import Problem, sample
+    from aps_core.style_measures import StyleMeasureSpec
     from aps_core.types import (
         BoundOperator,
         Objective,
@@ -56,6 +57,7 @@ _HOMES = {
     "samplers.sgdd": ["SGDDConfig"],
     "samplers.svdd": ["SVDDConfig"],
     "sampling.driver": ["Problem", "sample"],
+    "style_measures": ["StyleMeasureSpec"],
     "types": [
         "BoundOperator",
         "Objective",
@@ -91,6 +93,7 @@ __all__ = [
     "SamplerState",
     "Step",
     "StepInfo",
+    "StyleMeasureSpec",
     "TextPrior",
     "TextPriorSpec",
     "Tokenizer",

@@ -14,13 +14,12 @@ from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.priors.base import PRESETS
 from aps_core.registry import Spec
 from aps_core.samplers import SamplerSpec
+from aps_core.style_measures import StyleMeasureSpec
 from aps_core.tasks import TaskSpec
 
 
 def describe() -> dict[str, Any]:
-    """Tasks, operators, samplers, losses and priors with their JSON Schemas, as plain JSON. Needs
-    no torch.
-    """
+    """All families with their JSON Schemas, as plain JSON. Needs no torch."""
     return {
         "version": __version__,
         "tasks": [
@@ -33,19 +32,15 @@ def describe() -> dict[str, Any]:
             for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
         ],
         "operators": [
-            {
-                "type": name,
-                "summary": cls.summary(),
-                "weights": cls.weights,
-                **_here(cls),
-                "schema": cls.model_json_schema(),
-            }
-            for name, cls in (
-                (name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family)
-            )
+            {**member, **_weights(OperatorSpec.named(member["type"]))}
+            for member in _members(OperatorSpec)
         ],
         "samplers": _members(SamplerSpec),
         "losses": _members(LossSpec),
+        "style_measures": [
+            {**member, **_weights(StyleMeasureSpec.named(member["type"]))}
+            for member in _members(StyleMeasureSpec)
+        ],
         "priors": [
             {
                 "name": name,
@@ -53,10 +48,9 @@ def describe() -> dict[str, Any]:
                 **_native(cls),
                 "recommended": _recommended(cls),
                 **_presets(cls),
-                "weights": cls.weights,
+                **_weights(cls),
                 "better_with": cls.better_with,
                 "lacking": checkpoint_cache.missing(cls.better_with),
-                **_here(cls),
             }
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
@@ -104,10 +98,12 @@ def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
     }
 
 
-def _here(cls: type[PriorSpec] | type[OperatorSpec]) -> dict[str, Any]:
-    """Whether the prior's weights are installed, and which are missing."""
+def _weights(
+    cls: type[PriorSpec] | type[OperatorSpec] | type[StyleMeasureSpec],
+) -> dict[str, Any]:
+    """Names of the weights, whether all are installed, and which are missing."""
     missing = checkpoint_cache.missing(cls.weights)
-    return {"available": missing is None, "missing": missing}
+    return {"weights": cls.weights, "available": missing is None, "missing": missing}
 
 
 def _native(prior: type[PriorSpec]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import SamplerSpec
-from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, Prior, StepHook
 
@@ -133,7 +133,7 @@ def restore(
     if engine is not None:
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen), preset=preset))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
-    if isinstance(chosen, APSConfig) and chosen.temperature is None:
+    if isinstance(chosen, AnchoredSampler) and chosen.temperature is None:
         # random starts distinguish samples of one measurement; several measurements need none
         chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
     bind = measurement.bind(device)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.filters import gaussian
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 from aps_core.operators.blur import check_reach, reflecting_filter
 
@@ -18,19 +19,20 @@ else:
 
 
 class GaussianBlur(OperatorSpec):
-    """The picture is out of focus: a Gaussian blur of known width."""
+    """The picture is soft: a Gaussian blur of known width."""
 
     type: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: float = Field(
         3.0,
         ge=0.01,
-        le=15,
+        le=200,
         description=(
-            "Width of the blur in pixels. The paper's 3.0 is for 512-pixel pictures; at 128 use"
-            " 1.5."
+            "Width of the blur in pixels of the upload. The paper's 3.0 is for 512-pixel pictures;"
+            " at 128 use 1.5."
         ),
     )
     linear: ClassVar[bool] = True
+    lengths: ClassVar[tuple[str, ...]] = ("sigma",)
 
     @property
     def reach(self) -> int:
@@ -46,7 +48,5 @@ class GaussianBlur(OperatorSpec):
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        offsets = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64, device=device)
-        line = torch.exp(-offsets.square() / (2 * self.sigma**2))
-        line = line / line.sum()
+        line = gaussian(self.sigma, self.reach, torch.float64, device)
         return Bound(reflecting_filter(torch.outer(line, line).float(), *shape_CHW[1:]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.checkpoints.files import folder_identity, stored_numbers
+from aps_core.checkpoints.metadata import folder_identity, stored_numbers
 from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.runtime import memory
@@ -51,7 +51,7 @@ class PriorSpec(Spec, family=True):
 
     def identity(self) -> str:
         """Hash that changes with the weights; see
-        :func:`aps_core.checkpoints.files.folder_identity`.
+        :func:`aps_core.checkpoints.metadata.folder_identity`.
         """
         return "+".join(folder_identity(folder) for folder in self.folders())
 

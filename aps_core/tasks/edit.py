@@ -20,8 +20,9 @@ from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Coverage
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, Prompt, RunContext, Size, Slot
+from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.pictures import MeasuredTaskSpec, Prompt
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK

@@ -1,7 +1,8 @@
-"""Progress of a running task, as its hook receives it after every reverse step."""
+"""Progress of a job after each reverse step: event, preview and checkpoint."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-LARGEST_CARRIED = 1 << 20
+MAX_CARRIED_BYTES = 1 << 20
 """Maximum bytes in a checkpoint besides the tokens."""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
@@ -63,7 +64,7 @@ class Progress:
     def checkpoint(self) -> bytes:
         """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
 
-        Empty if the sampler carries more than ``LARGEST_CARRIED`` bytes between steps. Such a run
+        Empty if the sampler carries more than ``MAX_CARRIED_BYTES`` bytes between steps. Such a run
         cannot resume and restarts.
         """
         from safetensors.torch import save
@@ -72,7 +73,7 @@ class Progress:
             f"{CARRIED}{name}": tensor.cpu().contiguous()
             for name, tensor in self.state.carried.items()
         }
-        if sum(tensor.nbytes for tensor in carried.values()) > LARGEST_CARRIED:
+        if sum(tensor.nbytes for tensor in carried.values()) > MAX_CARRIED_BYTES:
             return b""
         tensors = {
             "z": self.state.z_BL.cpu().contiguous(),
@@ -125,6 +126,28 @@ class PictureProgress(Progress):
     def preview(self) -> bytes:
         """JPEG of the first sample."""
         return encode_jpeg(self.picture_BCHW[0], quality=80)
+
+
+def read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
+    """State stored by :meth:`Progress.checkpoint`; None if it is damaged or belongs to another
+    run.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
+            return None
+        tensors = load(data)
+    except (SafetensorError, ValueError):
+        return None
+    carried = {
+        name.removeprefix(CARRIED): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(CARRIED)
+    }
+    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)
 
 
 def _indices(chosen_L: Tensor) -> list[int]:

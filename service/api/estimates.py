@@ -8,8 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.tasks import TaskSpec
 from service.access.principals import Reader
 from service.api import openapi
+from service.api.accept import predict
 from service.api.app_state import services_of
-from service.api.problems import UnsupportedBody
+from service.api.errors import UnsupportedBody
 from service.api.submit import json_object
 from service.api.views import EstimateRequest, EstimateView
 
@@ -23,7 +24,7 @@ def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
             raise UnsupportedBody(f"Content type {kind!r} is not accepted; send application/json.")
         asked = EstimateRequest.model_validate(json_object(await request.body(), "The body"))
         return await run_in_threadpool(
-            services_of(request).estimate, task, asked.spec, asked.image_size
+            predict, services_of(request), task, asked.spec, asked.image_size
         )
 
     app.add_api_route(

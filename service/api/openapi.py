@@ -111,7 +111,7 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
         form["examples"] = [{**dict.fromkeys(needed, "(the file)"), "spec": example}]
         size = {"image_size": [697, 472]} if spec.pictures.get("image") else {}
         asked["examples"] = [{"spec": example, **size}]
-    return {each["title"]: each for each in (request, form, asked)}
+    return {str(each["title"]): each for each in (request, form, asked)}
 
 
 def _name(spec: type[TaskSpec], suffix: str) -> str:
@@ -178,7 +178,7 @@ def _components(max_bytes: int) -> dict[str, Any]:
         for name, schema in described.pop("$defs", {}).items()
     }
     specs = {cls.__name__: schema for cls, schema in schemas.items() if cls is not Options}
-    bodies = [_bodies(spec, max_bytes) for spec in TaskSpec.family.values()]
+    bodies = [_bodies(TaskSpec.named(name), max_bytes) for name in TaskSpec.family]
     return {
         **definitions,
         **specs,

@@ -14,10 +14,10 @@ from aps_core.capabilities import describe
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
 from service.api.availability import describe_operators, describe_priors
+from service.api.errors import JobActive
 from service.api.events import is_event_id, job_events
 from service.api.headers import matches
 from service.api.openapi import headers, problems
-from service.api.problems import JobActive
 from service.api.streams import CountedEventSource
 from service.api.views import JobPage, JobView, retry_after
 from service.jobs import JobState, Wanted

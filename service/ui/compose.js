@@ -169,9 +169,9 @@ function settingsForm(task, described) {
     }
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
-  // a degradation may or may not need a mask; a task without one that takes masks needs them always
-  const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
-  return { element, warning, preset, read, write, needsMask, degrades: main.controls.has("operator") };
+  // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
+  const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
+  return { element, warning, preset, read, write, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -188,9 +188,10 @@ function ownSettings(property, defs, pointer, recommended) {
   return group(inner, defs, pointer, type ? (recommended[type] ?? {}) : recommended);
 }
 
-/** Whether an operator, or one inside it, takes its mask from an upload. */
-function wantsUpload(operator) {
-  return operator.mask === "upload" || Object.values(operator).some((value) => Array.isArray(value) && value.some(wantsUpload));
+/** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
+function wantsUpload(operator, name, described) {
+  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties[name];
+  return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
 }
 
 function folded(title, ...content) {
@@ -208,7 +209,10 @@ function pictureInputs(task, limits, settings, onProblem) {
   let hasImage = false;
   const showMask = () => {
     if (!masked) return;
-    tools.hidden = mask.surface.hidden = !hasImage || !settings.needsMask();
+    tools.hidden = mask.surface.hidden = !hasImage || !settings.needs("mask");
+  };
+  const showKernel = () => {
+    if (slots.has("kernel")) slots.get("kernel").element.hidden = !settings.needs("kernel");
   };
   for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
     const onChange = (shown) => {
@@ -229,13 +233,15 @@ function pictureInputs(task, limits, settings, onProblem) {
     slot.holder.append(mask.surface);
     slot.element.append(tools);
   }
-  settings.element.addEventListener("change", showMask);
-  settings.element.addEventListener("choose", showMask);
-  showMask();
+  for (const show of [showMask, showKernel]) {
+    settings.element.addEventListener("change", show);
+    settings.element.addEventListener("choose", show);
+    show();
+  }
 
   const files = async () => {
-    const found = [...slots].map(([name, slot]) => [name, slot.file()]);
-    if (masked && hasImage && settings.needsMask()) found.push(["mask", await mask.blob()]);
+    const found = [...slots].filter(([, slot]) => !slot.element.hidden).map(([name, slot]) => [name, slot.file()]);
+    if (masked && hasImage && settings.needs("mask")) found.push(["mask", await mask.blob()]);
     return Object.fromEntries(found.filter(([, file]) => file));
   };
   const missing = () => {
@@ -253,7 +259,7 @@ function pictureInputs(task, limits, settings, onProblem) {
     }
   };
   /** A picture that was pasted, or dropped beside the slots. */
-  const give = (file, name) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, name);
+  const give = (file, name) => ([...slots.values()].find((slot) => !slot.element.hidden && !slot.file()) ?? slots.values().next().value)?.take(file, name);
   const size = () => {
     const shown = slots.get("image")?.picture();
     return shown ? [shown.naturalWidth, shown.naturalHeight] : null;

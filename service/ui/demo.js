@@ -9,7 +9,7 @@ import { operatorName } from "./result.js";
 import { COARSE_PIXELS } from "./slot.js";
 import { t } from "./strings.js";
 
-const LARGEST = 512;
+const MAX_SIDE = 512;
 const PAUSE_MILLISECONDS = 60;
 
 let serial = 0;
@@ -50,7 +50,7 @@ export function demo({ picture, mask, settings, onSwitch }) {
   /** Degrades the picture; says why where that cannot be done. */
   async function attempt({ operator, working_size: size, sigma, noise, peak, seed }) {
     if (!canSimulate(operator)) return t.demo.cannot(operatorName(operator));
-    const clean = reduced(picture(), Math.min(size ?? LARGEST, LARGEST), factorOf(operator));
+    const clean = reduced(picture(), Math.min(size ?? MAX_SIDE, MAX_SIDE), factorOf(operator));
     if (Math.min(clean.width, clean.height) <= reachOf(operator)) return t.demo.tooSmall;
     const { width, height } = clean;
     const hiding = [operator, ...(operator.stages ?? [])].find(({ type }) => type === "inpainting");

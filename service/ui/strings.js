@@ -67,7 +67,7 @@ export const t = {
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
 
-  pictures: { image: "Picture", style: "Style picture", mask: "Mask" },
+  pictures: { image: "Picture", style: "Style picture", mask: "Mask", kernel: "Blur kernel" },
   optional: "optional",
   choose: "Drop, paste or choose a picture",
   draftKept: "Your unsent form is back.",
@@ -126,7 +126,7 @@ export const t = {
   kinds: { picture: "pictures", text: "text" },
   labels: {
     operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
-    compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
+    compare_unguided: "Also answer without guidance", measure: "Style measure", reward: "Reward",
   },
   fieldLabels: {
     "/seed": "Seed of the result", "/operator/seed": "Seed of the degradation",
@@ -135,10 +135,11 @@ export const t = {
     "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
     "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness of the start (temperature)", "/sampler/state_update": "How many are decided (state update)",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
-    "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type" },
+    "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
-    jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
+    jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
+    gram: "Gram statistics", csd: "CSD",
   },
 
   demo: {

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from compose_spec import ComposeSpecification, Service
+from compose_spec.models import ComposeSpecification, Service
 
 from service.launch.supervisor import STOP_SECONDS
 

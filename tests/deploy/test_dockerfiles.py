@@ -15,13 +15,13 @@ import click
 import httpx
 import pytest
 import yaml
-from stack import free_port
 
 from aps_cli.main import main
 from aps_core.checkpoints.checkpoint_cache import WEIGHTS_DIR
 from service.launch.processes import wait_ready, worker_command
 from service.launch.supervisor import process
 from service.settings import RUN_JOB, Settings, queue_name
+from tests.stack import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_ONLY = {"APS_REGISTRY", "APS_VERSION", "APS_HOSTNAME", "APS_BIND"}
@@ -124,7 +124,7 @@ def test_only_the_worker_image_installs_torch() -> None:
         for name in DOCKERFILES
     }
     assert {name: found and found[1] for name, found in extras.items()} == {
-        "api": "s3,otel",
+        "api": "service,s3,otel",
         "worker": "worker,vqdiffusion,s3,otel",
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -14,10 +14,10 @@ import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
-from crds import SCHEMAS
 
 from service.api.health import router
 from service.launch.supervisor import STOP_SECONDS
+from tests.deploy.crds import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"

@@ -12,10 +12,10 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from crds import SCHEMAS
 
 import aps_core
 from service.settings import Settings
+from tests.deploy.crds import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "k8s" / "overlays" / "site" / "kustomization.yaml"
@@ -91,7 +91,7 @@ def test_the_environment_of_compose_names_settings_that_exist() -> None:
         assert f"${{{name}:-" in compose, f"{name} changes nothing"
     assert values["APS_VERSION"] == aps_core.__version__
     assert sum(bool(re.match(r"# \d\. ", line)) for line in lines) == 5
-    settings = Settings(auth=values["APS_AUTH"], host="0.0.0.0", priors=values["APS_PRIORS"])  # type: ignore[arg-type]
+    settings = Settings(auth=values["APS_AUTH"], host="0.0.0.0", priors=values["APS_PRIORS"])
     assert settings.auth_required
 
 

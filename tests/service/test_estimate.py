@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from stack import Stack, png
 
 from aps_client import Client
 from aps_core.priors.base import PRESETS
+from tests.stack import Stack, png
 
 DENOISE = {"operator": {"type": "denoise"}}
 
@@ -74,7 +74,7 @@ def test_misplaced_fields_get_a_suggestion(stack: Stack) -> None:
         ({"num_sample": 2}, "num_samples"),
         ({"perceptual_weights": 1}, "loss.perceptual_weight"),
     ):
-        asked = {"spec": {**DENOISE, **spec}, "image_size": [8, 8]}
+        asked: dict[str, object] = {"spec": {**DENOISE, **spec}, "image_size": [8, 8]}
         problem = stack.http.post("/v1/restore/estimate", json=asked).json()
         (error,) = problem["errors"]
         assert error["pointer"] == f"/{next(iter(spec))}"

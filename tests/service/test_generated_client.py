@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from stack import Stack, png
+
+from tests.stack import Stack, png
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Name of the generated package, which can be imported."""
     folder = tmp_path_factory.mktemp("generated")
-    command = [Path(sys.executable).with_name("openapi-python-client"), "generate"]
-    source = ["--path", ROOT / "docs/openapi.json", "--meta", "none"]
+    command = [str(Path(sys.executable).with_name("openapi-python-client")), "generate"]
+    source = ["--path", str(ROOT / "docs/openapi.json"), "--meta", "none"]
     done = subprocess.run(
-        [*command, *source, "--output-path", folder / "aps_generated"],
+        [*command, *source, "--output-path", str(folder / "aps_generated")],
         capture_output=True,
         text=True,
         check=False,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import SLOW, comparison, ended, findings, scrub, submit, task
 from playwright.sync_api import Browser, Page, expect
-from stack import Stack, png
 
 from benchmarks.studio import loaded, scrubbed
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, comparison, ended, findings, scrub, submit, task
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

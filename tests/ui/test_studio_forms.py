@@ -8,15 +8,15 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from pages import choose, sampler, submit
 from PIL import Image
 from playwright.sync_api import Page, expect
 from pydantic import BaseModel, Field
-from stack import Stack, png
 
 from aps_core.durations import in_words
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.samplers.aps import APSConfig
+from tests.stack import Stack, png
+from tests.ui.pages import choose, sampler, submit
 
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])

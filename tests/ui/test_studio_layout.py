@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import SLOW, choose, ended, submit, task
 from playwright.sync_api import Page, expect
-from stack import Stack, png
+
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, choose, ended, submit, task
 
 WIDTHS = (360, 390, 768, 1280, 1920)
 HEIGHTS = {360: 740, 390: 844, 768: 1024, 1280: 800, 1920: 1080}

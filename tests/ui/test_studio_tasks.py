@@ -8,10 +8,22 @@ import re
 from typing import Any
 
 import numpy as np
-from pages import SLOW, choose, colours, comparison, downloaded, ended, sampler, scrub, submit, task
 from PIL import Image
 from playwright.sync_api import Page, expect
-from stack import Stack, png
+
+from tests.stack import Stack, png
+from tests.ui.pages import (
+    SLOW,
+    choose,
+    colours,
+    comparison,
+    downloaded,
+    ended,
+    sampler,
+    scrub,
+    submit,
+    task,
+)
 
 
 def size_of(data: bytes) -> tuple[int, int]:
