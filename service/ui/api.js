@@ -35,6 +35,9 @@ export const remove = (job) => request(job.urls.self, { method: "DELETE" });
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 
+/** What seems to have happened to a picture. */
+export const diagnose = (file) => json("/v1/diagnose", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
+
 /** Submits a job; ``pictures`` are files by the names the task declares. */
 export function submit(task, pictures, spec) {
   if (!Object.keys(pictures).length) {

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { demo } from "./demo.js";
+import { diagnosisOf } from "./diagnosis.js";
 import { button, el } from "./dom.js";
 import { choice, group, markErrors, validate } from "./form.js";
 import { maskEditor } from "./mask.js";
@@ -20,12 +21,13 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
+  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, demonstration.on);
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const actions = el("div", { class: "actions" }, submit, el("p", { class: "note", textContent: words.notice }));
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, diagnosis, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, actions),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
