@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -38,7 +39,7 @@ REACHES = 2.0
 LEAST_NOISE = 0.01
 """No operator is exact: smaller noise is judged as this much (1.3 grey levels)."""
 STEPS, RATE, SMOOTHNESS = 80, 0.05, 4.0
-"""Adam steps of the fitted picture, their rate, and the weight of its total variation."""
+"""Adam steps of the fitted picture, their rate, and the weight of its total variation in nats."""
 CHECKED_EVERY = 5
 """Steps between questions whether to go on."""
 
@@ -123,37 +124,50 @@ def fitted_residual(
     Raises:
         SamplingCancelled: ``keep_going`` returned False.
     """
-    trust_CHW = weight_CHW / noise_CHW.clamp(min=LEAST_NOISE)
-    x_1CHW = _start(start_CHW, y_CHW).requires_grad_()
-    optimiser = torch.optim.Adam([x_1CHW], lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
-    for step in range(STEPS):
-        if keep_going is not None and step % CHECKED_EVERY == 0 and keep_going(step) is False:
-            raise SamplingCancelled("The run was stopped while its result was judged.")
-        misses = (operator.unclipped(x_1CHW)[0] - y_CHW) * trust_CHW
-        loss = misses.square().sum() / 2 + SMOOTHNESS * total_variation(x_1CHW)
-        (x_1CHW.grad,) = torch.autograd.grad(loss, x_1CHW)
-        optimiser.step()
-        schedule.step()
+    from aps_core.imaging.total_variation import total_variation_estimate
+
+    likelihood = _WhiteNoise(
+        operator, y_CHW, weight_CHW / noise_CHW.clamp(min=LEAST_NOISE), keep_going
+    )
+    x_1CHW = total_variation_estimate(
+        likelihood,
+        _start(start_CHW, y_CHW),
+        weight=SMOOTHNESS,
+        steps=STEPS,
+        learning_rate=RATE,
+    )
     with torch.no_grad():
         return operator(x_1CHW)[0] - y_CHW
 
 
+@dataclass
+class _WhiteNoise:
+    """Likelihood of independent Gaussian noise; it counts how often it is asked."""
+
+    operator: BoundOperator
+    y_CHW: Tensor
+    precision_CHW: Tensor
+    """1 / sigma of every value; 0 where it is not observed."""
+    keep_going: Callable[[int], bool | None] | None
+    step: int = 0
+
+    def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
+        """Up to a constant, (B,)."""
+        ask = self.keep_going is not None and self.step % CHECKED_EVERY == 0
+        if ask and self.keep_going is not None and self.keep_going(self.step) is False:
+            raise SamplingCancelled("The run was stopped while its result was judged.")
+        self.step += 1
+        misses_BCHW = (self.operator.unclipped(x_BCHW) - self.y_CHW) * self.precision_CHW
+        return misses_BCHW.square().flatten(1).sum(1) / 2
+
+
 def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
-    """The measurement at the picture's size; the result itself if it is no picture."""
+    """The measurement at the picture's size (1, 3, H, W); the result if it is no picture."""
     if y_CHW.shape[0] != 3 or min(y_CHW.shape[1:]) < 2:
-        return x_CHW[None].clone()
-    from aps_core.imaging.resampling import resize
+        return x_CHW[None]
+    from aps_core.imaging.images import resize
 
-    return resize(y_CHW[None], (x_CHW.shape[1], x_CHW.shape[2])).clamp(-1, 1).clone()
-
-
-def total_variation(x_BCHW: Tensor) -> Tensor:
-    """Sum over all pixels of the length of the gradient of every channel."""
-    down, right = x_BCHW.diff(dim=-2)[..., :-1], x_BCHW.diff(dim=-1)[..., :-1, :]
-    # the constant keeps the gradient finite in flat areas
-    total: Tensor = (down.square() + right.square() + 1e-6).sqrt().sum()
-    return total
+    return resize(y_CHW, (x_CHW.shape[1], x_CHW.shape[2]))[None].clamp(-1, 1)
 
 
 def verdict_of(explained: float, ratio: float) -> Verdict:

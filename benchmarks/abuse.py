@@ -41,7 +41,7 @@ from service.launch.supervisor import process
 from service.settings import Settings
 
 SUBMIT_SECONDS, PROBE_SECONDS = 0.1, 0.05
-MOST_RATIO, MOST_LIVEZ_MS, MOST_API_MB = 4.0, 100.0, 300.0
+MAX_RATIO, MAX_LIVEZ_MS, MAX_API_MB = 4.0, 100.0, 300.0
 """Maximum allowed values."""
 BOTH: frozenset[Scope] = frozenset({"read", "write"})
 
@@ -223,9 +223,9 @@ HEADER = (
 def line(name: str, row: dict[str, Any]) -> str:
     """Formats a row of the table."""
     kept = (
-        row["ratio"] <= MOST_RATIO
-        and row["livez"]["p99_ms"] <= MOST_LIVEZ_MS
-        and row["api_mb"] <= MOST_API_MB
+        row["ratio"] <= MAX_RATIO
+        and row["livez"]["p99_ms"] <= MAX_LIVEZ_MS
+        and row["api_mb"] <= MAX_API_MB
     )
     return (
         f"{name:28}{row['submission']['p99_ms']:>9.1f} ms{row['ratio']:>7.2f}{row['refused']:>9}"

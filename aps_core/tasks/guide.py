@@ -13,7 +13,8 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, Progress, RunContext, Size, TaskSpec
+from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
+from aps_core.tasks.progress import Progress
 from aps_core.tasks.results import File, Result
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec

@@ -18,11 +18,12 @@ from starlette.exceptions import HTTPException
 from aps_core.tasks import TaskSpec
 from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
-from service.api.app_state import Submission, services_of
+from service.api.accept import Submission, accept
+from service.api.app_state import services_of
+from service.api.errors import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.events import until_over
 from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
 from service.api.options import Options
-from service.api.problems import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing
@@ -84,8 +85,8 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         async with AsyncExitStack() as files:  # keeps a form's files open until they are read
             submission = await _read_submission(request, task, spec, who, files)
             with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
-                job, replayed = await services.submit(
-                    replace(submission, traceparent=span.traceparent)
+                job, replayed = await accept(
+                    services, replace(submission, traceparent=span.traceparent)
                 )
                 span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
@@ -129,9 +130,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
             202: {"description": "The job was accepted.", "headers": accepted},
             **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
-        openapi_extra={
-            "requestBody": openapi.request_body(spec, app.state.settings.max_body_bytes)
-        },
+        openapi_extra={"requestBody": openapi.request_body(spec)},
     )
 
 
@@ -202,7 +201,7 @@ def _inline(text: object, name: str) -> bytes | str:
 
 
 def _read_json(body: bytes, cls: type[TaskSpec]) -> _Read:
-    spec = _json_object(body, "The body")
+    spec = json_object(body, "The body")
     options = {name: spec.pop(name) for name in OPTIONS if name in spec}
     sent = {name: spec.pop(name) for name in cls.pictures if name in spec}
     rest = len(body) - sum(len(text) for text in sent.values() if isinstance(text, str))
@@ -236,7 +235,7 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
         if name in cls.pictures:
             pictures[name] = part.file if isinstance(part, UploadFile) else _inline(part, name)
         elif name in ("spec", "webhook"):
-            found = _json_object(
+            found = json_object(
                 await part.read() if isinstance(part, UploadFile) else part.encode(),
                 f"The part '{name}'",
             )
@@ -252,7 +251,13 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
     return spec, pictures, options
 
 
-def _json_object(text: bytes, what: str) -> dict[str, Any]:
+def json_object(text: bytes, what: str) -> dict[str, Any]:
+    """Parses a JSON object; ``what`` names it in messages.
+
+    Raises:
+        BodyTooLarge: it has more than ``MAX_VALUES`` values.
+        MalformedBody: it is not a JSON object.
+    """
     # every value but the first follows one of these; counting them is much cheaper than parsing
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")

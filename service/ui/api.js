@@ -37,6 +37,8 @@ export const blob = async (url) => (await request(url)).blob();
 
 /** What seems to have happened to a picture. */
 export const diagnose = (file) => json("/v1/diagnose", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
+/** Size and duration of a job that is not submitted; ``asked`` is { spec, image_size }. */
+export const estimate = (task, asked) => json(`/v1/${task}/estimate`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
 
 /** Submits a job; ``pictures`` are files by the names the task declares. */
 export function submit(task, pictures, spec) {
@@ -53,10 +55,11 @@ export function submit(task, pictures, spec) {
  * Follows a job's events from the first one; the browser reconnects by itself, from the last event it saw.
  * ``onLost`` is called when the connection is lost; ``onClosed`` when the server refuses the stream permanently.
  */
-export function follow(job, { onStatus, onProgress, onDone, onLost, onClosed }) {
+export function follow(job, { onStatus, onProgress, onInner, onDone, onLost, onClosed }) {
   const source = new EventSource(job.urls.events);
   source.addEventListener("status", (event) => onStatus(JSON.parse(event.data)));
   source.addEventListener("progress", (event) => onProgress(JSON.parse(event.data)));
+  source.addEventListener("inner", (event) => onInner(JSON.parse(event.data)));
   source.addEventListener("done", (event) => {
     source.close();
     onDone(JSON.parse(event.data).job);

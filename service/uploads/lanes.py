@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from service.api.problems import Busy
+from service.api.errors import Busy
 
 R = TypeVar("R")
 
-LONGEST_LINE = 32
+MAX_WAITING = 32
 """Maximum pending calls of one tenant; further ones are refused immediately."""
 
 
@@ -39,7 +39,7 @@ class Lane:
         wait_seconds: float,
         *,
         share: int | None = None,
-        line: int = LONGEST_LINE,
+        line: int = MAX_WAITING,
     ) -> None:
         """
         Args:

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
-from aps_core.operators import OperatorSpec
+from aps_core.operators.compose import Compose
 from aps_core.operators.defocus_blur import disc_kernel
-from aps_core.operators.kernel_blur import kernel_rows, resampled_kernel
+from aps_core.operators.kernel_blur import KernelBlur, kernel_rows, resampled_kernel
 from aps_core.operators.linear_motion_blur import line_kernel
 from aps_core.tasks import Inputs, RestoreSpec
 
@@ -95,7 +95,7 @@ def test_a_resampled_kernel_keeps_sum_and_centre_and_scales_its_width(factor):
 
 def test_a_kernel_is_the_picture_of_a_point_of_light():
     rows = [[0, 0, 9], [1, 5, 0], [0, 0, 0]]
-    spec = OperatorSpec.named("kernel_blur")(kernel=rows)
+    spec = KernelBlur(kernel=rows)
     point = torch.zeros(1, 3, 9, 11)
     point[..., 4, 5] = 30
     seen = spec.bind((3, 9, 11))(point)[0, 0]
@@ -108,7 +108,7 @@ def test_a_kernel_is_the_picture_of_a_point_of_light():
 )
 def test_unusable_kernels_are_refused(kernel):
     with pytest.raises(ValidationError):
-        OperatorSpec.named("kernel_blur")(kernel=kernel)
+        KernelBlur(kernel=kernel)
 
 
 def small_picture(values):
@@ -123,7 +123,8 @@ def test_a_kernel_picture_replaces_the_weights_in_every_stage():
     photo = images.open_image(PHOTO.read_bytes())
     spec.check_inputs(Inputs(photo, kernel=picture))
     used = spec.working_operator((256, 256), picture)
-    direct = OperatorSpec.named("kernel_blur")(kernel=[[0, 128, 0], [255, 255, 255]])
+    direct = KernelBlur(kernel=[[0, 128, 0], [255, 255, 255]])
+    assert isinstance(used, Compose)
     assert used.stages[0] == direct
     with pytest.raises(InvalidSpec, match="needs a kernel"):
         spec.check_inputs(Inputs(photo))
@@ -159,7 +160,9 @@ def test_only_lengths_are_scaled_and_only_if_the_upload_is_reduced():
         {"operator": {"type": "compose", "stages": stages}, "working_size": 256}
     )
     assert spec.working_operator((128, 100)) == spec.operator
-    blur, reduction = spec.working_operator((512, 400)).stages
+    used = spec.working_operator((512, 400))
+    assert isinstance(used, Compose)
+    blur, reduction = used.stages
     assert blur.sigma == pytest.approx(0.5)
     assert reduction.factor == 2
     assert "blur of 0.5 pixels, then a reduction" in spec.working_operator((512, 400)).words()

@@ -11,6 +11,7 @@ from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks.results import PictureResult
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PICTURES = ("photos/hedgehog", "documents/page-play")
@@ -105,6 +106,8 @@ def test_the_result_of_a_task_has_a_verdict_and_can_be_stopped_while_judged(engi
     )
     upload = Inputs(images.Picture(images.to_pil(x)))
     result = run(spec, upload, engine)
+    assert isinstance(result, PictureResult)
+    assert result.fit is not None
     assert result.fit.verdict == "disagrees"
     assert result.sidecar()["fit"] == result.metrics()["fit"] == result.fit.model_dump()
     calls = []

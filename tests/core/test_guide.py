@@ -1,5 +1,7 @@
 """The guide task on the embedded text models."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -99,7 +101,7 @@ def test_the_result_contains_both_answers(whole):
 
 
 def test_the_unguided_answer_is_that_of_a_job_without_guidance(engine, whole):
-    alone = run(GuideSpec(prompt=SPEC.prompt, sampler=SMALL, guidance=False), Inputs(), engine)
+    alone: Any = run(GuideSpec(prompt=SPEC.prompt, sampler=SMALL, guidance=False), Inputs(), engine)
     assert alone.answer == whole[0].unguided
     assert alone.unguided is None
 
@@ -108,7 +110,7 @@ def test_the_unguided_answer_is_that_of_a_job_without_guidance(engine, whole):
 def test_a_job_resumes_in_either_run(engine, whole, step):
     result, seen = whole
     fresh = []
-    again = run(SPEC, Inputs(), engine, fresh.append, resume=seen[step - 1].checkpoint())
+    again: Any = run(SPEC, Inputs(), engine, fresh.append, resume=seen[step - 1].checkpoint())
     assert [progress.step for progress in fresh] == list(range(step + 1, 17))
     assert (again.answer, again.unguided, again.resumed_from_step) == (
         result.answer,
@@ -140,6 +142,6 @@ def test_guidance_raises_the_embedded_reward(engine):
             compare_unguided=True,
             sampler={"max_new_tokens": 16, "steps": 16},
         )
-        result = run(spec, Inputs(), engine)
+        result: Any = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
     assert sum(gains) / len(gains) > 0.1, gains

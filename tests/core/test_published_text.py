@@ -1,6 +1,7 @@
 """The specs of published text priors, with tiny networks in the published layout."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ DREAM_ONLY, SHARED, QWEN3_ONLY = (
     ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
     ["<think>", "</think>"],
 )
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 1,
@@ -48,10 +49,11 @@ def byte_level(special: list[str]) -> Tokenizer:
 @pytest.fixture
 def weights(tmp_path, monkeypatch):
     torch.manual_seed(0)
-    for name, special, network in (
+    networks: list[tuple[str, list[str], Any]] = [
         ("dream-7b-instruct", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM),
         ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM),
-    ):
+    ]
+    for name, special, network in networks:
         folder = tmp_path / name
         folder.mkdir()
         tokenizer = byte_level(special)
@@ -101,7 +103,7 @@ def test_dream_guided_by_qwen3(weights):
     prompt = engine.prior.tokenizer.decode(engine.prior.encode("Hello"), skip_special_tokens=False)
     assert prompt.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
     rewards = []
-    result = run(
+    result: Any = run(
         GuideSpec(prior="dream_7b", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3}),
         Inputs(),
         engine,

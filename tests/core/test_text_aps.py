@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ that the prior does not have.
 """
 CONFIG = TextConfig(max_new_tokens=12, steps=6, top_k=None)
 KINDS = [YesNoReward(rubric="{prompt} {answer} w3"), LogLikelihoodReward(layout="{prompt} w5")]
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 2,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
-from stack import Stack
 
 from aps_cli.main import main
 from aps_client import Client
 from aps_core.diagnosis import diagnose
 from aps_core.tasks import RestoreSpec
+from tests.stack import Stack
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/coffee.png"

@@ -7,16 +7,18 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from stack import png
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from service.settings import Settings
-from service.uploads.decoder import Decoder, Upload
+from service.uploads.decoder import Decoder
 from service.uploads.png import encode
+from service.uploads.upload import Upload
+from tests.stack import png
 
 
 def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
@@ -35,7 +37,7 @@ def decoder() -> Iterator[Callable[..., Decoder]]:
     """Creates decoders with these settings."""
     with ExitStack() as stack:
 
-        def make(**settings: int) -> Decoder:
+        def make(**settings: Any) -> Decoder:
             decoder = Decoder(Settings(**settings))
             stack.callback(decoder.close)
             return decoder

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-from pages import choose, sampler, submit
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from tests.ui.pages import choose, sampler, submit
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

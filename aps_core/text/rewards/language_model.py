@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from aps_core.checkpoints.files import read_json
+from aps_core.checkpoints.metadata import read_json
 from aps_core.checkpoints.networks import differentiable, load_network, load_tokenizer
 from aps_core.errors import InvalidSpec, WeightsInvalid
 
