@@ -167,6 +167,8 @@ def _write(found: Files, output: Path, as_json: bool) -> None:
             f"({'guided' if answer['guided'] else 'unguided'}, reward {answer['reward']:.3f})",
             err=True,
         )
+    if sidecar.get("fit"):
+        click.echo(sidecar["fit"]["text"], err=True)
     for note in sidecar["notes"]:
         click.echo(note, err=True)
 

@@ -11,18 +11,20 @@ from PIL import Image
 from torch import Tensor
 
 from aps_core.errors import InvalidSpec
+from aps_core.fit import Fit, judge
 from aps_core.imaging import images
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.losses import LossSpec
-from aps_core.measurement import Measurement
+from aps_core.measurement import Bind, Measurement
 from aps_core.objectives.perceptual import perceptual_features
+from aps_core.operators import OperatorSpec
 from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.sampling import driver
-from aps_core.types import InnerHook, Prior, StepHook
+from aps_core.types import InnerHook, Prior, StepHook, Tokenizer
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
@@ -38,6 +40,8 @@ class Restoration:
     """Data misfit of each sample in the units of the measurement."""
     noise_floor: float
     """Misfit expected of the true picture."""
+    fit: Fit
+    """Whether the best sample of the first measurement agrees with it."""
     samples: int
     """Number of samples per measurement."""
     sampler: SamplerSpec
@@ -53,8 +57,7 @@ class Restoration:
     @property
     def image(self) -> Image.Image:
         """The sample of the first measurement with the lowest misfit."""
-        first = self.misfit_B[: self.samples]
-        return self.images[first.index(min(first))]
+        return self.images[_best(self.misfit_B[: self.samples])]
 
     def _repr_png_(self) -> bytes:
         return png_row(self.pictures_BCHW)
@@ -160,16 +163,34 @@ def restore(
         on_step=on_step,
         on_inner=on_inner,
     )
+    pictures_BCHW = sample.x_BCHW[..., :height, :width].clamp(-1, 1)
+    misfit_B = sample.misfit_B.tolist()
     return Restoration(
-        pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
+        pictures_BCHW=pictures_BCHW,
         codes_BL=sample.z_BL,
-        misfit_B=sample.misfit_B.tolist(),
+        misfit_B=misfit_B,
+        fit=_fit(measurement, bind, pictures_BCHW[_best(misfit_B[:samples])], tokenizer),
         noise_floor=objective.noise_floor,
         samples=samples,
         sampler=chosen,
         loss=compared,
         seed=seed,
     )
+
+
+def _best(misfits: list[float]) -> int:
+    """Index of the sample with the lowest misfit."""
+    return misfits.index(min(misfits))
+
+
+def _fit(measurement: Measurement, bind: Bind, x_CHW: Tensor, tokenizer: Tokenizer) -> Fit:
+    """The verdict on one sample of the first measurement."""
+    given = measurement.operator
+    words = given.words() if isinstance(given, OperatorSpec) else "the given operator"
+    sigma = bind.sigma
+    if isinstance(sigma, Tensor):
+        sigma = sigma.expand_as(bind.y_BCHW)[0]
+    return judge(bind.operator, words, x_CHW, bind.y_BCHW[0], sigma, tokenizer)
 
 
 def _spec(root: type[AnySpec], given: AnySpec | Mapping[str, Any] | str) -> AnySpec:

@@ -24,6 +24,9 @@ class SuperResolution(OperatorSpec):
     )
     linear: ClassVar[bool] = True
 
+    def words(self) -> str:
+        return f"a reduction to 1/{self.factor} of the size"
+
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:

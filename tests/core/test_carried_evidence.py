@@ -69,7 +69,7 @@ def test_the_estimate_removes_noise_and_keeps_edges() -> None:
     truth = torch.zeros(1, 3, 24, 24)
     truth[..., 6:18, 6:18] = 0.8
     objective = measured(truth, 0.1)
-    found = total_variation_estimate(objective, torch.zeros_like(truth), weight=30)
+    found = total_variation_estimate(objective, torch.zeros_like(truth), weight=20)
     noisy = (objective.y_BCHW - truth).square().mean()
     assert (found - truth).square().mean() < noisy / 10
     assert float((found[..., 12, 12] - found[..., 2, 2]).mean()) == pytest.approx(0.8, abs=0.08)
