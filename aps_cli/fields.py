@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
+from aps_cli.files import PictureFile
+from aps_cli.spec_option import SpecOption
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import AnyOf, Spec
 
 OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
-PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PICTURE = PictureFile()
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
@@ -36,17 +36,19 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
                     if field.default
                     else _plain(name)
                 )
-                command = click.option(flag, name, is_flag=True, default=None, help=_help(field))(
-                    command
-                )
+                command = click.option(
+                    flag, name, is_flag=True, default=None, help=field.description
+                )(command)
             else:
-                metavar = "JSON" if _is_object(field) else "VALUE"
                 command = click.option(
                     _plain(name),
                     name,
-                    metavar=metavar,
+                    cls=SpecOption,
+                    model=spec,
+                    field=name,
+                    with_default=True,
                     required=field.is_required(),
-                    help=_help(field),
+                    help=field.description,
                 )(command)
         return command
 
@@ -67,7 +69,7 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
-            given[name] = options[name] if _is_text(field) else parse_value(options[name])
+            given[name] = options[name] if field.annotation is str else parse_value(options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
 
 
@@ -88,13 +90,14 @@ def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Comma
     def add(command: Command) -> Command:
         for name, users in reversed(_fields_of(anyof.root).items()):
             first = anyof.default if anyof.default in users else users[0]
-            described = anyof.root.family[first].model_fields[name].description or ""
-            owners = "" if len(users) == len(anyof.root.family) > 1 else f"{', '.join(users)}: "
             command = click.option(
                 _flag(name, field),
                 f"{field}__{name}",
-                metavar="VALUE",
-                help=f"{owners}{described}",
+                cls=SpecOption,
+                model=anyof.root.family[first],
+                field=name,
+                with_default=anyof.default is None,  # others are the prior's to recommend
+                help=_described(anyof.root, name, users),
             )(command)
         names = sorted(anyof.root.family)
         about = (info.description or "").split(";")[0].rstrip(".")
@@ -116,7 +119,13 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
         for name, field in reversed(config.model_fields.items()):
             if name != "type":
                 command = click.option(
-                    _plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field)
+                    _plain(name),
+                    f"sampler__{name}",
+                    cls=SpecOption,
+                    model=config,
+                    field=name,
+                    with_default=False,
+                    help=field.description,
                 )(command)
         return command
 
@@ -199,6 +208,16 @@ def field_lines(operator: str) -> list[str]:
     return lines
 
 
+def words_of(operator: dict[str, Any]) -> list[str]:
+    """Command-line words that select an operator; the inverse of :func:`operator_from`."""
+    words = ["--operator", operator["type"]]
+    for name, value in operator.items():
+        if name != "type":
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += [_flag(name, "operator"), text]
+    return words
+
+
 def parse_value(text: Any) -> Any:
     """Parses text as JSON if possible (numbers, true, lists); returns other values unchanged."""
     if not isinstance(text, str):
@@ -229,24 +248,16 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
 
 
-def _is_object(field: FieldInfo) -> bool:
-    """Whether the value of the field is a spec, given as a JSON object."""
-    return any(
-        isinstance(kind, type) and issubclass(kind, Spec)
-        for kind in (field.annotation, *get_args(field.annotation))
-    )
-
-
-def _is_text(field: FieldInfo) -> bool:
-    return field.annotation is str
-
-
-def _help(field: FieldInfo) -> str:
-    default = None if field.is_required() or field.default is PydanticUndefined else field.default
-    return f"{field.description}" + (
-        ""
-        if default is None or default == "" or isinstance(default, bool)
-        else f" [default: {default}]"
+def _described(root: type[Spec], name: str, users: list[str]) -> str:
+    """What a field means, for each member of the family that describes it differently."""
+    meanings: dict[str, list[str]] = {}
+    for user in users:
+        description = (root.family[user].model_fields[name].description or "").rstrip(".")
+        meanings.setdefault(description, []).append(user)
+    if len(meanings) == 1 and len(users) == len(root.family) > 1:
+        return f"{next(iter(meanings))}."
+    return " ".join(
+        f"{', '.join(names)}: {meaning}." for meaning, names in meanings.items() if meaning
     )
 
 
@@ -278,6 +289,7 @@ def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 # Names of options that would clash with another option of the command.
 _RENAMED = {
     ("operator", "mask"): "--mask-source",
+    ("operator", "kernel"): "--kernel-weights",
     ("operator", "sigma"): "--blur-sigma",
     ("operator", "seed"): "--operator-seed",
 }

@@ -9,7 +9,7 @@ from typing import Any, Self
 from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.flows import Source
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from aps_client.tasks import Tasks
 from aps_client.transport import AsyncTransport
 
@@ -125,6 +125,20 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         """
         return await self._transport.do(flows.keep(picture, self.connection.retry))
 
+    async def diagnose(self, picture: Source) -> Diagnosis:
+        """Asks what seems to have happened to a picture; nothing is stored.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            Findings in plain words, and fields of a restore job in ``proposal``.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return await self._transport.do(flows.diagnose(picture, self.connection.retry))
+
     async def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
 
@@ -137,16 +151,18 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         """
         return await self._transport.do(flows.get(job, self.connection.retry))
 
-    async def jobs(self, page_size: int = 50) -> AsyncIterator[Job]:
-        """Iterates over all jobs, newest first.
+    async def jobs(self, page_size: int = 50, **wanted: Any) -> AsyncIterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
             page = await self._transport.do(flows.page(url, self.connection.retry))
             for job in page.jobs:

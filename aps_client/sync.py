@@ -9,7 +9,7 @@ from typing import Any, Self
 from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.flows import Source
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from aps_client.tasks import Tasks
 from aps_client.transport import Transport
 
@@ -125,6 +125,20 @@ class Client(Tasks[Result]):
         """
         return self._transport.do(flows.keep(picture, self.connection.retry))
 
+    def diagnose(self, picture: Source) -> Diagnosis:
+        """Asks what seems to have happened to a picture; nothing is stored.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            Findings in plain words, and fields of a restore job in ``proposal``.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return self._transport.do(flows.diagnose(picture, self.connection.retry))
+
     def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
 
@@ -137,16 +151,18 @@ class Client(Tasks[Result]):
         """
         return self._transport.do(flows.get(job, self.connection.retry))
 
-    def jobs(self, page_size: int = 50) -> Iterator[Job]:
-        """Iterates over all jobs, newest first.
+    def jobs(self, page_size: int = 50, **wanted: Any) -> Iterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
             page = self._transport.do(flows.page(url, self.connection.retry))
             yield from page.jobs
@@ -266,29 +282,3 @@ class Client(Tasks[Result]):
             flows.json_of("/v1/webhooks/secrets", self.connection.retry)
         )["secrets"]
         return found
-
-
-def restore(
-    image: Source,
-    operator: str | Mapping[str, Any] = "denoise",
-    *,
-    server: str | None = None,
-    api_key: str | None = None,
-    **spec: Any,
-) -> Result:
-    """Restores a picture with one call: opens a client, submits, waits and downloads.
-
-    Args:
-        image: the degraded picture: path, bytes or open binary file.
-        operator: the degradation: a name, or a mapping with ``type`` and the operator's fields.
-        server: URL of the service. Default: ``APS_SERVER``, else ``http://127.0.0.1:8000``.
-        api_key: API key. Default: ``APS_API_KEY``.
-        spec: ``mask``, ``timeout`` (seconds) and other fields of the restore spec.
-
-    Raises:
-        JobFailed, JobCanceled: the job ended without a result.
-        WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
-        ServiceError, Unreachable, Corrupt: a request or a download failed.
-    """
-    with Client(server, api_key) as client:
-        return client.restore(image, operator, **spec)

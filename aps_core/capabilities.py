@@ -11,6 +11,7 @@ from aps_core.checkpoints import checkpoint_cache
 from aps_core.losses import LossSpec
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
+from aps_core.priors.base import PRESETS
 from aps_core.registry import Spec
 from aps_core.samplers import SamplerSpec
 from aps_core.style_measures import StyleMeasureSpec
@@ -46,6 +47,7 @@ def describe() -> dict[str, Any]:
                 "summary": cls.summary(),
                 **_native(cls),
                 "recommended": _recommended(cls),
+                **_presets(cls),
                 **_weights(cls),
                 "better_with": cls.better_with,
                 "lacking": checkpoint_cache.missing(cls.better_with),
@@ -72,6 +74,27 @@ def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
             name: prior.recommended_for(SamplerSpec.named(name)) for name in SamplerSpec.family
         },
         "loss": prior.recommended_loss,
+    }
+
+
+def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
+    """For every preset and sampler, the settings that differ from the recommended ones."""
+    if not issubclass(prior, ImagePriorSpec):
+        return {}
+    samplers = {name: SamplerSpec.named(name) for name in SamplerSpec.family}
+    usual = {name: prior.recommended_for(cls) for name, cls in samplers.items()}
+    return {
+        "presets": {
+            preset: {
+                name: {
+                    field: value
+                    for field, value in prior.recommended_for(cls, preset=preset).items()
+                    if value != usual[name][field]
+                }
+                for name, cls in samplers.items()
+            }
+            for preset in PRESETS
+        }
     }
 
 

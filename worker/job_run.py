@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import threading
 import time
@@ -35,6 +34,7 @@ from service.telemetry import tracing
 from worker import telemetry
 from worker.app import app, settings
 from worker.lifecycle import Worker, draining
+from worker.pace import Pace
 from worker.retry import retried
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,6 @@ POISONED_DEVICE = 70
 """Exit status of a child process whose CUDA context is lost; the parent starts a new child."""
 
 Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
-
-PULSE_SECONDS = 2.0
-"""Interval of inner progress events in a reverse step that takes longer."""
 
 TIME_LIMIT = time_limit(settings.max_job_seconds)
 INTERNAL = JobError(
@@ -65,7 +62,7 @@ class JobRun:
         self.preview: Artifact | None = None
         self.steps = 0
         self._over = threading.Event()
-        self._pulse_at = time.monotonic() + PULSE_SECONDS
+        self.pace = Pace(job.estimated_seconds or 0.0)
 
     def run(self) -> None:
         """Runs the attempt and records its outcome."""
@@ -138,7 +135,11 @@ class JobRun:
     def _on_step(self, progress: Progress) -> bool:
         """Stores preview, checkpoint and event of a finished step; returns whether to continue."""
         self._store_preview(progress)
-        event = {**progress.event(), "preview": self.preview is not None}
+        event = {
+            **progress.event(),
+            "seconds_left": self.pace.seconds_left(progress.step, progress.total),
+            "preview": self.preview is not None,
+        }
         place = JobProgress.model_validate(event)
         with telemetry.CHECKPOINT.labels(self.job.prior).time():
             control = self.worker.store.step(
@@ -164,7 +165,6 @@ class JobRun:
             self.stop = control
         elif progress.step < progress.total:
             self._check_limits()
-        self._pulse_at = time.monotonic() + PULSE_SECONDS
         return self.stop is None
 
     def _on_inner(self, info: InnerInfo) -> bool:
@@ -174,9 +174,9 @@ class JobRun:
         heartbeat does.
         """
         self._check_limits()
-        if self.stop is None and time.monotonic() >= self._pulse_at:
-            self._pulse_at = time.monotonic() + PULSE_SECONDS
-            self._obey(lambda: self.worker.store.pulse(self.claim, _inner_event(info)))
+        if self.stop is None and self.pace.pulse_is_due():
+            event = self.pace.inner_event(info)
+            self._obey(lambda: self.worker.store.pulse(self.claim, event))
         return self.stop is None
 
     def _check_limits(self) -> None:
@@ -288,13 +288,3 @@ class JobRun:
         if "CUDA error" in str(error):
             log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
             os._exit(POISONED_DEVICE)
-
-
-def _inner_event(info: InnerInfo) -> dict[str, Any]:
-    return {
-        "step": info.step,
-        "total": info.total,
-        "inner_step": info.iteration,
-        "inner_steps": info.inner_steps,
-        "loss": float(f"{info.loss:.4g}") if math.isfinite(info.loss) else None,
-    }

@@ -82,6 +82,11 @@ class EditSpec(MeasuredTaskSpec):
         scale = min(1.0, (self.working_size or max(width, height)) / max(width, height))
         return max(1, round(width * scale)), max(1, round(height * scale))
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Size at which the new part is drawn, if ``working_size`` limits it."""
+        size = self.sampled_size(image)
+        return None if size == self.output_size(image) else size
+
     def own_settings(self) -> dict[str, Any]:
         """Starts from a random sample of the prior. The prior's most likely codes would fill a
         large block with one colour.

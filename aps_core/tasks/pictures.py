@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec
+from aps_core.priors.base import PRESETS, Preset
 from aps_core.registry import any_of
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
@@ -25,6 +26,13 @@ class PictureTaskSpec(TaskSpec):
 
     prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
     num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
+    preset: Preset = Field(
+        "balanced",
+        description=(
+            "Amount of work: 'fast' and 'best' take fewer or more steps than the prior's"
+            " recommendation, 'balanced'. Applies to sampler settings that are left out."
+        ),
+    )
     sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
         default_factory=APSConfig,
         description=(
@@ -46,7 +54,9 @@ class PictureTaskSpec(TaskSpec):
     def settings(self) -> SamplerSpec:
         """Sampler settings with recommendations filled in; the task's override the prior's."""
         sampler: SamplerSpec = self.sampler
-        recommended = self.prior_spec().recommended_for(type(sampler), self.own_settings())
+        recommended = self.prior_spec().recommended_for(
+            type(sampler), self.own_settings(), self.preset
+        )
         return sampler.with_recommended(recommended)
 
     def own_settings(self) -> dict[str, Any]:
@@ -58,6 +68,10 @@ class PictureTaskSpec(TaskSpec):
     def resolved(self) -> Self:
         """Fills in the sampler's settings."""
         return self.model_copy(update={"sampler": self.settings()})
+
+    def by_preset(self) -> dict[Preset, Self]:
+        """This task with each preset; all alike if the sampler's steps are set."""
+        return {name: self.model_copy(update={"preset": name}) for name in PRESETS}
 
     @abstractmethod
     def output_size(self, image: Size | None) -> Size:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
-from aps_core.imaging.images import Coverage
+from aps_core.imaging.images import Coverage, Picture
 from aps_core.operators import OperatorSpec
+from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
@@ -67,6 +69,8 @@ class RestoreSpec(MeasuredTaskSpec):
         ),
     )
 
+    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False, "kernel": False}
+
     @property
     def checkpoints(self) -> tuple[str, ...]:
         """Weights needed by operator and loss."""
@@ -77,6 +81,11 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
+
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """The measurement's size, if ``working_size`` reduces the upload."""
+        size = self.measurement_size(_given(image))
+        return None if size == image else size
 
     def measurement_size(self, image: Size) -> Size:
         """Size of the measurement: the upload's, reduced if ``working_size`` requires it."""
@@ -106,7 +115,35 @@ class RestoreSpec(MeasuredTaskSpec):
                 " must have the same size."
             )
         width, height = self.measurement_size(image)
-        self.operator.check_shape(self.operator.image_shape((3, height, width)))
+        operator = self.working_operator(image)
+        operator.check_shape(operator.image_shape((3, height, width)))
+
+    def check_further(self, sizes: Mapping[str, Size]) -> None:
+        """Checks the kernel picture."""
+        kernel = sizes.get("kernel")
+        if self.operator.needs_kernel and kernel is None:
+            raise InvalidSpec(
+                f"Operator '{self.operator.type}' needs a kernel: send a 'kernel' picture, or its"
+                " weights in the operator's 'kernel'."
+            )
+        if kernel is not None:
+            if not self.operator.needs_kernel:
+                raise InvalidSpec(
+                    f"Operator '{self.operator.type}' takes no kernel picture; leave it out."
+                )
+            check_kernel_size(*kernel)
+
+    def working_operator(self, image: Size, kernel: Picture | None = None) -> OperatorSpec:
+        """The operator at the working size, for an upload of size ``image``.
+
+        Lengths in the spec are in pixels of the upload. This is the only place that scales them.
+        """
+        operator: OperatorSpec = self.operator
+        if kernel is not None:
+            operator = operator.with_kernel(kernel_rows(kernel))
+        used = self.measurement_size(image)
+        # sides are rounded down, so the longer one has the more exact factor
+        return operator if used == image else operator.scaled(max(used) / max(image))
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """The mask or a transparent image, if the operator needs a mask."""
@@ -125,14 +162,11 @@ class RestoreSpec(MeasuredTaskSpec):
         job = Run(context)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        notes = (
-            []
-            if y_CHW.shape[-2:] == (upload.height, upload.width)
-            else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
-        )
-        shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
-        operator = self.operator.bind(shape, engine.device, mask_HW)
-        sigma, spread = self._noise(y_CHW, operator.weight)
+        used = self.working_operator((upload.width, upload.height), inputs.kernel)
+        notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [_reduced(y_CHW, used)]
+        shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
+        operator = used.bind(shape, engine.device, mask_HW)
+        sigma, spread = self._noise(y_CHW, operator.weight, noise.least_sigma(upload))
         _, height, width = shape
         objective = engine.measurement_objective(
             operator.cropped(height, width), y_CHW, spread, self.loss
@@ -140,17 +174,22 @@ class RestoreSpec(MeasuredTaskSpec):
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
         return replace(result, notes=notes, drawn=operator.state())
 
-    def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, and the standard deviation of all noise.
+    def _noise(
+        self, y_CHW: Tensor, weight: Tensor | None, least: float
+    ) -> tuple[float, float | Tensor]:
+        """``sigma`` as a number, at least ``least`` if it is estimated, and the standard deviation
+        of all noise.
 
-        Photon noise is added to ``sigma``. If it is set, 'auto' means a ``sigma`` of 0.
+        Photon noise is added to ``sigma``. If it is set, 'auto' means the least ``sigma``.
         """
         if self.noise == "gaussian":
-            sigma = float(
-                noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma
+            sigma = (
+                max(least, noise.estimate_sigma(y_CHW, weight))
+                if self.sigma == "auto"
+                else self.sigma
             )
             return sigma, sigma
-        sigma = 0.0 if self.sigma == "auto" else self.sigma
+        sigma = least if self.sigma == "auto" else self.sigma
         return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -173,6 +212,13 @@ class RestoreSpec(MeasuredTaskSpec):
                 else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
             )
         return self.operator.measurement(y_CHW), mask_HW
+
+
+def _reduced(y_CHW: Tensor, used: OperatorSpec) -> str:
+    """Note about a reduced upload."""
+    note = f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."
+    lengths = used.lengths_text()
+    return f"{note} In these pixels the degradation is: {lengths}." if lengths else note
 
 
 def _given(image: Size | None) -> Size:

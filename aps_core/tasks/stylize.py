@@ -101,6 +101,12 @@ class StylizeSpec(PictureTaskSpec):
             width, height = max(1, round(width * scale)), max(1, round(height * scale))
         return self.width or width, self.height or height
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Size to which the content picture is brought, if that is smaller than it is."""
+        if image is None or max(size := self.output_size(image)) >= max(image):
+            return None
+        return size
+
     def own_settings(self) -> dict[str, Any]:
         """Settings recommended for the style measure."""
         measure: StyleMeasureSpec = self.measure

@@ -12,18 +12,19 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import InvalidSpec
-from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
-from aps_core.tasks import Inputs, TaskSpec, validate_spec
+from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
+from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
 from service.api.errors import Gone, NotFound, UnknownPicture
 from service.api.options import Options
-from service.api.views import JobView, view
+from service.api.views import EstimateView, JobView, view
 from service.egress.public_only import check_url
 from service.jobs import (
     IdempotencyConflict,
     Job,
+    JobError,
     NotNow,
     Quota,
     StorageUnavailable,
@@ -136,15 +137,49 @@ async def _fitted(
     )
 
 
+def predict(
+    services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
+) -> EstimateView:
+    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+
+    Raises:
+        InvalidSpec, pydantic.ValidationError: the spec is invalid.
+        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+    """
+    spec = _validated(task, spec_json)
+    worker = worker_for(spec.prior, services.settings.priors, services.capable())
+    pace, refusal = worker.seconds_per_token, None
+    cost = estimate(spec, image, pace)
+    try:
+        Draft(spec, worker, Terms(), services.settings.max_job_seconds).cost(image)
+    except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
+        refusal = JobError.of(error)
+    presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
+    return EstimateView(
+        output_size=cost.output,
+        reduced_size=spec.reduced_size(image),
+        tokens=cost.tokens,
+        seconds=cost.seconds,
+        refusal=refusal,
+        seconds_by_preset={
+            name: estimate(variant, image, pace).seconds for name, variant in presets.items()
+        },
+    )
+
+
+def _validated(task: str, spec: dict[str, Any]) -> TaskSpec:
+    try:
+        return validate_spec({**spec, "type": task})
+    except RecursionError as error:
+        raise InvalidSpec("The spec is nested too deeply.") from error
+
+
 def _draft(services: Services, submission: Submission) -> JobView | Draft:
     """Validates the spec and selects a worker; or the job of an earlier identical request."""
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    try:
-        spec = validate_spec({**submission.spec, "type": submission.task})
-    except RecursionError as error:
-        raise InvalidSpec("The spec is nested too deeply.") from error
+    spec = _validated(submission.task, submission.spec)
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)

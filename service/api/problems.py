@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from aps_core.suggestions import nearest_field
 from service.api.errors import MethodNotAllowed, NotFound, UnknownPicture, status_of
 from service.api.headers import RangeNotSatisfiable
 from service.api.views import FieldError
@@ -121,7 +122,7 @@ async def _invalid_fields(
     fields = [
         FieldError(
             pointer=_clipped(_pointer(entry["loc"]), MAX_POINTER),
-            detail=_clipped(_message(entry), MAX_FIELD_DETAIL),
+            detail=_clipped(_message(entry, _task_of(request)), MAX_FIELD_DETAIL),
         )
         for entry in found[:MAX_ERRORS]
     ]
@@ -177,8 +178,16 @@ async def _unknown_error(request: Request, error: Exception) -> Response:
     return _respond(request, 500, errors.APSError.code, errors.APSError.title, detail)
 
 
-def _message(entry: Any) -> str:
+def _task_of(request: Request) -> str:
+    """The task of a submission or estimate: the path's second part."""
+    return (request.url.path.split("/") + [""] * 3)[2]
+
+
+def _message(entry: Any, task: str) -> str:
     """Describes what is wrong with a field, without quoting the input."""
+    if entry["type"] == "extra_forbidden":
+        near = nearest_field(task, str(entry["loc"][-1])[:MAX_POINTER])
+        return "There is no such field" + (f"; did you mean '{near}'?" if near else "")
     if entry["type"] == "union_tag_invalid":
         return f"Unknown {entry['ctx']['discriminator']}; known: {entry['ctx']['expected_tags']}"
     return str(entry["msg"])

@@ -31,6 +31,11 @@ export function demo({ picture, mask, settings, onSwitch }) {
     made = null;
     shown.hidden = !on() || !picture();
     if (shown.hidden) return;
+    await measure();
+    shown.dispatchEvent(new Event("simulated"));
+  }
+
+  async function measure() {
     const spec = settings.read();
     const problem = await attempt(spec);
     frame.hidden = Boolean(problem);
@@ -70,6 +75,10 @@ export function demo({ picture, mask, settings, onSwitch }) {
     simulate();
   };
   for (const radio of radios) radio.addEventListener("change", turn);
+  const choose = (index) => {
+    radios[index].checked = true;
+    turn();
+  };
 
   return {
     choice: el("fieldset", { class: "choice" }, el("legend", { class: "visually-hidden", textContent: t.demo.legend }), el("div", { class: "chips" }, ...chips)),
@@ -91,10 +100,10 @@ export function demo({ picture, mask, settings, onSwitch }) {
       return { files, spec: { ...spec, operator: uploaded(spec.operator) } };
     },
     made: () => made,
-    off() {
-      radios[0].checked = true;
-      turn();
-    },
+    /** Width and height of the measurement; null before there is one. */
+    size: () => made && [made.measured.width, made.measured.height],
+    turnOn: () => choose(1),
+    off: () => choose(0),
   };
 }
 

@@ -12,7 +12,8 @@ const LONG = 200;
 let serial = 0;
 const nextId = () => `f${++serial}`;
 
-const labelOf = (pointer) => t.fieldLabels[pointer] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
+/** A field's label; fields of a degradation inside another are labelled like those of one alone. */
+const labelOf = (pointer) => t.fieldLabels[pointer.replace(/\/stages\/\d+/g, "")] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
 const nameOf = (schema) => t.names[schema.properties.type.default] ?? humanise(schema.properties.type.default);
 
 /** The control for ``schema``; ``defs`` are its definitions, ``suggested`` values replace defaults that the caller leaves out. */
@@ -62,25 +63,36 @@ function input(schema, pointer, suggested) {
   const kinds = schema.anyOf ?? [schema];
   const number = kinds.find((kind) => kind.type === "number" || kind.type === "integer");
   const word = kinds.find((kind) => kind.const !== undefined)?.const;
+  const json = kinds.some((kind) => kind.type === "array"); // a word or a list, which is typed as JSON
   const fallback = suggested ?? schema.default;
   // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
   const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
   const long = !number && schema.maxLength >= LONG;
   const inputElement = long ? el("textarea", { rows: schema.maxLength > 1000 ? 4 : 2 }) : el("input", { type: number ? "number" : "text", autocomplete: "off" });
   if (number) limit(inputElement, number);
-  else inputElement.maxLength = schema.maxLength ?? 1000;
+  else inputElement.maxLength = schema.maxLength ?? (json ? 100_000 : 1000);
   inputElement.required = Boolean(schema.minLength);
   if (optional) inputElement.placeholder = fallback ?? t.noDefault.toLowerCase();
   else inputElement.value = fallback ?? "";
   const read = () => {
     const text = inputElement.value.trim();
+    if (json) return listOf(text);
     if (!number) return text || undefined;
     if (text === "") return optional ? undefined : fallback;
     return Number(text);
   };
   const asSuggested = (value) => suggested !== undefined && value === suggested;
-  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : value);
+  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : json ? JSON.stringify(value) : value);
   return { element: field(pointer, inputElement, schema), read, write };
+}
+
+/** A list typed as JSON; text that is none is sent as it is, for the service to name the field. */
+function listOf(text) {
+  try {
+    return text ? JSON.parse(text) : undefined;
+  } catch {
+    return text;
+  }
 }
 
 function check(schema, pointer, suggested) {
@@ -247,9 +259,22 @@ function list(schema, defs, pointer) {
   return { element: el("div", {}, items, addButton), read: () => parts.map((part) => part.read()), write };
 }
 
+/** Shows ``values`` in the empty fields of the group at ``pointer`` that have them. */
+export function suggest(root, pointer, values) {
+  for (const [name, value] of Object.entries(values)) {
+    const inputElement = root.querySelector(`input[type="number"][data-pointer="${pointer}/${name}"]`);
+    if (inputElement) inputElement.placeholder = value ?? t.noDefault.toLowerCase();
+  }
+}
+
+const refused = (root) => [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
+
+/** Whether every control's own range admits its value; texts that are still empty count as valid. */
+export const isValid = (root) => refused(root).every(({ validity }) => validity.valueMissing);
+
 /** Marks every control that its own range refuses; true when there is none. */
 export function validate(root) {
-  const wrong = [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
+  const wrong = refused(root);
   for (const candidate of wrong) mark(candidate, candidate.validationMessage);
   reveal(wrong[0]);
   return wrong.length === 0;
