@@ -190,7 +190,7 @@ function ownSettings(property, defs, pointer, recommended) {
 
 /** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
 function wantsUpload(operator, name, described) {
-  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties[name];
+  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties?.[name];
   return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
 }
 
