@@ -28,6 +28,8 @@ SMALLEST_SIDE = 96
 """A picture is not halved below this side in pixels."""
 FAINT, STRONG = 0.012, 0.04
 """Noise below the first deviation is not reported; above the second it is called strong."""
+DOTS = 0.03
+"""Share of single black or white pixels that pages and screens may have."""
 POISSON_SHARE = 0.6
 """Share of the noise variance at white that must grow with brightness to call it photon noise."""
 FINE_QUALITY = 93
@@ -71,11 +73,11 @@ class _Examination:
     def diagnosis(self) -> Diagnosis:
         """All findings in the order in which they are read out."""
         blur = self._blur()
-        document = blur is not None and blur.document > 0.5
+        document = blur is not None and blur.document > FAIRLY_SURE
         found = [
             *self._sharpness(blur),
             *self._compression(),
-            *self._noise(),
+            *self._noise(document),
             *self._clipping(document),
             *self._missing(document),
             *self._content(blur),
@@ -145,9 +147,9 @@ class _Examination:
         clear = confidence_word(min(1.0, traces.clearness + 0.35))
         return [Finding(kind="jpeg", wrong=True, text=text, confidence=clear, values=values)]
 
-    def _noise(self) -> list[Finding]:
+    def _noise(self, document: bool) -> list[Finding]:
         impulses = float(np.mean([areas.impulses(part) for part in self.rgb]))
-        if impulses > 0.004:
+        if impulses > (DOTS if document else 0.004):
             text = f"{impulses:.1%} of the pixels are single black or white ones"
             values = {"kind": "impulses", "share": round(impulses, 4)}
             return [Finding(kind="noise", wrong=True, text=text, confidence="sure", values=values)]
@@ -201,8 +203,8 @@ class _Examination:
                 return [
                     Finding(kind="missing", wrong=True, text=text, confidence="sure", values=values)
                 ]
-        found = None if document else areas.missing(np.asarray(self._thumbnail()))
-        if found is None:
+        found = areas.missing(np.asarray(self._thumbnail()))
+        if found is None or (document and found.shape == "box"):  # pages have boxes of one colour
             return []
         text = f"{found.share:.0%} of the pixels seem to be missing"
         values = {"share": round(found.share, 4), "shape": found.shape, "colour": found.colour}

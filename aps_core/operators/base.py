@@ -74,12 +74,13 @@ class OperatorSpec(Spec, family=True):
         """
         return self.model_copy(update={name: getattr(self, name) * factor for name in self.lengths})
 
-    def lengths_text(self) -> str:
-        """The lengths in words, for example ``gaussian_blur sigma 1.5``; empty if there are
-        none.
-        """
-        values = [f"{name} {getattr(self, name):.3g}" for name in self.lengths]
-        return f"{self.type} {', '.join(values)}" if values else ""
+    def words(self) -> str:
+        """The degradation with its strength, for messages: 'a Gaussian blur of 2 pixels'."""
+        numbers = {
+            name: value for name, value in self if isinstance(value, float | int) and name != "seed"
+        }
+        strength = ", ".join(f"{name.replace('_', ' ')} {v:.3g}" for name, v in numbers.items())
+        return f"the degradation '{self.type}'" + (f" ({strength})" if strength else "")
 
     @abstractmethod
     def bind(

@@ -70,9 +70,8 @@ class Compose(OperatorSpec):
         """Scales every stage."""
         return self.model_copy(update={"stages": [step.scaled(factor) for step in self.stages]})
 
-    def lengths_text(self) -> str:
-        """The lengths of every stage that has some."""
-        return "; ".join(filter(None, (step.lengths_text() for step in self.stages)))
+    def words(self) -> str:
+        return ", then ".join(step.words() for step in self.stages)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
         return reduce(

@@ -33,6 +33,9 @@ class DefocusBlur(OperatorSpec):
     linear: ClassVar[bool] = True
     lengths: ClassVar[tuple[str, ...]] = ("radius",)
 
+    def words(self) -> str:
+        return f"a defocus of {self.radius:.3g} pixels"
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the disc."""
         check_reach(_reach(self.radius), *shape_CHW[1:])

@@ -41,6 +41,9 @@ class GaussianBlur(OperatorSpec):
         """
         return int(4 * self.sigma + 0.5)
 
+    def words(self) -> str:
+        return f"a Gaussian blur of {self.sigma:.3g} pixels"
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""
         check_reach(self.reach, *shape_CHW[1:])

@@ -62,11 +62,10 @@ class KernelBlur(OperatorSpec):
         rows = resampled_kernel(self._array(), factor).tolist()
         return self.model_copy(update={"kernel": tuple(tuple(row) for row in rows)})
 
-    def lengths_text(self) -> str:
-        """Sides of the kernel."""
+    def words(self) -> str:
         if self.kernel == "upload":
-            return ""
-        return f"{self.type} of {len(self.kernel[0])}x{len(self.kernel)} pixels"
+            return "the uploaded kernel"
+        return f"a kernel of {len(self.kernel[0])}x{len(self.kernel)} pixels"
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than half of the kernel."""

@@ -39,6 +39,9 @@ class LinearMotionBlur(OperatorSpec):
     linear: ClassVar[bool] = True
     lengths: ClassVar[tuple[str, ...]] = ("length",)
 
+    def words(self) -> str:
+        return f"a straight motion of {self.length:.3g} pixels at {self.angle:.3g}°"
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than half of the movement."""
         check_reach(_reach(self.length), *shape_CHW[1:])

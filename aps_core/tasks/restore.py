@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.fit import STEPS, judge
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Coverage, Picture
 from aps_core.operators import OperatorSpec
@@ -20,6 +21,7 @@ from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
+from aps_core.types import InnerInfo
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +83,10 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
+
+    def default_sampler(self) -> str:
+        """The prior's choice."""
+        return self.prior_spec().restoring_sampler
 
     def reduced_size(self, image: Size | None) -> Size | None:
         """The measurement's size, if ``working_size`` reduces the upload."""
@@ -163,7 +169,8 @@ class RestoreSpec(MeasuredTaskSpec):
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
         used = self.working_operator((upload.width, upload.height), inputs.kernel)
-        notes = [] if y_CHW.shape[-2:] == (upload.height, upload.width) else [_reduced(y_CHW, used)]
+        reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
+        notes = [_reduced(y_CHW, self.operator, used)] if reduced else []
         shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = used.bind(shape, engine.device, mask_HW)
         sigma, spread = self._noise(y_CHW, operator.weight, noise.least_sigma(upload))
@@ -172,7 +179,17 @@ class RestoreSpec(MeasuredTaskSpec):
             operator.cropped(height, width), y_CHW, spread, self.loss
         )
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
-        return replace(result, notes=notes, drawn=operator.state())
+        best_CHW = result.pictures_BCHW[result.best]
+        words = self.operator.words()
+        fit = judge(
+            operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, self._asked(context)
+        )
+        return replace(result, notes=notes, drawn=operator.state(), fit=fit)
+
+    def _asked(self, context: RunContext) -> Callable[[int], bool | None] | None:
+        """Asks the run's inner hook whether to go on, after the last reverse step."""
+        hook, last = context.on_inner, self.sampler.steps
+        return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
 
     def _noise(
         self, y_CHW: Tensor, weight: Tensor | None, least: float
@@ -214,11 +231,10 @@ class RestoreSpec(MeasuredTaskSpec):
         return self.operator.measurement(y_CHW), mask_HW
 
 
-def _reduced(y_CHW: Tensor, used: OperatorSpec) -> str:
+def _reduced(y_CHW: Tensor, given: OperatorSpec, used: OperatorSpec) -> str:
     """Note about a reduced upload."""
     note = f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."
-    lengths = used.lengths_text()
-    return f"{note} In these pixels the degradation is: {lengths}." if lengths else note
+    return note if used == given else f"{note} In these pixels the degradation is {used.words()}."
 
 
 def _given(image: Size | None) -> Size:

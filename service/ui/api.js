@@ -36,6 +36,8 @@ export const remove = (job) => request(job.urls.self, { method: "DELETE" });
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 
+/** What seems to have happened to a picture. */
+export const diagnose = (file) => json("/v1/diagnose", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
 /** Size and duration of a job that is not submitted; ``asked`` is { spec, image_size }. */
 export const estimate = (task, asked) => json(`/v1/${task}/estimate`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
 

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { demo } from "./demo.js";
+import { diagnosisOf } from "./diagnosis.js";
 import { el } from "./dom.js";
 import * as drafts from "./drafts.js";
 import { forecast, presetChooser } from "./estimate.js";
@@ -25,6 +26,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
+  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, demonstration.on);
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
   const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
@@ -34,7 +36,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, diagnosis, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });

@@ -67,6 +67,7 @@ export const t = {
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
 
+  diagnosis: { title: "Diagnosis", looking: "Looking at the picture…", use: "Use these settings", used: "Settings taken over" },
   pictures: { image: "Picture", style: "Style picture", mask: "Mask", kernel: "Blur kernel" },
   optional: "optional",
   choose: "Drop, paste or choose a picture",
@@ -188,6 +189,7 @@ export const t = {
   reconnecting: "Connection lost; reconnecting…",
   done: "Move the handle to compare. Move the slider below to see each step.",
   doneAlone: "Move the slider below to see each step.",
+  fits: { undecided: "Finished: agreement undecided", disagrees: "Does not agree with your picture" },
   doneText: "Move the slider to see the order in which the tokens were written.",
   canceledText: "The job was stopped before it finished.",
   expired: "Its files have expired.",

@@ -165,4 +165,4 @@ def test_only_lengths_are_scaled_and_only_if_the_upload_is_reduced():
     blur, reduction = used.stages
     assert blur.sigma == pytest.approx(0.5)
     assert reduction.factor == 2
-    assert "sigma 0.5" in spec.working_operator((512, 400)).lengths_text()
+    assert "blur of 0.5 pixels, then a reduction" in spec.working_operator((512, 400)).words()

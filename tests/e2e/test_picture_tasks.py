@@ -217,7 +217,7 @@ def test_an_uploaded_kernel_is_used_at_the_working_size(stack: Stack) -> None:
     sidecar = json.loads(stack.artifact(job["id"], "result.json"))
     assert sidecar["spec"]["operator"] == {**operator, "kernel": "upload"}
     assert set(sidecar["origin"]["inputs"]) == {"image", "kernel"}
-    assert "kernel_blur of 3x5 pixels" in "".join(sidecar["notes"])
+    assert "a kernel of 3x5 pixels" in "".join(sidecar["notes"])
     refused = stack.http.post(
         "/v1/restore",
         files={"image": png(96, 80)},
