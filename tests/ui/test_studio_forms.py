@@ -21,7 +21,7 @@ from tests.ui.pages import choose, sampler, submit
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
 def test_a_picture_can_be_dropped_or_pasted(page: Page, event: str, field: str) -> None:
-    page.locator(".drop").evaluate(
+    page.locator(".slot:not([hidden]) .drop").evaluate(
         """async (drop, [event, field]) => {
             const size = { width: 24, height: 16 };
             const canvas = Object.assign(document.createElement("canvas"), size);
@@ -265,7 +265,7 @@ def test_an_unsent_form_survives_a_reload_and_a_stray_drop(page: Page) -> None:
         }"""
     )
     expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()
-    page.get_by_text("Out of focus", exact=True).click()
+    page.get_by_text("Gaussian blur", exact=True).click()
     page.get_by_label("Blur width").fill("1.25")
     page.locator(".chip:has([value=best])").click()
     page.wait_for_timeout(1500)  # forms are kept 0.4 s after the last change
