@@ -85,7 +85,7 @@ def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
         return {}
     name_of_prior = prior.model_fields["type"].default
     tasks = {
-        name: cls.model_construct(prior=name_of_prior)
+        name: cls.model_construct(type=name, prior=name_of_prior)
         for name, cls in TaskSpec.family.items()
         if issubclass(cls, PictureTaskSpec)
         and any(isinstance(extra, AnyOf) for extra in cls.model_fields["sampler"].metadata)
