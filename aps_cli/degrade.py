@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from aps_cli import files
-from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_options
+from aps_cli.fields import PICTURE, operator_from, operator_options
+from aps_cli.sections import SectionedCommand
 
 
 @click.command(cls=SectionedCommand)

@@ -11,7 +11,8 @@ import click
 
 from aps_cli import files
 from aps_cli.compute import Backend, Files
-from aps_cli.fields import PICTURE, SectionedCommand, json_of, prompt_is_argument, spec_options
+from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
+from aps_cli.sections import SectionedCommand
 from aps_client.models import save
 from aps_core.errors import APSError
 from aps_core.priors import PriorSpec, TextPriorSpec

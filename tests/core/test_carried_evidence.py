@@ -1,6 +1,6 @@
 """The sampler that carries evidence over the reverse steps, and its total-variation estimates."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,13 +12,13 @@ from aps_core.samplers import SamplerSpec
 from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.sampling import driver
 from aps_core.theory.toy import GRID, ToyWorld
-from aps_core.types import Sample, StepInfo
+from aps_core.types import Prior, Sample, StepInfo
 
 
 def drawn(world: ToyWorld, sampler: SamplerSpec, batch: int = 400, **options: Any) -> Sample:
     generator = torch.Generator().manual_seed(0)
     return driver.sample(
-        world.prior,
+        cast(Prior, world.prior),
         world.objective,
         sampler,
         grid=GRID,
