@@ -185,12 +185,9 @@ def field_lines(operator: str) -> list[str]:
 
 def words_of(operator: dict[str, Any]) -> list[str]:
     """Command-line words that select an operator; the inverse of :func:`operator_from`."""
-    words = ["--operator", operator["type"]]
-    for name, value in operator.items():
-        if name != "type":
-            text = value if isinstance(value, str) else json.dumps(value)
-            words += [_flag(name, "operator"), text]
-    return words
+    given = {_flag(name, "operator"): value for name, value in operator.items() if name != "type"}
+    texts = {flag: v if isinstance(v, str) else json.dumps(v) for flag, v in given.items()}
+    return ["--operator", operator["type"], *(word for pair in texts.items() for word in pair)]
 
 
 def parse_value(text: Any) -> Any:

@@ -1,8 +1,7 @@
 """The client protocol without I/O, shared by the synchronous and the asynchronous client.
 
 A flow is a generator. It yields a :class:`Call` and receives the response (or the transport's
-exception), or it yields a :class:`Pause`. Each client executes these in its own way, so retries,
-polling and downloads are implemented once.
+exception), or it yields a :class:`Pause`. So retries, polling and downloads are implemented once.
 """
 
 from __future__ import annotations
