@@ -50,24 +50,13 @@ def eval_text(
     from aps_core.evaluation import text as text_evaluation
     from aps_core.runtime.engine import TextEngine
     from aps_core.runtime.process import be_reproducible
-    from aps_core.text.rewards.language_model import load_reward
+    from aps_core.text.rewards.loading import load_reward
 
     config = TextConfig.model_validate(config_from(options))
     be_reproducible(threads)
     engine = TextEngine.load(prior, default_device(device))
     network = engine.prior
-    judge_model = (
-        load_reward(
-            judge,
-            network.tokenizer,
-            network.vocab_size,
-            network.eos_id,
-            engine.device,
-            network.model.dtype,
-        )
-        if judge
-        else None
-    )
+    judge_model = load_reward(judge, network, engine.device, network.model.dtype) if judge else None
     rows = text_evaluation.evaluate(
         engine,
         config,

@@ -40,14 +40,7 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
                     command
                 )
             else:
-                metavar = "JSON" if _is_object(field) else "VALUE"
-                command = click.option(
-                    _plain(name),
-                    name,
-                    metavar=metavar,
-                    required=field.is_required(),
-                    help=_help(field),
-                )(command)
+                command = _plain_option(name, name, field)(command)
         return command
 
     return add
@@ -115,12 +108,28 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for name, field in reversed(config.model_fields.items()):
             if name != "type":
-                command = click.option(
-                    _plain(name), f"sampler__{name}", metavar="VALUE", help=_help(field)
-                )(command)
+                command = _plain_option(name, f"sampler__{name}", field)(command)
         return command
 
     return add
+
+
+def _plain_option(name: str, parameter: str, field: FieldInfo) -> Callable[[Command], Command]:
+    """One option for a field. A member of a family is given by name, or as a JSON object."""
+    member = _is_object(field) or family_of(field) is not None
+    return click.option(
+        _plain(name),
+        parameter,
+        metavar="NAME|JSON" if member else "VALUE",
+        callback=_member if member else None,
+        required=field.is_required(),
+        help=_help(field),
+    )
+
+
+def _member(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+    value = parse_value(text)
+    return {"type": value} if isinstance(value, str) else value
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,10 @@ import torch
 from aps_core.runtime.engine import TextEngine
 from aps_core.tasks import GuideSpec, Inputs, TextResult, run
 from aps_core.text.aps import TextReward
+from aps_core.text.chat import chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
-from aps_core.text.rewards.language_model import RewardModel
+from aps_core.text.rewards.network import RewardNetwork
 
 PROMPTS = (
     "Write a short paragraph describing your favorite food.",
@@ -69,7 +70,7 @@ def evaluate(
     engine: TextEngine,
     config: TextConfig,
     seeds: int,
-    judge: RewardModel | None = None,
+    judge: RewardNetwork | None = None,
     reward: RewardSpec | None = None,
     prompts: tuple[str, ...] = PROMPTS,
     report: Callable[[Row], None] = lambda row: None,
@@ -95,7 +96,7 @@ def _row(
     prompt: str,
     seed: int,
     result: TextResult,
-    judge: RewardModel | None,
+    judge: RewardNetwork | None,
     engine: TextEngine,
     kind: RewardSpec,
 ) -> Row:
@@ -106,7 +107,9 @@ def _row(
         if engine.prior.eos_id in answer.ids
         else answer.ids
     )
-    judged = float(TextReward(judge, kind, prompt).of(ids_BL)) if judge else None
+    judged = (
+        float(TextReward(judge, kind, chat_of(prompt)).of(ids_BL, [answer.text])) if judge else None
+    )
     distinct = len(set(kept)) / max(1, len(kept))
     method = "guided" if answer.guided else "unguided"
     return Row(

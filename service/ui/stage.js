@@ -3,7 +3,7 @@
 import { inputName } from "./api.js";
 import * as api from "./api.js";
 import { el } from "./dom.js";
-import { t } from "./strings.js";
+import { promptText, t } from "./strings.js";
 import { rampCss, tokenGrid } from "./tokens.js";
 import { viewer } from "./viewer.js";
 
@@ -104,7 +104,7 @@ function textStage(job) {
   let settled = 0;
 
   return {
-    element: el("div", { class: "answers" }, el("blockquote", { class: "prompt", textContent: job.spec.prompt }), el("div", { class: runs.length > 1 ? "pair" : "single" }, ...[...cards.values()].map((card) => card.element))),
+    element: el("div", { class: "answers" }, el("blockquote", { class: "prompt", textContent: promptText(job.spec.prompt) }), el("div", { class: runs.length > 1 ? "pair" : "single" }, ...[...cards.values()].map((card) => card.element))),
     tools: null,
     add(event) {
       total = event.total;

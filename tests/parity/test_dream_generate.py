@@ -8,8 +8,9 @@ import torch
 from test_dream_lm import load
 
 from aps_core.text.config import TextConfig
+from aps_core.text.filtering import filtered, sample_tokens
 from aps_core.text.masked_lm import MaskedLM
-from aps_core.text.sampling import diffusion_generate, filtered, sample_tokens
+from aps_core.text.sampling import diffusion_generate
 
 RECORDED = {"max_new_tokens", "steps", "temperature", "top_p", "top_k", "alg", "alg_temp"}
 
