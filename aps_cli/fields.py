@@ -239,9 +239,10 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _is_object(field: FieldInfo) -> bool:
-    """Whether the value of the field is a spec, given as a JSON object."""
+    """Whether the value of the field is a spec, given as a JSON object, or nothing."""
     return any(
-        isinstance(kind, type) and issubclass(kind, Spec)
+        (isinstance(kind, type) and issubclass(kind, Spec))
+        or any(isinstance(extra, AnyOf) for extra in getattr(kind, "__metadata__", ()))
         for kind in (field.annotation, *get_args(field.annotation))
     )
 

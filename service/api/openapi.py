@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
+from service.api.completion_models import ChatRequest
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
 
@@ -110,7 +111,7 @@ def _with_unknown_parameters(described: dict[str, Any]) -> None:
 
 def _components() -> dict[str, Any]:
     """Schemas that the routes reference by name."""
-    named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
+    named: list[type[BaseModel]] = [Problem, Options, ChatRequest, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {
         name: schema

@@ -202,7 +202,7 @@ def _inline(text: object, name: str) -> bytes | str:
 
 
 def _read_json(body: bytes, cls: type[TaskSpec]) -> _Read:
-    spec = _json_object(body, "The body")
+    spec = json_object(body, "The body")
     options = {name: spec.pop(name) for name in OPTIONS if name in spec}
     sent = {name: spec.pop(name) for name in cls.pictures if name in spec}
     rest = len(body) - sum(len(text) for text in sent.values() if isinstance(text, str))
@@ -236,7 +236,7 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
         if name in cls.pictures:
             pictures[name] = part.file if isinstance(part, UploadFile) else _inline(part, name)
         elif name in ("spec", "webhook"):
-            found = _json_object(
+            found = json_object(
                 await part.read() if isinstance(part, UploadFile) else part.encode(),
                 f"The part '{name}'",
             )
@@ -252,7 +252,13 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
     return spec, pictures, options
 
 
-def _json_object(text: bytes, what: str) -> dict[str, Any]:
+def json_object(text: bytes, what: str) -> dict[str, Any]:
+    """Parses a JSON object.
+
+    Raises:
+        BodyTooLarge: it has too many values.
+        MalformedBody: it is not valid JSON, or not an object.
+    """
     # every value but the first follows one of these; counting them is much cheaper than parsing
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
