@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.files import folder_identity, stored_numbers
+from aps_core.errors import InvalidSpec
 from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.runtime import memory
@@ -148,9 +149,18 @@ class TextPriorSpec(PriorSpec):
     """Checkpoint used for a kind of reward if a job does not name one."""
 
     def resolved_reward(self, reward: RewardSpec | None) -> RewardSpec:
-        """The reward of a job, with the name of its model unless that ships with the prior."""
+        """The reward of a job, with the name of its model unless that ships with the prior.
+
+        Raises:
+            InvalidSpec: the prior has no model of the kind that the reward reads.
+        """
         chosen = reward or self.reward
         name = chosen.model or self.reward_models.get(chosen.kind)
+        if name is None and chosen.kind != self.reward.kind:
+            raise InvalidSpec(
+                f"The reward '{chosen.type}' reads a {chosen.kind.replace('_', ' ')}, which the"
+                f" prior '{self.type}' does not bring; name a checkpoint in reward.model."
+            )
         return chosen.model_copy(update={"model": name})
 
     def check_prompt(self, prompt: str | Chat) -> None:

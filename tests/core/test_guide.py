@@ -64,6 +64,17 @@ def test_each_task_rejects_unsuitable_priors_and_inputs(engine):
         ImageEngine.load("embedded_text")
 
 
+def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work():
+    spec = GuideSpec(prompt="x", reward={"type": "sequence_classifier"})
+    with pytest.raises(InvalidSpec, match=r"reads a classifier.*reward\.model"):
+        _ = spec.checkpoints
+    named = GuideSpec(prompt="x", reward={"type": "sequence_classifier", "model": "mine"})
+    assert named.checkpoints == ("mine",)
+    for wrong in ("../mine", "a/b", ""):
+        with pytest.raises(ValidationError, match="model"):
+            GuideSpec(prompt="x", reward={"type": "sequence_classifier", "model": wrong})
+
+
 def test_a_prompt_longer_than_the_prior_reads_is_refused():
     with pytest.raises(InvalidSpec, match="the prior reads at most 128; shorten it"):
         GuideSpec(prompt="why is the oak tall? " * 60).check(None, None, False)
