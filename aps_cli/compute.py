@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aps_cli.device import default_device
 from aps_cli.display import Display
+from aps_cli.files import read
+from aps_core.durations import in_words
 from aps_core.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from aps_core.runtime.engine import Engine
 
 Files = Mapping[str, bytes]
 """Result files by name, as the service names them: ``result.png``, ``sample-1.png``, ...,
@@ -45,7 +51,7 @@ class Backend:
         Raises:
             APSError: the spec or a picture is invalid, or the job failed.
         """
-        given = {name: path for name, path in pictures.items() if path is not None}
+        given = {name: read(path) for name, path in pictures.items() if path is not None}
         if not self.server:
             return self._run_locally(spec, given, suffix)
         if suffix.lower() != ".png":
@@ -55,7 +61,7 @@ class Backend:
         return self._run_remotely(self.server, spec, given)
 
     def _run_remotely(
-        self, server: str, spec: dict[str, Any], pictures: Mapping[str, Path]
+        self, server: str, spec: dict[str, Any], pictures: Mapping[str, bytes]
     ) -> Files:
         from aps_client import Client
 
@@ -70,6 +76,8 @@ class Backend:
                 for event in client.events(job):
                     if event.type == "progress":
                         display.step(event.data)
+                    elif event.type == "inner":
+                        display.inner(event.data)
                     else:
                         display.phase(
                             str(event.data.get("phase") or event.data.get("state") or event.type)
@@ -81,32 +89,50 @@ class Backend:
                 raise
 
     def _run_locally(
-        self, spec_json: dict[str, Any], paths: Mapping[str, Path], suffix: str
+        self, spec_json: dict[str, Any], pictures: Mapping[str, bytes], suffix: str
     ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
         from aps_core.imaging import images
-        from aps_core.runtime.engine import Engine
         from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
         from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
-        inputs = Inputs(
-            **{name: images.open_image(path.read_bytes()) for name, path in paths.items()}
-        )
+        inputs = Inputs(**{name: images.open_image(data) for name, data in pictures.items()})
         spec.check_inputs(inputs)
         checkpoint_cache.require(spec.checkpoints)
         spec = spec.resolved()
         image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
         device = default_device(self.device)
         be_reproducible()
-        engine = Engine.load(spec.prior, device)
-        if paths:
+        engine = _engine(spec.prior, device)
+        if pictures:
             limit = self.max_pixels or (CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS)
             cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
-            click.echo(f"{size}{cost.tokens} tokens, about {cost.seconds:.0f} s", err=True)
+            click.echo(f"{size}{cost.tokens} tokens, about {in_words(cost.seconds)}", err=True)
         with Display() as display:
-            result = run(spec, inputs, engine, lambda progress: display.step(progress.event()))
+            result = run(
+                spec,
+                inputs,
+                engine,
+                lambda progress: display.step(progress.event()),
+                on_inner=lambda info: display.inner(
+                    {
+                        "step": info.step,
+                        "total": info.total,
+                        "inner_step": info.iteration,
+                        "inner_steps": info.inner_steps,
+                    }
+                ),
+            )
         files = {file.name: file.data for file in result.files(suffix)}
         return {**files, "result.json": json.dumps(result.sidecar(), indent=1).encode()}
+
+
+@cache
+def _engine(prior: str, device: str) -> Engine:
+    """The prior, loaded once for all pictures of a command."""
+    from aps_core.runtime.engine import Engine
+
+    return Engine.load(prior, device)

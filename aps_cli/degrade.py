@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from aps_cli import files
 from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_options
 
 
@@ -34,15 +35,12 @@ from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_op
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Result picture; default PHOTO.degraded.png.",
-)
+@files.output_options()[0]
+@files.output_options()[1]
 def degrade(
     photo: Path,
     output: Path | None,
+    force: bool,
     sigma: float | None,
     kind: str,
     peak: float,
@@ -62,7 +60,9 @@ def degrade(
 
     chosen = operator_from(options)
     spec = OperatorSpec.named(chosen["type"]).model_validate(chosen)
-    x = images.to_tensor(images.open_image(photo.read_bytes()))
+    (path,) = files.targets([photo], output, ".degraded.png")
+    files.check_free([path], force)
+    x = images.to_tensor(images.open_image(files.read(photo)))
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
@@ -73,6 +73,9 @@ def degrade(
     if kind == "poisson":
         y = noise.add_poisson(y, peak, generator)
     y = noise.add_noise(y, sigma if sigma is not None else 0.05 * (kind == "gaussian"), generator)
-    output = output or photo.with_suffix(".degraded.png")
-    output.write_bytes(images.encode_png(y.clamp(-1, 1).expand(3, -1, -1)))
-    click.echo(output)
+    data = images.encode_png(y.clamp(-1, 1).expand(3, -1, -1))
+    if path == files.STDIO:
+        files.write_out(data)
+        return
+    path.write_bytes(data)
+    click.echo(path)

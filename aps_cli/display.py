@@ -22,7 +22,7 @@ class Display:
     """Writes to stderr, and only if that is a terminal."""
 
     def __init__(self) -> None:
-        steps = TextColumn("step {task.completed:.0f}/{task.total:.0f}")
+        steps = TextColumn("step {task.fields[step]}/{task.total:.0f}")
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -31,7 +31,7 @@ class Display:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        self._task = self._bar.add_task("loading", total=1)
+        self._task = self._bar.add_task("loading", total=1, step=0)
         self._live = Live(self._bar, console=Console(stderr=True), transient=True)
 
     def __enter__(self) -> Self:
@@ -67,7 +67,20 @@ class Display:
         else:
             note = "sampling"
         self._bar.update(
-            self._task, completed=event["step"], total=event["total"], description=note
+            self._task,
+            completed=event["step"],
+            total=event["total"],
+            step=event["step"],
+            description=note,
         )
         if event.get("text"):
             self._live.update(Group(Text(event["text"]), self._bar))
+
+    def inner(self, event: dict[str, Any]) -> None:
+        """Moves the bar within a step.
+
+        Args:
+            event: ``step``, ``total``, ``inner_step`` and ``inner_steps``.
+        """
+        done = event["step"] - 1 + event["inner_step"] / event["inner_steps"]
+        self._bar.update(self._task, completed=done, total=event["total"], step=event["step"])

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
+from aps_cli.files import PictureFile
+from aps_cli.spec_option import SpecOption
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import AnyOf, Spec
 
 OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
-PICTURE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PICTURE = PictureFile()
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
@@ -36,11 +36,21 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
                     if field.default
                     else _plain(name)
                 )
-                command = click.option(flag, name, is_flag=True, default=None, help=_help(field))(
-                    command
-                )
+                command = click.option(
+                    flag, name, is_flag=True, default=None, help=field.description
+                )(command)
             else:
-                command = _plain_option(name, name, field)(command)
+                command = click.option(
+                    _plain(name),
+                    name,
+                    cls=SpecOption,
+                    model=spec,
+                    field=name,
+                    with_default=True,
+                    callback=_member if _is_member(field) else None,
+                    required=field.is_required(),
+                    help=field.description,
+                )(command)
         return command
 
     return add
@@ -81,13 +91,14 @@ def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Comma
     def add(command: Command) -> Command:
         for name, users in reversed(_fields_of(anyof.root).items()):
             first = anyof.default if anyof.default in users else users[0]
-            described = anyof.root.family[first].model_fields[name].description or ""
-            owners = "" if len(users) == len(anyof.root.family) > 1 else f"{', '.join(users)}: "
             command = click.option(
                 _flag(name, field),
                 f"{field}__{name}",
-                metavar="VALUE",
-                help=f"{owners}{described}",
+                cls=SpecOption,
+                model=anyof.root.family[first],
+                field=name,
+                with_default=anyof.default is None,  # others are the prior's to recommend
+                help=_described(anyof.root, name, users),
             )(command)
         names = sorted(anyof.root.family)
         about = (info.description or "").split(";")[0].rstrip(".")
@@ -108,26 +119,23 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for name, field in reversed(config.model_fields.items()):
             if name != "type":
-                command = _plain_option(name, f"sampler__{name}", field)(command)
+                command = click.option(
+                    _plain(name),
+                    f"sampler__{name}",
+                    cls=SpecOption,
+                    model=config,
+                    field=name,
+                    with_default=False,
+                    callback=_member if _is_member(field) else None,
+                    help=field.description,
+                )(command)
         return command
 
     return add
 
 
-def _plain_option(name: str, parameter: str, field: FieldInfo) -> Callable[[Command], Command]:
-    """One option for a field. A member of a family is given by name, or as a JSON object."""
-    member = _is_object(field) or family_of(field) is not None
-    return click.option(
-        _plain(name),
-        parameter,
-        metavar="NAME|JSON" if member else "VALUE",
-        callback=_member if member else None,
-        required=field.is_required(),
-        help=_help(field),
-    )
-
-
 def _member(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+    """A member of a family, given by name or as a JSON object."""
     value = parse_value(text)
     return {"type": value} if isinstance(value, str) else value
 
@@ -238,12 +246,12 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
 
 
-def _is_object(field: FieldInfo) -> bool:
-    """Whether the value of the field is a spec, given as a JSON object, or nothing."""
-    return any(
-        (isinstance(kind, type) and issubclass(kind, Spec))
-        or any(isinstance(extra, AnyOf) for extra in getattr(kind, "__metadata__", ()))
-        for kind in (field.annotation, *get_args(field.annotation))
+def _is_member(field: FieldInfo) -> bool:
+    """Whether the value of the field is a member of a family, or nothing."""
+    return family_of(field) is not None or any(
+        isinstance(extra, AnyOf)
+        for kind in get_args(field.annotation)
+        for extra in getattr(kind, "__metadata__", ())
     )
 
 
@@ -251,12 +259,16 @@ def _is_text(field: FieldInfo) -> bool:
     return field.annotation is str
 
 
-def _help(field: FieldInfo) -> str:
-    default = None if field.is_required() or field.default is PydanticUndefined else field.default
-    return f"{field.description}" + (
-        ""
-        if default is None or default == "" or isinstance(default, bool)
-        else f" [default: {default}]"
+def _described(root: type[Spec], name: str, users: list[str]) -> str:
+    """What a field means, for each member of the family that describes it differently."""
+    meanings: dict[str, list[str]] = {}
+    for user in users:
+        description = (root.family[user].model_fields[name].description or "").rstrip(".")
+        meanings.setdefault(description, []).append(user)
+    if len(meanings) == 1 and len(users) == len(root.family) > 1:
+        return f"{next(iter(meanings))}."
+    return " ".join(
+        f"{', '.join(names)}: {meaning}." for meaning, names in meanings.items() if meaning
     )
 
 

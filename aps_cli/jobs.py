@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from aps_client import Client
+from service.jobs import JobState
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,11 +37,35 @@ def jobs() -> None:
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1), help="Number of jobs to show."
 )
+@click.option(
+    "--state",
+    multiple=True,
+    type=click.Choice([state.value for state in JobState]),
+    help="Only jobs in this state; may be repeated.",
+)
+@click.option(
+    "--task", multiple=True, metavar="NAME", help="Only jobs of this task; may be repeated."
+)
+@click.option(
+    "--since",
+    type=click.DateTime(),
+    help="Only jobs created at this time (UTC) or later, such as 2026-11-22T09:30:00.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_(server: str | None, api_key: str | None, limit: int, as_json: bool) -> None:
+def list_(
+    server: str | None,
+    api_key: str | None,
+    limit: int,
+    state: tuple[str, ...],
+    task: tuple[str, ...],
+    since: datetime | None,
+    as_json: bool,
+) -> None:
     """List the newest jobs."""
+    after = since.replace(tzinfo=UTC) if since else None
     with Client(server, api_key) as client:
-        found = list(islice(client.jobs(min(limit, 100)), limit))
+        wanted = client.jobs(min(limit, 100), state=state, task=task, created_after=after)
+        found = list(islice(wanted, limit))
     if as_json:
         for job in found:
             click.echo(job.model_dump_json())

@@ -112,7 +112,7 @@ def demo(photo: Path, once: bool, out: Path, port: int) -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print the operators as a Markdown table.")
 def capabilities(as_json: bool, markdown: bool) -> None:
-    """List tasks, operators with their fields, and priors."""
+    """List the members of every family, with the fields of operators."""
     from aps_core.capabilities import describe, operator_table
 
     if markdown:
@@ -122,9 +122,11 @@ def capabilities(as_json: bool, markdown: bool) -> None:
     if as_json:
         click.echo(json.dumps(known, indent=2))
         return
-    for title in ("tasks", "operators", "samplers", "losses", "priors"):
-        click.echo(f"{title}:")
-        for item in known[title]:
+    for title, members in known.items():
+        if title == "version":
+            continue
+        click.echo(f"{title.replace('_', ' ')}:")
+        for item in members:
             name = item.get("type", item.get("name"))
             click.echo(f"  {name:<18} {item['summary']}")
             if item.get("missing"):
@@ -180,16 +182,17 @@ def verify(
     """Check that PRIOR works on this machine: load it, encode and decode a picture, generate one
     from text, restore one; print time and memory. The exit code is 1 if a check fails.
     """
-    from aps_cli import verify as checks
+    from aps_cli.checks import Options
+    from aps_cli.verify import run_checks
 
-    options = checks.Options(
+    options = Options(
         prompt=prompt,
         size=size,
         settings={name: value for name, value in settings.items() if value is not None},
         quality=not no_quality,
         out=out,
     )
-    if not checks.command(prior, device, weights_dir, options, threads, as_json):
+    if not run_checks(prior, device, weights_dir, options, threads, as_json):
         raise click.exceptions.Exit(1)
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
+from aps_cli import files
 from aps_cli.compute import Backend, Files
 from aps_cli.fields import PICTURE, SectionedCommand, json_of, prompt_is_argument, spec_options
 from aps_client.models import save
+from aps_core.errors import APSError
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
 
@@ -26,6 +28,7 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
 
     def command(
         output: Path | None,
+        force: bool,
         as_json: bool,
         server: str | None,
         api_key: str | None,
@@ -33,14 +36,29 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
         max_pixels: int | None,
         **options: Any,
     ) -> None:
-        given = {name: options.pop(name) for name in pictures}
-        first = next((path for path in given.values() if path is not None), None)
         past = f"{task}d" if task.endswith("e") else f"{task}ed"
-        path = output or (first.with_suffix(f".{past}.png") if first else Path(f"{past}.png"))
-        files = Backend(server, api_key, device, max_pixels).compute(
-            {"type": task, **json_of(spec, options)}, given, path.suffix
-        )
-        _write(files, path, as_json)
+        named = options.pop(pictures[0]) if pictures else [[Path(past)]]
+        sources = [path for each in named for path in each]
+        others = {name: options.pop(name) for name in pictures[1:]}
+        targets = files.targets(sources, output, f".{past}.png" if pictures else ".png")
+        if not _makes_text(spec):
+            files.check_free(targets, force)
+        backend = Backend(server, api_key, device, max_pixels)
+        asked = {"type": task, **json_of(spec, options)}
+        failed = 0
+        for source, target in zip(sources, targets, strict=True):
+            given = {pictures[0]: source, **others} if pictures else {}
+            try:
+                found = backend.compute(asked, given, target.suffix or ".png")
+            except APSError as error:
+                if len(sources) == 1:
+                    raise
+                click.echo(f"{source}: {error}", err=True)
+                failed += 1
+            else:
+                _write(found, target, as_json)
+        if failed:
+            raise click.exceptions.Exit(1)
 
     command.__doc__ = f"{spec.summary()}\n\n{_output_help(spec)}"
     decorated: Callable[..., Any] = command
@@ -62,7 +80,15 @@ def _makes_text(spec: type[TaskSpec]) -> bool:
 def _output_help(spec: type[TaskSpec]) -> str:
     if _makes_text(spec):
         return "Prints the answer; with --json, also settings, scores and timings."
-    return "Writes the picture and a JSON file with its settings, and prints the picture's path."
+    return (
+        "Writes the picture and a JSON file with its settings, and prints the picture's path."
+        + (
+            " Several pictures, folders and patterns are computed one after another; - is standard"
+            " input."
+            if spec.pictures
+            else ""
+        )
+    )
 
 
 def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
@@ -81,8 +107,10 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     return [
         click.argument(
             pictures[0],
-            metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()),
-            type=PICTURE,
+            metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()) + "...",
+            type=files.PictureFiles(),
+            nargs=-1,
+            required=True,
         ),
         *prompt,
         *rest,
@@ -91,7 +119,6 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
 
 def _common(sized: bool, text: bool) -> list[Decorator]:
     limit = "Maximum pixels of the result; default: 512x512 on a CPU, 2048x2048 on a GPU."
-    output = "Path of the result picture; default: named after the photo or the task."
     return [
         click.option("--device", default=None, help="cpu or cuda; default: cuda if available."),
         click.option("--max-pixels", type=int, hidden=not sized, help=limit),
@@ -115,14 +142,19 @@ def _common(sized: bool, text: bool) -> list[Decorator]:
             is_flag=True,
             help="Print settings, seed, timings and files of the result as JSON.",
         ),
-        click.option("-o", "--output", type=click.Path(path_type=Path), hidden=text, help=output),
+        *files.output_options(hidden=text),
     ]
 
 
-def _write(files: Files, output: Path, as_json: bool) -> None:
+def _write(found: Files, output: Path, as_json: bool) -> None:
     """Writes picture files and sidecar, or prints the answer. Notes go to stderr."""
-    sidecar: dict[str, Any] = json.loads(files["result.json"])
-    paths = save(files, output) if "answer" not in sidecar else []
+    sidecar: dict[str, Any] = json.loads(found["result.json"])
+    paths: list[Path] = []
+    if output == files.STDIO and "answer" not in sidecar:
+        files.write_out(found["result.png"])
+        as_json = False  # standard output holds the picture
+    elif "answer" not in sidecar:
+        paths = save(found, output)
     if as_json:
         click.echo(json.dumps({"files": [str(path) for path in paths], **sidecar}, indent=1))
         return

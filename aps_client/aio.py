@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-from httpx_sse import EventSource
-
 from aps_client import flows
 from aps_client.connection import Connection
-from aps_client.errors import ServiceError, error_of
-from aps_client.flows import Flow, Source, T
+from aps_client.flows import Source
 from aps_client.models import Event, Job, Preview, Result, StoredPicture
-from aps_client.sse import Follower
-from aps_client.sse import timeout as stream_timeout
 from aps_client.tasks import Tasks
+from aps_client.transport import AsyncTransport
 
 
 class AsyncClient(Tasks[Awaitable[Result]]):
@@ -31,7 +25,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
 
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
         self.connection = Connection.of(server, api_key)
-        self.http = httpx.AsyncClient(**self.connection.options())
+        self._transport = AsyncTransport(self.connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,7 +40,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
 
     async def close(self) -> None:
         """Closes all open connections. The client cannot be used afterwards."""
-        await self.http.aclose()
+        await self._transport.close()
 
     async def run(
         self,
@@ -111,7 +105,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             cancel_after=cancel_after,
             idempotency_key=idempotency_key,
         )
-        return await self._do(
+        return await self._transport.do(
             flows.submit(
                 task, files or {}, spec, options, self.connection.retry, self.connection.timeout
             )
@@ -129,7 +123,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return await self._do(flows.keep(picture, self.connection.retry))
+        return await self._transport.do(flows.keep(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
@@ -141,20 +135,22 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             NotFound: no such job.
             ServiceError, Unreachable: the request failed.
         """
-        return await self._do(flows.get(job, self.connection.retry))
+        return await self._transport.do(flows.get(job, self.connection.retry))
 
-    async def jobs(self, page_size: int = 50) -> AsyncIterator[Job]:
-        """Iterates over all jobs, newest first.
+    async def jobs(self, page_size: int = 50, **wanted: Any) -> AsyncIterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
-            page = await self._do(flows.page(url, self.connection.retry))
+            page = await self._transport.do(flows.page(url, self.connection.retry))
             for job in page.jobs:
                 yield job
             url = page.next
@@ -173,7 +169,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
             ServiceError, Unreachable: a request failed.
         """
-        return await self._do(flows.wait(job, timeout, self.connection.retry))
+        return await self._transport.do(flows.wait(job, timeout, self.connection.retry))
 
     async def result(self, job: str | Job, timeout: float | None = None) -> Result:
         """Waits for the job and downloads its result files.
@@ -187,9 +183,11 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
             ServiceError, Unreachable, Corrupt: a request or a download failed.
         """
-        return await self._do(flows.result(await self.wait(job, timeout), self.connection.retry))
+        return await self._transport.do(
+            flows.result(await self.wait(job, timeout), self.connection.retry)
+        )
 
-    async def events(self, job: str | Job, after: str = "") -> AsyncIterator[Event]:
+    def events(self, job: str | Job, after: str = "") -> AsyncIterator[Event]:
         """Iterates over past and future events until the job ends; reconnects when needed.
 
         Args:
@@ -200,31 +198,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             ServiceError: the service refused the stream with an error that is not transient.
             Unreachable: several connections in a row delivered no event.
         """
-        follower = Follower(after, self.connection.retry)
-        while True:
-            failure: Exception | None = None
-            received = False
-            try:
-                async with self.http.stream(
-                    "GET",
-                    flows.link(job, "events"),
-                    headers=follower.headers(),
-                    timeout=stream_timeout(self.connection.timeout),
-                ) as answer:
-                    if answer.status_code >= 400:
-                        await answer.aread()
-                        raise error_of(answer)
-                    async for sent in EventSource(answer).aiter_sse():
-                        if (event := follower.accept(sent)) is not None:
-                            received = True
-                            yield event
-                            if follower.over:
-                                return
-            except (httpx.TransportError, ServiceError) as error:
-                failure = error
-            if failure is None and not received and (await self.job(job)).state.terminal:
-                return  # the job has ended and all its events were delivered
-            await asyncio.sleep(follower.broken(failure))
+        return self._transport.events(job, after)
 
     async def previews(self, job: str | Job) -> AsyncIterator[Preview]:
         """Iterates over the preview pictures of a job, one after each reverse step.
@@ -237,7 +211,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         """
         async for event in self.events(job):
             if "preview_url" in event.data:
-                yield await self._do(flows.preview(event, self.connection.retry))
+                yield await self._transport.do(flows.preview(event, self.connection.retry))
 
     async def download(self, job: Job, name: str) -> bytes:
         """Downloads one file of a job and verifies its SHA-256.
@@ -251,7 +225,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             Corrupt: the hash does not match.
             ServiceError, Unreachable: the request failed.
         """
-        return await self._do(flows.download(job, name, self.connection.retry))
+        return await self._transport.do(flows.download(job, name, self.connection.retry))
 
     async def cancel(self, job: str | Job) -> Job:
         """Cancels a job: a queued one at once, a running one at its next check.
@@ -265,7 +239,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return await self._do(flows.cancel(job, self.connection.retry))
+        return await self._transport.do(flows.cancel(job, self.connection.retry))
 
     async def delete(self, job: str | Job) -> None:
         """Deletes a job and its files.
@@ -277,7 +251,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             Conflict: the job is running; cancel it first.
             ServiceError, Unreachable: the request failed.
         """
-        await self._do(flows.delete(job, self.connection.retry))
+        await self._transport.do(flows.delete(job, self.connection.retry))
 
     async def capabilities(self) -> dict[str, Any]:
         """Returns tasks, operators and priors with JSON Schemas, limits and live workers.
@@ -285,7 +259,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return await self._do(flows.json_of("/v1/capabilities", self.connection.retry))
+        return await self._transport.do(flows.json_of("/v1/capabilities", self.connection.retry))
 
     async def webhook_secrets(self) -> list[str]:
         """Returns the signing secrets for :func:`aps_client.verify_webhook`, newest first.
@@ -294,24 +268,6 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             ServiceError, Unreachable: the request failed.
         """
         found: list[str] = (
-            await self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))
+            await self._transport.do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))
         )["secrets"]
         return found
-
-    async def _do(self, flow: Flow[T]) -> T:
-        try:
-            step = next(flow)
-            while True:
-                if isinstance(step, flows.Pause):
-                    await asyncio.sleep(step.seconds)
-                    step = next(flow)
-                    continue
-                try:
-                    answer = await self.http.request(step.method, step.url, **step.options)
-                except (httpx.TransportError, httpx.InvalidURL) as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value

@@ -14,9 +14,11 @@ import time
 import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 from pydantic import BaseModel
@@ -39,7 +41,7 @@ T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
 """A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
 
-LONGEST_HOLD = 30
+MAX_HOLD_SECONDS = 30
 """Maximum seconds for which a submission waits for the finished job."""
 
 
@@ -103,8 +105,8 @@ class Options:
     idempotency_key: str | None = None
 
     def hold(self) -> int:
-        """Whole seconds the service may delay its response, 0 to ``LONGEST_HOLD``."""
-        return LONGEST_HOLD if self.wait is None else min(LONGEST_HOLD, int(self.wait))
+        """Whole seconds the service may delay its response, 0 to ``MAX_HOLD_SECONDS``."""
+        return MAX_HOLD_SECONDS if self.wait is None else min(MAX_HOLD_SECONDS, int(self.wait))
 
     def parts(self) -> dict[str, Any]:
         """Fields of the request body besides the spec."""
@@ -256,6 +258,16 @@ def preview(event: Event, retry: Retry) -> Flow[Preview]:
         noise_floor=progress.noise_floor,
         jpeg=answer.content,
     )
+
+
+def jobs_url(page_size: int, wanted: Mapping[str, Any]) -> str:
+    """URL of the first page of jobs that match the filters ``wanted``; None values are ignored."""
+    given = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in wanted.items()
+        if value is not None
+    }
+    return f"/v1/jobs?{urlencode({'limit': page_size, **given}, doseq=True)}"
 
 
 def page(url: str, retry: Retry) -> Flow[JobPage]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-from httpx_sse import EventSource
-
 from aps_client import flows
 from aps_client.connection import Connection
-from aps_client.errors import ServiceError, error_of
-from aps_client.flows import Flow, Source, T
+from aps_client.flows import Source
 from aps_client.models import Event, Job, Preview, Result, StoredPicture
-from aps_client.sse import Follower
-from aps_client.sse import timeout as stream_timeout
 from aps_client.tasks import Tasks
+from aps_client.transport import Transport
 
 
 class Client(Tasks[Result]):
@@ -31,7 +25,7 @@ class Client(Tasks[Result]):
 
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
         self.connection = Connection.of(server, api_key)
-        self.http = httpx.Client(**self.connection.options())
+        self._transport = Transport(self.connection)
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +40,7 @@ class Client(Tasks[Result]):
 
     def close(self) -> None:
         """Closes all open connections. The client cannot be used afterwards."""
-        self.http.close()
+        self._transport.close()
 
     def run(
         self,
@@ -111,7 +105,7 @@ class Client(Tasks[Result]):
             cancel_after=cancel_after,
             idempotency_key=idempotency_key,
         )
-        return self._do(
+        return self._transport.do(
             flows.submit(
                 task, files or {}, spec, options, self.connection.retry, self.connection.timeout
             )
@@ -129,7 +123,7 @@ class Client(Tasks[Result]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return self._do(flows.keep(picture, self.connection.retry))
+        return self._transport.do(flows.keep(picture, self.connection.retry))
 
     def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
@@ -141,20 +135,22 @@ class Client(Tasks[Result]):
             NotFound: no such job.
             ServiceError, Unreachable: the request failed.
         """
-        return self._do(flows.get(job, self.connection.retry))
+        return self._transport.do(flows.get(job, self.connection.retry))
 
-    def jobs(self, page_size: int = 50) -> Iterator[Job]:
-        """Iterates over all jobs, newest first.
+    def jobs(self, page_size: int = 50, **wanted: Any) -> Iterator[Job]:
+        """Iterates over jobs, newest first.
 
         Args:
             page_size: jobs per request, 1 to 100.
+            wanted: filters of ``GET /v1/jobs``: ``state`` and ``task`` (a name or several),
+                ``created_after`` and ``created_before`` (a datetime with a time zone).
 
         Raises:
             ServiceError, Unreachable: a request failed.
         """
-        url: str | None = f"/v1/jobs?limit={page_size}"
+        url: str | None = flows.jobs_url(page_size, wanted)
         while url:
-            page = self._do(flows.page(url, self.connection.retry))
+            page = self._transport.do(flows.page(url, self.connection.retry))
             yield from page.jobs
             url = page.next
 
@@ -172,7 +168,7 @@ class Client(Tasks[Result]):
             WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
             ServiceError, Unreachable: a request failed.
         """
-        return self._do(flows.wait(job, timeout, self.connection.retry))
+        return self._transport.do(flows.wait(job, timeout, self.connection.retry))
 
     def result(self, job: str | Job, timeout: float | None = None) -> Result:
         """Waits for the job and downloads its result files.
@@ -186,7 +182,7 @@ class Client(Tasks[Result]):
             WaitTimeout: the job is still unfinished after ``timeout`` seconds; it keeps running.
             ServiceError, Unreachable, Corrupt: a request or a download failed.
         """
-        return self._do(flows.result(self.wait(job, timeout), self.connection.retry))
+        return self._transport.do(flows.result(self.wait(job, timeout), self.connection.retry))
 
     def events(self, job: str | Job, after: str = "") -> Iterator[Event]:
         """Iterates over past and future events until the job ends; reconnects when needed.
@@ -199,31 +195,7 @@ class Client(Tasks[Result]):
             ServiceError: the service refused the stream with an error that is not transient.
             Unreachable: several connections in a row delivered no event.
         """
-        follower = Follower(after, self.connection.retry)
-        while True:
-            failure: Exception | None = None
-            received = False
-            try:
-                with self.http.stream(
-                    "GET",
-                    flows.link(job, "events"),
-                    headers=follower.headers(),
-                    timeout=stream_timeout(self.connection.timeout),
-                ) as answer:
-                    if answer.status_code >= 400:
-                        answer.read()
-                        raise error_of(answer)
-                    for sent in EventSource(answer).iter_sse():
-                        if (event := follower.accept(sent)) is not None:
-                            received = True
-                            yield event
-                            if follower.over:
-                                return
-            except (httpx.TransportError, ServiceError) as error:
-                failure = error
-            if failure is None and not received and self.job(job).state.terminal:
-                return  # the job has ended and all its events were delivered
-            time.sleep(follower.broken(failure))
+        return self._transport.events(job, after)
 
     def previews(self, job: str | Job) -> Iterator[Preview]:
         """Iterates over the preview pictures of a job, one after each reverse step.
@@ -236,7 +208,7 @@ class Client(Tasks[Result]):
         """
         for event in self.events(job):
             if "preview_url" in event.data:
-                yield self._do(flows.preview(event, self.connection.retry))
+                yield self._transport.do(flows.preview(event, self.connection.retry))
 
     def download(self, job: Job, name: str) -> bytes:
         """Downloads one file of a job and verifies its SHA-256.
@@ -250,7 +222,7 @@ class Client(Tasks[Result]):
             Corrupt: the hash does not match.
             ServiceError, Unreachable: the request failed.
         """
-        return self._do(flows.download(job, name, self.connection.retry))
+        return self._transport.do(flows.download(job, name, self.connection.retry))
 
     def cancel(self, job: str | Job) -> Job:
         """Cancels a job: a queued one at once, a running one at its next check.
@@ -264,7 +236,7 @@ class Client(Tasks[Result]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return self._do(flows.cancel(job, self.connection.retry))
+        return self._transport.do(flows.cancel(job, self.connection.retry))
 
     def delete(self, job: str | Job) -> None:
         """Deletes a job and its files.
@@ -276,7 +248,7 @@ class Client(Tasks[Result]):
             Conflict: the job is running; cancel it first.
             ServiceError, Unreachable: the request failed.
         """
-        self._do(flows.delete(job, self.connection.retry))
+        self._transport.do(flows.delete(job, self.connection.retry))
 
     def capabilities(self) -> dict[str, Any]:
         """Returns tasks, operators and priors with JSON Schemas, limits and live workers.
@@ -284,7 +256,7 @@ class Client(Tasks[Result]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        return self._do(flows.json_of("/v1/capabilities", self.connection.retry))
+        return self._transport.do(flows.json_of("/v1/capabilities", self.connection.retry))
 
     def webhook_secrets(self) -> list[str]:
         """Returns the signing secrets for :func:`aps_client.verify_webhook`, newest first.
@@ -292,28 +264,10 @@ class Client(Tasks[Result]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        found: list[str] = self._do(flows.json_of("/v1/webhooks/secrets", self.connection.retry))[
-            "secrets"
-        ]
+        found: list[str] = self._transport.do(
+            flows.json_of("/v1/webhooks/secrets", self.connection.retry)
+        )["secrets"]
         return found
-
-    def _do(self, flow: Flow[T]) -> T:
-        try:
-            step = next(flow)
-            while True:
-                if isinstance(step, flows.Pause):
-                    time.sleep(step.seconds)
-                    step = next(flow)
-                    continue
-                try:
-                    answer = self.http.request(step.method, step.url, **step.options)
-                except (httpx.TransportError, httpx.InvalidURL) as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value
 
 
 def restore(

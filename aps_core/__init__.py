@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from aps_core.aps import sample_aps
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aps_core.samplers.sgdd import SGDDConfig
     from aps_core.samplers.svdd import SVDDConfig
     from aps_core.sampling.driver import Problem, sample
+    from aps_core.style_measures import StyleMeasureSpec
     from aps_core.types import (
         BoundOperator,
         Objective,
@@ -56,6 +57,7 @@ _HOMES = {
     "samplers.sgdd": ["SGDDConfig"],
     "samplers.svdd": ["SVDDConfig"],
     "sampling.driver": ["Problem", "sample"],
+    "style_measures": ["StyleMeasureSpec"],
     "types": [
         "BoundOperator",
         "Objective",
@@ -91,6 +93,7 @@ __all__ = [
     "SamplerState",
     "Step",
     "StepInfo",
+    "StyleMeasureSpec",
     "TextPrior",
     "TextPriorSpec",
     "Tokenizer",

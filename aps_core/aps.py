@@ -23,6 +23,7 @@ from aps_core.sampling.schedule import mask_fraction, masked_counts
 from aps_core.types import MASK, Grid, Objective, Prior, Sample, SamplerState, Tokenizer
 
 if TYPE_CHECKING:
+    from aps_core.samplers.anchored import AnchoredSampler
     from aps_core.samplers.aps import APSConfig
 
 
@@ -131,7 +132,7 @@ def anchored_remasking(
     prior_NK: Tensor,
     z_BL: Tensor,
     tokenizer: Tokenizer,
-    config: APSConfig,
+    config: AnchoredSampler,
     left: int,
     keep: float,
     generator: Generator,

@@ -11,15 +11,15 @@ from aps_core.checkpoints import checkpoint_cache
 from aps_core.losses import LossSpec
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
+from aps_core.priors.base import PRESETS
 from aps_core.registry import Spec
 from aps_core.samplers import SamplerSpec
+from aps_core.style_measures import StyleMeasureSpec
 from aps_core.tasks import TaskSpec
 
 
 def describe() -> dict[str, Any]:
-    """Tasks, operators, samplers, losses and priors with their JSON Schemas, as plain JSON. Needs
-    no torch.
-    """
+    """All families with their JSON Schemas, as plain JSON. Needs no torch."""
     return {
         "version": __version__,
         "tasks": [
@@ -32,29 +32,25 @@ def describe() -> dict[str, Any]:
             for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
         ],
         "operators": [
-            {
-                "type": name,
-                "summary": cls.summary(),
-                "weights": cls.weights,
-                **_here(cls),
-                "schema": cls.model_json_schema(),
-            }
-            for name, cls in (
-                (name, OperatorSpec.named(name)) for name in sorted(OperatorSpec.family)
-            )
+            {**member, **_weights(OperatorSpec.named(member["type"]))}
+            for member in _members(OperatorSpec)
         ],
         "samplers": _members(SamplerSpec),
         "losses": _members(LossSpec),
+        "style_measures": [
+            {**member, **_weights(StyleMeasureSpec.named(member["type"]))}
+            for member in _members(StyleMeasureSpec)
+        ],
         "priors": [
             {
                 "name": name,
                 "summary": cls.summary(),
                 **_native(cls),
                 "recommended": _recommended(cls),
-                "weights": cls.weights,
+                **_presets(cls),
+                **_weights(cls),
                 "better_with": cls.better_with,
                 "lacking": checkpoint_cache.missing(cls.better_with),
-                **_here(cls),
             }
             for name, cls in ((name, PriorSpec.named(name)) for name in sorted(PriorSpec.family))
         ],
@@ -81,10 +77,33 @@ def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
     }
 
 
-def _here(cls: type[PriorSpec] | type[OperatorSpec]) -> dict[str, Any]:
-    """Whether the prior's weights are installed, and which are missing."""
+def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
+    """For every preset and sampler, the settings that differ from the recommended ones."""
+    if not issubclass(prior, ImagePriorSpec):
+        return {}
+    samplers = {name: SamplerSpec.named(name) for name in SamplerSpec.family}
+    usual = {name: prior.recommended_for(cls) for name, cls in samplers.items()}
+    return {
+        "presets": {
+            preset: {
+                name: {
+                    field: value
+                    for field, value in prior.recommended_for(cls, preset=preset).items()
+                    if value != usual[name][field]
+                }
+                for name, cls in samplers.items()
+            }
+            for preset in PRESETS
+        }
+    }
+
+
+def _weights(
+    cls: type[PriorSpec] | type[OperatorSpec] | type[StyleMeasureSpec],
+) -> dict[str, Any]:
+    """Names of the weights, whether all are installed, and which are missing."""
     missing = checkpoint_cache.missing(cls.weights)
-    return {"available": missing is None, "missing": missing}
+    return {"weights": cls.weights, "available": missing is None, "missing": missing}
 
 
 def _native(prior: type[PriorSpec]) -> dict[str, Any]:

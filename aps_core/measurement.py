@@ -16,12 +16,11 @@ from aps_core.adapters import deepinv
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.types import BoundOperator
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
-    from aps_core.types import BoundOperator
 
     PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
     OperatorLike = (
@@ -46,7 +45,8 @@ class Measurement:
             broadcasts to ``y``. 'auto' uses the physics object's noise level, or estimates it from
             ``y``, which must then be a picture.
         size: height and width of x in pixels; required if the operator does not determine it.
-        mask: picture of the known pixels (white = known), for operators that use a mask.
+        mask: picture of the known pixels (white or opaque = known), for operators that use a mask.
+            Default: the alpha channel of ``y``.
     """
 
     y: PictureLike | Sequence[PictureLike]
@@ -79,14 +79,24 @@ class Measurement:
         if isinstance(given, OperatorSpec):
             channels, height, width = y_BCHW.shape[1:]
             shape = given.image_shape((channels, height, width))
-            mask_HW = None if self.mask is None else _mask(self.mask).to(device)
+            mask_HW = self._mask()
+            if mask_HW is not None:
+                mask_HW = mask_HW.to(device)
             return given.bind((3, *shape[1:]), device, mask_HW), (shape[1], shape[2])
         physics = deepinv.is_physics(given)
         size = self.size or (deepinv.image_size(given) if physics else None)
         function = deepinv.bound(given) if physics else given
-        if not hasattr(function, "unclipped"):
-            function = Bound(function)
-        return _four_dimensional(function), size or _same_size(function, y_BCHW)  # type: ignore[arg-type]
+        operator = function if isinstance(function, BoundOperator) else Bound(function)
+        return _four_dimensional(operator), size or _same_size(operator, y_BCHW)
+
+    def _mask(self) -> Tensor | None:
+        """Mask (H, W), 1 = known: ``mask``, else the alpha channel of ``y``, else None."""
+        if self.mask is None:
+            opened = _opened(self.y)
+            return images.mask_to_tensor(opened) if opened and opened.has_alpha else None
+        if (opened := _opened(self.mask)) is not None:
+            return images.mask_to_tensor(opened)
+        return (picture(self.mask).mean(0) > 0).float()
 
     def _sigma(self, y_BCHW: Tensor, operator: BoundOperator) -> float | Tensor:
         if not isinstance(self.sigma, str):
@@ -130,13 +140,9 @@ def picture(given: PictureLike) -> Tensor:
         InvalidSpec: the type or shape is not supported.
         ImageRejected, ImageTooLarge: a file cannot be read.
     """
-    if isinstance(given, str | PathLike):
-        return images.to_tensor(images.open_image(Path(given).read_bytes()))
-    if isinstance(given, Image.Image):
-        return images.to_tensor(images.Picture(given.convert("RGB")))
+    if (opened := _opened(given)) is not None:
+        return images.to_tensor(opened)
     if isinstance(given, np.ndarray):
-        if given.dtype == np.uint8:
-            return images.to_tensor(images.Picture(Image.fromarray(given).convert("RGB")))
         given = torch.from_numpy(given).float()
     if not isinstance(given, torch.Tensor) or not given.is_floating_point():
         raise InvalidSpec(
@@ -144,6 +150,15 @@ def picture(given: PictureLike) -> Tensor:
             f" this is {type(given).__name__}."
         )
     return given
+
+
+def _opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None:
+    """One file, PIL image or 8-bit array as upright pixels; None for float values and batches."""
+    if isinstance(given, str | PathLike):
+        return images.open_image(Path(given).read_bytes())
+    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
+        given = Image.fromarray(given)
+    return images.upright(given) if isinstance(given, Image.Image) else None
 
 
 def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
@@ -154,11 +169,6 @@ def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
         return torch.stack([picture(each) for each in given])
     y = picture(given)
     return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
-
-
-def _mask(given: PictureLike) -> Tensor:
-    """A mask (H, W), 1 where the picture is known."""
-    return (picture(given).mean(0) > 0).float()
 
 
 def _four_dimensional(operator: BoundOperator) -> BoundOperator:
@@ -174,13 +184,14 @@ def _four_dimensional(operator: BoundOperator) -> BoundOperator:
 def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:
     """The measurement's own size, if the operator preserves it."""
     height, width = y_BCHW.shape[-2:]
+    ask = "give the measurement size=(height, width)."
     try:
         made = operator(y_BCHW.new_zeros(1, 3, height, width)).shape
-    except RuntimeError:  # raised by torch for an unsupported shape
-        made = None
-    if made is None or made[-2:] != (height, width):
+    except RuntimeError as error:  # raised by torch for an unsupported shape
         raise InvalidSpec(
-            "The operator does not keep the picture's size; give the measurement"
-            " size=(height, width)."
-        )
+            f"The operator fails for a picture of the measurement's size, {width}x{height}"
+            f" ({error}); if the picture has another size, {ask}"
+        ) from error
+    if made[-2:] != (height, width):
+        raise InvalidSpec(f"The operator does not keep the picture's size; {ask}")
     return height, width

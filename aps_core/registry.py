@@ -1,4 +1,5 @@
-"""One registry for everything selected by name: tasks, priors, operators, samplers, losses.
+"""One registry for everything selected by name: tasks, priors, operators, samplers, losses, style
+measures.
 
 A *family* is a :class:`Spec` subclass defined with ``family=True``. A further subclass whose
 ``type`` field has a literal default is registered under that name. A subclass without one is a
@@ -11,6 +12,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.metadata import entry_points
@@ -73,9 +75,9 @@ class Spec(Config):
         """
         found = cls.family.get(name)
         if found is None or not issubclass(found, cls):
+            kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__.removesuffix("Spec")).lower()
             raise InvalidSpec(
-                f"There is no {cls.__name__.removesuffix('Spec').lower()} {name!r}; known:"
-                f" {', '.join(sorted(cls.family))}."
+                f"There is no {kind} {name!r}; known: {', '.join(sorted(cls.family))}."
             )
         return found
 

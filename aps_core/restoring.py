@@ -16,10 +16,11 @@ from aps_core.imaging.notebook import figure, png_row
 from aps_core.losses import LossSpec
 from aps_core.measurement import Measurement
 from aps_core.objectives.perceptual import perceptual_features
+from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import SamplerSpec
-from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, Prior, StepHook
 
@@ -89,6 +90,7 @@ def restore(
     *,
     sampler: SamplerSpec | Mapping[str, Any] | str = "aps",
     loss: LossSpec | Mapping[str, Any] | str = "measurement",
+    preset: Preset = "balanced",
     seed: int = 0,
     samples: int = 1,
     prompt: str = "",
@@ -104,6 +106,8 @@ def restore(
         sampler: a sampler's settings or name. Fields that are not set use the recommendation of a
             registered prior.
         loss: a loss's settings or name; defaults as for ``sampler``.
+        preset: ``fast`` or ``best`` take fewer or more steps than the registered prior's
+            recommendation, ``balanced``.
         seed: seed of every random draw; the same seed gives the same samples on the same hardware.
         samples: number of samples per measurement.
         prompt: text describing the picture; may be empty.
@@ -127,9 +131,9 @@ def restore(
     chosen = _spec(SamplerSpec, sampler)  # type: ignore[type-abstract]
     compared = _spec(LossSpec, loss)  # type: ignore[type-abstract]
     if engine is not None:
-        chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen)))
+        chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen), preset=preset))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
-    if isinstance(chosen, APSConfig) and chosen.temperature is None:
+    if isinstance(chosen, AnchoredSampler) and chosen.temperature is None:
         # random starts distinguish samples of one measurement; several measurements need none
         chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
     bind = measurement.bind(device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,9 +99,13 @@ class TextPrior(Protocol):
         ...
 
 
+@runtime_checkable
 class BoundOperator(Protocol):
     """A measurement operator with its random parts fixed: deterministic, differentiable,
     batched.
+
+    An object that lacks one of these members is used as a plain function. In a torch module,
+    ``weight`` must be a property: from Python 3.12 on, ``isinstance`` does not find buffers.
     """
 
     @property
@@ -143,6 +147,15 @@ class Objective(Protocol):
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Loss (B,), which Adam minimises, and misfit (B,) in the units of the measurement."""
+        ...
+
+
+@runtime_checkable
+class Likelihood(Protocol):
+    """An objective whose noise is known well enough to weigh it against other knowledge."""
+
+    def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
+        """``-log q(y | x)`` (B,) in nats, up to a constant."""
         ...
 
 

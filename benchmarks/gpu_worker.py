@@ -160,7 +160,7 @@ def ladder(device: str, tiny: bool) -> dict[str, Any]:
 
     whole = restored()
     if device == "cuda":
-        return capped(restored) | {"undisturbed_rungs": whole.memory_rungs}
+        return capped(restored) | {"undisturbed_fallbacks": whole.memory_fallbacks}
     decoder = engine.prior.tokenizer.net.decoder  # type: ignore[attr-defined]
     forward = decoder.forward
 
@@ -171,7 +171,7 @@ def ladder(device: str, tiny: bool) -> dict[str, Any]:
 
     decoder.forward = failing
     result = restored()
-    return {"rungs": result.memory_rungs, "injected": True, "whole": bool(finite(result))}
+    return {"fallbacks": result.memory_fallbacks, "injected": True, "whole": bool(finite(result))}
 
 
 def capped(restored: Callable[[], PictureResult]) -> dict[str, Any]:
@@ -187,10 +187,10 @@ def capped(restored: Callable[[], PictureResult]) -> dict[str, Any]:
         free_memory()
         torch.cuda.set_per_process_memory_fraction(limit / total)
         result = restored()
-        if result.memory_rungs:
-            facts = {"rungs": result.memory_rungs, "given": share, "peak_bytes": peak}
+        if result.memory_fallbacks:
+            facts = {"fallbacks": result.memory_fallbacks, "given": share, "peak_bytes": peak}
             return facts | {"injected": False, "whole": bool(finite(result))}
-    return {"rungs": [], "peak_bytes": peak, "whole": False}
+    return {"fallbacks": [], "peak_bytes": peak, "whole": False}
 
 
 def finite(result: PictureResult) -> bool:
@@ -200,7 +200,7 @@ def finite(result: PictureResult) -> bool:
 def kept(part: str, facts: dict[str, Any]) -> bool:
     """Whether all checks of ``part`` passed."""
     if part == "ladder":
-        return bool(facts["rungs"]) and facts["whole"]
+        return bool(facts["fallbacks"]) and facts["whole"]
     killed_job = facts["killed"]
     return (
         all(row["state"] == "succeeded" for row in facts["sizes"])

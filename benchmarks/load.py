@@ -23,7 +23,8 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import LlamaForCausalLM, PretrainedConfig, PreTrainedModel, Qwen2ForCausalLM
 
-from aps_core.checkpoints.files import locate_tensors, safetensors_header
+from aps_core.checkpoints.files import locate_tensors
+from aps_core.checkpoints.metadata import safetensors_header
 from aps_core.priors.dream.network import DreamConfig, load_dream
 from aps_core.priors.llada.network import published_key
 from aps_core.priors.mmada.network import MMaDAConfig, load_mmada

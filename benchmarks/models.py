@@ -16,7 +16,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from aps_core.checkpoints.files import EMBEDDED, read_config, read_json
+from aps_core.checkpoints.files import EMBEDDED
+from aps_core.checkpoints.metadata import read_config, read_json
 from aps_core.objectives.perceptual import tokenizer_features
 from aps_core.objectives.vgg16_net import VGG16
 from aps_core.priors.dream.network import DreamConfig

@@ -91,7 +91,7 @@ def errors() -> str:
     """Renders the table of error codes from the subclasses of :class:`APSError`."""
     import aps_client
     import service.main
-    from service.api.problems import status_of
+    from service.api.errors import status_of
 
     known: dict[str, tuple[int, type[APSError]]] = {}
     for kind in _below(APSError):

@@ -168,14 +168,14 @@ def _shown(value: Any) -> str:
 def _constants() -> list[tuple[str, str, str]]:
     from service.access.keys import ACTIVE_KEYS
     from service.access.sessions import MAX_SESSIONS, SESSION_SECONDS
-    from service.api.headers import LONGEST_DEADLINE_SECONDS, LONGEST_WAIT_SECONDS
+    from service.api.headers import MAX_DEADLINE_SECONDS, MAX_WAIT_SECONDS
     from service.api.problems import MAX_ANSWER_BYTES, MAX_ERRORS
     from service.api.streams import MAX_STREAMS
     from service.api.submit import MAX_SPEC_BYTES, MAX_VALUES
     from service.jobs.admission import Terms
     from service.jobs.model import MAX_URL, WEBHOOK_EVENTS
     from service.uploads.fetch_url import CONCURRENT_FETCHES
-    from service.uploads.lanes import LONGEST_LINE
+    from service.uploads.lanes import MAX_WAITING
 
     busy = "503 `busy`"
     return [
@@ -203,9 +203,9 @@ def _constants() -> list[tuple[str, str, str]]:
             str(CONCURRENT_FETCHES),
             busy,
         ),
-        ("Pictures or URLs of one principal waiting for that.", str(LONGEST_LINE), busy),
-        ("Seconds of `Prefer: wait`.", str(LONGEST_WAIT_SECONDS), "the wait is capped"),
-        ("Seconds of `Cancel-After`.", f"{LONGEST_DEADLINE_SECONDS:,}", "400 `invalid_header`"),
+        ("Pictures or URLs of one principal waiting for that.", str(MAX_WAITING), busy),
+        ("Seconds of `Prefer: wait`.", str(MAX_WAIT_SECONDS), "the wait is capped"),
+        ("Seconds of `Cancel-After`.", f"{MAX_DEADLINE_SECONDS:,}", "400 `invalid_header`"),
         (
             "Seconds for which an `Idempotency-Key` is remembered.",
             f"{Terms.idempotency_seconds:,}",

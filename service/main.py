@@ -21,6 +21,7 @@ from service.access.host_guard import HostGuard
 from service.access.principals import check_start
 from service.api import (
     completion_routes,
+    estimates,
     files,
     health,
     openapi,
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Anchored posterior sampling",
         version=aps_core.__version__,
         lifespan=_lifespan,
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
     )
@@ -61,6 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     for task in sorted(TaskSpec.family):
         submit.add_task(app, task, TaskSpec.named(task))
+        estimates.add_estimate(app, task, TaskSpec.named(task))
     for part in (
         routes.router,
         completion_routes.router,

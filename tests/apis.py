@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 from redis import Redis
-from stack import free_port
 
 from service.jobs import WorkerInfo, WorkerRegistry
 from service.launch.processes import api_command
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.stack import free_port
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from apis import wait_until_it_answers
 from redis import Redis
-from stack import Stack, free_port
 
 from service.launch.embedded_server import running_server
 from service.launch.processes import api_command, wait_ready
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.apis import wait_until_it_answers
+from tests.stack import Stack, free_port
 
 
 @pytest.fixture(scope="session")

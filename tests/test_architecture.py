@@ -38,7 +38,7 @@ FORBIDDEN = {
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
 PACKAGES = ("aps_core", "aps_cli", "aps_client", "service", "worker")
-MAX_LINES = 440
+MAX_LINES = 300
 
 
 def sources(folder: str) -> list[Path]:
@@ -186,7 +186,8 @@ def test_the_client_loads_neither_redis_nor_storage_nor_torch() -> None:
 
 
 def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
-    for folder in ("samplers", "losses", "sampling", "operators", "adapters", "imaging"):
+    lower = "samplers", "losses", "style_measures", "sampling", "operators", "adapters", "imaging"
+    for folder in lower:
         for path in sources(f"aps_core/{folder}"):
             wrong = {
                 name

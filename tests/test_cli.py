@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from PIL import Image
 
 from aps_cli.main import main
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
-from aps_core.operators import OperatorSpec
+from aps_core.operators.super_resolution import SuperResolution
 
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 QUICK = ["--steps", "2", "--inner-steps", "3", "--device", "cpu"]
@@ -55,12 +56,12 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     assert result.exit_code == 0, result.output
     x = picture(out)
     assert x.shape == (3, 244, 372)
-    reduced = OperatorSpec.named("super_resolution")().bind((3, 244, 372))(x[None])
+    reduced = SuperResolution().bind((3, 244, 372))(x[None])
     assert psnr(reduced, picture(photo)[None]).item() > 24  # consistent with the measurement
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert sidecar["spec"]["sampler"]["inner_steps"] == 15
     assert sidecar["size"] == {"width": 372, "height": 244}
-    assert "not evidence" in images.Image.open(out).text["Comment"]
+    assert "not evidence" in Image.open(out).info["Comment"]
 
 
 def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):

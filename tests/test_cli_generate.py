@@ -1,6 +1,7 @@
 """Text to image from the command line, with the embedded prior."""
 
 import json
+from typing import Any
 
 import torch
 from click.testing import CliRunner
@@ -40,9 +41,9 @@ def test_a_stopped_run_continues_with_the_same_tokens_and_the_prompt_matters():
         prompt="a red flower", width=48, height=48, sampler={"steps": 4, "guidance_scale": 2.0}
     )
     saved = []
-    whole = run(spec, Inputs(), engine, lambda progress: saved.append(progress.checkpoint()))
-    resumed = run(spec, Inputs(), engine, resume=saved[1])
+    whole: Any = run(spec, Inputs(), engine, lambda progress: saved.append(progress.checkpoint()))
+    resumed: Any = run(spec, Inputs(), engine, resume=saved[1])
     assert resumed.resumed_from_step == 2
     assert torch.equal(resumed.codes_BL, whole.codes_BL)
-    other = run(spec.model_copy(update={"prompt": "a night sky"}), Inputs(), engine)
+    other: Any = run(spec.model_copy(update={"prompt": "a night sky"}), Inputs(), engine)
     assert not torch.equal(other.codes_BL, whole.codes_BL)

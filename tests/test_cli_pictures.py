@@ -61,6 +61,7 @@ def test_stylize_reports_the_style_distance(tmp_path):
         "--content-strength",
         0.7,
         *QUICK,
+        "--force",
         "-o",
         out,
     )
@@ -101,7 +102,7 @@ def test_a_grey_picture_with_photon_noise_is_restored_in_colour(tmp_path):
     clean = np.asarray(opened(out)).astype(int)
     spread = np.abs(counted - clean)[..., 0]
     assert spread[clean[..., 0] > 180].mean() > 1.3 * spread[clean[..., 0] < 60].mean()
-    done = aps("restore", grey, "--operator", "colorize", *noise, *QUICK, "-o", out)
+    done = aps("restore", grey, "--operator", "colorize", *noise, *QUICK, "--force", "-o", out)
     assert done.exit_code == 0, done.output
     spec = json.loads(out.with_suffix(".json").read_text())["spec"]
     assert (spec["noise"], spec["peak"], spec["sigma"]) == ("poisson", 50.0, 0.0)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from stack import Stack, png
 
 from aps_cli.main import main
 from aps_core.imaging import images
+from tests.stack import Stack, png
 
 SMALL = ["--operator", "denoise", "--sigma", "0.1", "--steps", "3", "--inner-steps", "2"]
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import click
 import pytest
 from PIL import Image
-from stack import free_port
 
 from aps_cli.main import main
 from aps_core.capabilities import operator_table
@@ -26,6 +25,7 @@ from aps_core.tasks import TaskSpec
 from service.launch.embedded_server import running_server
 from service.launch.processes import running_service
 from service.settings import Settings
+from tests.stack import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,5 +1,5 @@
-"""One outside file adds an operator, a prior, a sampler, a loss or a task to everything: library,
-command line, capabilities and REST.
+"""One outside file adds an operator, a prior, a sampler, a loss, a style measure or a task to
+everything: library, command line, capabilities and REST.
 """
 
 from __future__ import annotations
@@ -8,22 +8,30 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
-from apis import wait_until_it_answers
-from stack import Stack, free_port, png
 
 from service.launch.embedded_server import running_server
 from service.launch.processes import api_command, wait_ready
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.apis import wait_until_it_answers
+from tests.stack import Stack, free_port, png
 
 ROOT = Path(__file__).parents[1]
-FAMILIES = ("operator", "prior", "sampler", "loss", "task")
+FAMILIES = {
+    "operator": "operators",
+    "prior": "priors",
+    "sampler": "samplers",
+    "loss": "losses",
+    "style_measure": "style_measures",
+    "task": "tasks",
+}
+"""Name of the entry-point group and of the list in the capabilities by family."""
 ALL = {
     "prior": "outside_prior",
     "operator": {"type": "outside_operator", "dimming": 0.7},
@@ -31,17 +39,18 @@ ALL = {
     "loss": {"type": "outside_loss", "elbow": 0.3},
 }
 """A restoration by outside files alone."""
+STYLE = {"type": "outside_style_measure", "vividness": 2.0}
 
 
-def installed(folder: Path, families: tuple[str, ...]) -> dict[str, str]:
+def installed(folder: Path, families: Iterable[str]) -> dict[str, str]:
     """An environment in which one file of each family is installed as a package of its own."""
     for family in families:
-        name, plural = f"outside_{family}", "losses" if family == "loss" else f"{family}s"
+        name = f"outside_{family}"
         (folder / f"{name}.py").write_text((ROOT / f"tests/extending/{name}.py").read_text())
         about = folder / f"{name}-1.dist-info"
         about.mkdir(parents=True)
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-        (about / "entry_points.txt").write_text(f"[aps.{plural}]\n{name} = {name}\n")
+        (about / "entry_points.txt").write_text(f"[aps.{FAMILIES[family]}]\n{name} = {name}\n")
     path = os.pathsep.join([str(folder), str(ROOT), str(ROOT / "examples")])
     return {"PYTHONPATH": path}
 
@@ -69,14 +78,17 @@ HELP = "import sys; from aps_cli.main import main; sys.argv = ['aps', {!r}, '--h
 def test_capabilities_and_command_line_know_it(tmp_path: Path, family: str) -> None:
     environment = installed(tmp_path, (family,))
     known = json.loads(python(CAPABILITIES, environment, tmp_path))
-    listed = known["losses" if family == "loss" else f"{family}s"]
     (mine,) = (
-        each for each in listed if f"outside_{family}" in (each.get("type"), each.get("name"))
+        each
+        for each in known[FAMILIES[family]]
+        if f"outside_{family}" in (each.get("type"), each.get("name"))
     )
     assert len(mine["summary"].split()) > 3
-    shown = python(HELP.format("--help" if family == "task" else "restore"), environment, tmp_path)
+    command = {"task": "--help", "style_measure": "stylize"}.get(family, "restore")
+    shown = python(HELP.format(command), environment, tmp_path)
     assert family == "prior" or f"outside_{family}" in shown
     own = {"operator": "--dimming", "sampler": "--daring", "loss": "--elbow"}
+    own["style_measure"] = "--vividness"
     assert own.get(family, "") in shown
 
 
@@ -102,6 +114,13 @@ def test_the_library_and_the_command_line_compute_with_all_of_them(tmp_path: Pat
     sidecar = json.loads(python(command.format(words), environment, tmp_path))
     assert sidecar["spec"]["sampler"]["daring"] == 0.2
     assert sidecar["spec"]["loss"] == {"type": "outside_loss", "elbow": 0.5}
+    words = (
+        "stylize photo.png red --prior outside_prior --measure outside_style_measure --vividness 3"
+        " -o red.png --json --device cpu"
+    )
+    sidecar = json.loads(python(command.format(words), environment, tmp_path))
+    assert sidecar["spec"]["measure"] == {**STYLE, "vividness": 3.0}
+    assert len(sidecar["misfit_curve"]) == sidecar["spec"]["sampler"]["steps"] == 2
     words = "outside_task photo.png --prior outside_prior --times 2 -o trip.png --device cpu"
     assert python(command.format(words), environment, tmp_path).strip() == "trip.png"
 
@@ -138,6 +157,15 @@ def test_the_service_computes_with_all_of_them(outside_stack: Stack) -> None:
     job = stack.wait(stack.submit(png(32, 24), **ALL)["id"])
     assert job["state"] == "succeeded", job
     assert job["spec"]["sampler"]["daring"] == 0.2
+    answer = stack.http.post(
+        "/v1/stylize",
+        files={"style": png(32, 24)},
+        data={"spec": json.dumps({"prior": "outside_prior", "prompt": "red", "measure": STYLE})},
+    )
+    assert answer.status_code == 202, answer.text
+    job = stack.wait(answer.json()["id"])
+    assert job["state"] == "succeeded", job
+    assert job["spec"]["measure"] == STYLE
     answer = stack.http.post(
         "/v1/outside_task",
         files={"image": png(32, 24)},

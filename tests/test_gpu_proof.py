@@ -116,7 +116,7 @@ def test_it_runs_end_to_end_on_a_cpu(tmp_path):
     steps = told["steps"]
     (step,) = stages(tiny=True)["inner"]
     assert steps[f"inner/{step.name}"]["result"]["rows"][0]["ms"] > 0
-    assert steps["worker/ladder"]["result"]["rungs"][-1] == "recompute"
+    assert steps["worker/ladder"]["result"]["fallbacks"][-1] == "recompute"
     killed = steps["worker/service"]["result"]["killed"]
     assert killed["same_bytes"]
     assert killed["resumed_from_step"] >= 2

@@ -19,7 +19,7 @@ Problem = Callable[[], str | None]
 
 EXCHANGE_SECONDS = 5.0
 """Time limit for reading a request and writing its response."""
-LONGEST_REQUEST = 16_384
+MAX_REQUEST_BYTES = 16_384
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -40,7 +40,7 @@ def serve(port: int, problem: Problem, exchange_seconds: float = EXCHANGE_SECOND
         writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(answer, sock=listening, limit=LONGEST_REQUEST)
+        server = await asyncio.start_server(answer, sock=listening, limit=MAX_REQUEST_BYTES)
         await server.serve_forever()
 
     threading.Thread(target=lambda: asyncio.run(run()), name="exporter", daemon=True).start()

@@ -1,10 +1,9 @@
-"""One attempt at one job: computes it, and tells everybody how it goes."""
+"""One attempt at one job: runs the task, reports its progress and stores its result."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import threading
 import time
@@ -35,28 +34,26 @@ from service.telemetry import tracing
 from worker import telemetry
 from worker.app import app, settings
 from worker.lifecycle import Worker, draining
+from worker.pace import Pace
 from worker.retry import retried
 
 log = logging.getLogger(__name__)
 
 POISONED_DEVICE = 70
-"""Exit status of a child whose CUDA context is beyond repair; the parent starts another."""
+"""Exit status of a child process whose CUDA context is lost; the parent starts a new child."""
 
 Stop = Literal["cancel", "deadline", "lost", "drain", "time limit"]
-
-PULSE_SECONDS = 2.0
-"""A reverse step that takes longer sends its inner progress this often."""
 
 TIME_LIMIT = time_limit(settings.max_job_seconds)
 INTERNAL = JobError(
     code="internal_error",
     title="Internal error",
-    detail="The worker met an error it does not know. It has been logged with the job's id.",
+    detail="An unexpected error occurred. It has been logged with the job's id.",
 )
 
 
 class JobRun:
-    """One attempt at one job, from its claim to whatever ends it."""
+    """One attempt at one job, from its claim to its end."""
 
     def __init__(self, worker: Worker, claim: Claim, job: Job, span: tracing.Span) -> None:
         self.worker, self.claim, self.job, self.span = worker, claim, job, span
@@ -65,10 +62,10 @@ class JobRun:
         self.preview: Artifact | None = None
         self.steps = 0
         self._over = threading.Event()
-        self._pulse_at = time.monotonic() + PULSE_SECONDS
+        self.pace = Pace(job.estimated_seconds or 0.0)
 
     def run(self) -> None:
-        """Computes the job and ends it, one way or another."""
+        """Runs the attempt and records its outcome."""
         telemetry.observe_claim(self.job)
         if (
             self.job.attempt == 1
@@ -95,7 +92,7 @@ class JobRun:
             self._count(outcome)
 
     def _count(self, outcome: str) -> None:
-        """Tells Prometheus, and the trace, how the attempt ended."""
+        """Records the outcome in the metrics and in the trace."""
         self.span.note(outcome=outcome, steps=self.steps)
         telemetry.JOB_TIME.labels(self.job.prior, outcome).observe(time.monotonic() - self.started)
         if outcome == "lost":
@@ -125,8 +122,8 @@ class JobRun:
             return self._stopped()
         if result.resumed_from_step is not None:
             self._count_resumed(result.resumed_from_step)
-        for rung in result.memory_rungs:
-            telemetry.OUT_OF_MEMORY.labels(job.prior, rung).inc()
+        for fallback in result.memory_fallbacks:
+            telemetry.OUT_OF_MEMORY.labels(job.prior, fallback).inc()
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = retried(lambda: self._store(result), settings.storage_seconds)
@@ -136,9 +133,13 @@ class JobRun:
         return "succeeded" if finished else "lost"
 
     def _on_step(self, progress: Progress) -> bool:
-        """Preview, checkpoint and event of a finished step; returns whether to go on."""
-        self._show(progress)
-        event = {**progress.event(), "preview": self.preview is not None}
+        """Stores preview, checkpoint and event of a finished step; returns whether to continue."""
+        self._store_preview(progress)
+        event = {
+            **progress.event(),
+            "seconds_left": self.pace.seconds_left(progress.step, progress.total),
+            "preview": self.preview is not None,
+        }
         place = JobProgress.model_validate(event)
         with telemetry.CHECKPOINT.labels(self.job.prior).time():
             control = self.worker.store.step(
@@ -163,22 +164,23 @@ class JobRun:
         if control != "run":
             self.stop = control
         elif progress.step < progress.total:
-            self._look()
-        self._pulse_at = time.monotonic() + PULSE_SECONDS
+            self._check_limits()
         return self.stop is None
 
     def _on_inner(self, info: InnerInfo) -> bool:
-        """Inner progress of a long step; returns whether to go on. Called at least every 100 ms of
-        computing, so it asks the store for nothing: the heartbeat does.
+        """Sends the inner progress of a long step; returns whether to continue.
+
+        Called at least every 100 ms of computing. It does not query the store for a stop; the
+        heartbeat does.
         """
-        self._look()
-        if self.stop is None and time.monotonic() >= self._pulse_at:
-            self._pulse_at = time.monotonic() + PULSE_SECONDS
-            self._ask(lambda: self.worker.store.pulse(self.claim, _inner_event(info)))
+        self._check_limits()
+        if self.stop is None and self.pace.pulse_is_due():
+            event = self.pace.inner_event(info)
+            self._obey(lambda: self.worker.store.pulse(self.claim, event))
         return self.stop is None
 
-    def _look(self) -> None:
-        """Stops the attempt when the worker drains or the job is over its time."""
+    def _check_limits(self) -> None:
+        """Stops the attempt if the worker drains or the job exceeds its time limit."""
         if self.stop is not None:
             return
         if draining.value:
@@ -186,10 +188,11 @@ class JobRun:
         elif time.monotonic() - self.started > settings.max_job_seconds:
             self.stop = "time limit"
 
-    def _show(self, progress: Progress) -> None:
-        """Stores the step's preview. They lie with the artifacts, not in Redis: they are the one
-        thing of a job that grows with picture and steps, and Redis may evict nothing. Only their
-        names are kept there.
+    def _store_preview(self, progress: Progress) -> None:
+        """Stores the step's preview.
+
+        Previews are stored with the artifacts. Redis holds only their names: their size grows with
+        the picture and the steps, and Redis must not evict anything.
         """
         with telemetry.PREVIEW.labels(self.job.prior).time():
             jpeg = progress.preview()
@@ -201,7 +204,7 @@ class JobRun:
                     f"preview-{progress.step}.jpg",
                     jpeg,
                     "image/jpeg",
-                    durable=False,  # worth no wait for the disk at every step
+                    durable=False,  # an fsync at every step would slow the job down
                 )
             except StorageUnavailable as error:
                 log.warning(
@@ -214,21 +217,21 @@ class JobRun:
             )
 
     def _count_resumed(self, step: int) -> None:
-        """How much of a stopped attempt had to be done again."""
+        """Counts a resumed job and the steps that it repeats."""
         reason = self.job.stopped_by or "lost"
         telemetry.RESUMES.labels(self.job.prior, reason).inc()
         known = self.job.progress.step if self.job.progress else step
         telemetry.STEPS_WASTED.labels(self.job.prior, reason).inc(known - step)
 
     def _keep_alive(self) -> None:
-        """Extends the lease while a step takes long, and asks whether to stop."""
+        """Renews the lease during long steps and reads whether to stop."""
         while not self._over.wait(settings.heartbeat_seconds):
-            self._ask(lambda: self.worker.store.heartbeat(self.claim))
+            self._obey(lambda: self.worker.store.heartbeat(self.claim))
 
-    def _ask(self, question: Callable[[], Control]) -> None:
-        """Takes the store's answer; without one the attempt goes on."""
+    def _obey(self, call: Callable[[], Control]) -> None:
+        """Stops the attempt if the store says so; continues if the store does not answer."""
         try:
-            control = question()
+            control = call()
         except RedisError as error:
             log.warning("Job %s: the job store does not answer: %s", self.job.id, error)
             return
@@ -236,7 +239,7 @@ class JobRun:
             self.stop = control
 
     def _stopped(self) -> str:
-        """Ends an attempt that was asked to stop."""
+        """Records why the attempt stopped; returns the outcome."""
         store = self.worker.store
         match self.stop:
             case "cancel":
@@ -254,7 +257,7 @@ class JobRun:
                 if store.release(self.claim):
                     app.send_task(RUN_JOB, args=[self.job.id], queue=queue_name(self.job.prior))
                 return "released"
-        # somebody else has the job; what was computed here is theirs already or worthless
+        # another worker owns the job and has resumed it from the last checkpoint
         return "lost"
 
     def _store(self, result: Result) -> list[Artifact]:
@@ -274,24 +277,14 @@ class JobRun:
         return {
             "wait_seconds": waited,
             "run_seconds": time.monotonic() - self.started,
-            "memory_rungs": result.memory_rungs,
+            "memory_fallbacks": result.memory_fallbacks,
             **result.metrics(),
         }
 
     def _exit_if_poisoned(self, error: Exception) -> None:
-        """A CUDA error spoils the process: leave without a word, so that the next child resumes the
-        job.
+        """After a CUDA error the process cannot compute any more: exit immediately; a new child
+        resumes the job.
         """
         if "CUDA error" in str(error):
             log.critical("Job %s: the CUDA context is lost: %s", self.job.id, error)
             os._exit(POISONED_DEVICE)
-
-
-def _inner_event(info: InnerInfo) -> dict[str, Any]:
-    return {
-        "step": info.step,
-        "total": info.total,
-        "inner_step": info.iteration,
-        "inner_steps": info.inner_steps,
-        "loss": float(f"{info.loss:.4g}") if math.isfinite(info.loss) else None,
-    }

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from aps_core.checkpoints.files import checkpoint_files, safetensors_header
+from aps_core.checkpoints.files import checkpoint_files
 from aps_core.checkpoints.manifest import CHECKPOINTS, TEXT, Checkpoint, named
+from aps_core.checkpoints.metadata import safetensors_header
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 WEIGHTS_DIR = "APS_WEIGHTS_DIR"

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from aps_core.checkpoints.files import read_json, read_tensors
+from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid
 
 OLD_ATTENTION = {

@@ -19,7 +19,8 @@ from transformers import (
 )
 from transformers.masking_utils import sdpa_mask
 
-from aps_core.checkpoints.files import read_json, read_tensors
+from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
 Network = type[PreTrainedModel]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import noise
+from aps_core.imaging.filters import gaussian, separable
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.runtime.engine import ImageEngine
@@ -161,14 +162,9 @@ def input_baseline(case: Case) -> Tensor:
     weight = case.operator.weight
     if weight is None:
         return y.clamp(-1, 1)
-    offsets = torch.arange(-4, 5, device=y.device, dtype=y.dtype)
-    kernel = torch.exp(-offsets.square()[:, None] / 2 - offsets.square()[None] / 2).expand(
-        3, 1, 9, 9
-    )
+    line = gaussian(1.0, 4, y.dtype, y.device)
     mask = weight.expand_as(y)
-    filled = F.conv2d(y * mask, kernel, padding=4, groups=3) / F.conv2d(
-        mask, kernel, padding=4, groups=3
-    ).clamp(min=1e-6)
+    filled = separable(y * mask, line) / separable(mask, line).clamp(min=1e-6)
     return torch.where(mask > 0, y, filled).clamp(-1, 1)
 
 

@@ -6,8 +6,13 @@ All return one value per picture, shape (B,).
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from aps_core.imaging.filters import gaussian, separable
+from aps_core.imaging.resampling import mirror_pad
+
+REACH = 5
+"""Pixels that the window of SSIM covers to each side."""
 
 
 def psnr(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
@@ -18,28 +23,17 @@ def psnr(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
 
 def ssim(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
     """Structural similarity with an 11-pixel Gaussian window of sigma 1.5 (Wang et al. 2004), mean
-    over RGB, reflect-padded.
+    over RGB, mirrored at the border pixels.
     """
-    channels = x_BCHW.shape[1]
-    offsets = torch.arange(11, dtype=x_BCHW.dtype, device=x_BCHW.device) - 5
-    window = torch.exp(-offsets.square() / (2 * 1.5**2))
-    window = window / window.sum()
+    window = gaussian(1.5, REACH, x_BCHW.dtype, x_BCHW.device)
 
-    def blur(t: Tensor) -> Tensor:
-        t = F.conv2d(
-            F.pad(t, (5, 5, 0, 0), mode="reflect"),
-            window.view(1, 1, 1, -1).expand(t.shape[1], 1, 1, -1),
-            groups=t.shape[1],
-        )
-        return F.conv2d(
-            F.pad(t, (0, 0, 5, 5), mode="reflect"),
-            window.view(1, 1, -1, 1).expand(t.shape[1], 1, -1, 1),
-            groups=t.shape[1],
-        )
+    def blur(t_BCHW: Tensor) -> Tensor:
+        padded = mirror_pad(t_BCHW, (REACH, REACH), (REACH, REACH))
+        return separable(padded, window)[..., REACH:-REACH, REACH:-REACH]
 
     x, y = x_BCHW.clamp(-1, 1), truth_BCHW.clamp(-1, 1)
     moments = blur(torch.cat([x, y, x * x, y * y, x * y], dim=1))
-    mx, my, xx, yy, xy = moments.split(channels, dim=1)
+    mx, my, xx, yy, xy = moments.chunk(5, dim=1)
     c1, c2 = (0.01 * 2) ** 2, (0.03 * 2) ** 2
     luminance = (2 * mx * my + c1) / (mx * mx + my * my + c1)
     structure = (2 * (xy - mx * my) + c2) / ((xx - mx * mx) + (yy - my * my) + c2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.filters import gaussian, separable
 
 if TYPE_CHECKING:
     import torch
@@ -54,12 +55,4 @@ def joined(drawn_BCHW: Tensor, truth_CHW: Tensor, known_HW: Tensor, feather: int
 
 def _blurred(x: Tensor, sigma: float) -> Tensor:
     """Gaussian blur of (..., H, W), truncated at two sigma, with zeros beyond the edges."""
-    reach = max(1, int(2 * sigma))
-    offsets = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
-    line = torch.exp(-offsets.square() / (2 * sigma**2))
-    line = line / line.sum()
-    flat = x.reshape(-1, 1, *x.shape[-2:])
-    flat = torch.nn.functional.conv2d(flat, line.view(1, 1, -1, 1), padding=(reach, 0))
-    return torch.nn.functional.conv2d(flat, line.view(1, 1, 1, -1), padding=(0, reach)).view(
-        x.shape
-    )
+    return separable(x, gaussian(sigma, max(1, int(2 * sigma)), x.dtype, x.device))

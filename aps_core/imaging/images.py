@@ -132,8 +132,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         )
     try:
         image.load()
-        turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-        return Picture(_plain(image if turn is None else image.transpose(turn)))
+        return upright(image)
     except MemoryError as error:
         raise ImageTooLarge(
             f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
@@ -162,6 +161,12 @@ def _unreadable(data: bytes) -> ImageRejected:
         f"This is a {name} file, not a picture in one of the formats {accepted}; convert it first.",
         "unsupported_image_format",
     )
+
+
+def upright(image: Image.Image) -> Picture:
+    """Applies the EXIF orientation of a PIL image, then removes metadata and palette."""
+    turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    return Picture(_plain(image if turn is None else image.transpose(turn)))
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -215,7 +220,9 @@ def mask_coverage(picture: Picture) -> Coverage:
 
 
 def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resize to (height, width)."""
+    """Antialiased bicubic resizing to (height, width) of pictures that need no gradients; see
+    :func:`aps_core.imaging.resampling.differentiable_resize` for others.
+    """
     return torch.nn.functional.interpolate(x_CHW[None], size, mode="bicubic", antialias=True)[0]
 
 

@@ -19,22 +19,31 @@ else:
     torch = lazy_import("torch")
 
 
-def reflect_pad(x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    """Mirrors any number of pixels before and after, without repeating the edge pixel. Small
-    pictures are mirrored several times.
+def mirror_pad(
+    x_BCHW: Tensor, rows: tuple[int, int], columns: tuple[int, int], *, repeat_edge: bool = False
+) -> Tensor:
+    """Mirrors any number of pixels before and after. Small pictures are mirrored several times.
+
+    Args:
+        x_BCHW: pictures (..., H, W).
+        rows: rows to add above and below.
+        columns: columns to add left and right.
+        repeat_edge: mirrors at the outer edge of the last pixel and so repeats it ("symmetric" in
+            numpy), instead of at its centre ("reflect").
     """
+    skipped = 0 if repeat_edge else 1
     for dim, (before, after) in ((-2, rows), (-1, columns)):
         # one mirror per pass; the next is at the edge of the padded picture
-        reach = x_BCHW.shape[dim] - 1
+        reach = x_BCHW.shape[dim] - skipped
         if reach == 0:  # its own mirror
             x_BCHW = torch.cat([x_BCHW] * (1 + before + after), dim)
             continue
         while before or after:
             first, last = min(before, reach), min(after, reach)
-            end = x_BCHW.shape[dim] - 1
+            end = x_BCHW.shape[dim] - skipped
             x_BCHW = torch.cat(
                 (
-                    x_BCHW.narrow(dim, 1, first).flip(dim),
+                    x_BCHW.narrow(dim, skipped, first).flip(dim),
                     x_BCHW,
                     x_BCHW.narrow(dim, end - last, last).flip(dim),
                 ),
@@ -53,8 +62,12 @@ def edge_pad(x_BCHW: Tensor, below: int, right: int) -> Tensor:
     return x_BCHW
 
 
-def resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resizing to (height, width), equal to torch's and Pillow's."""
+def differentiable_resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
+    """Antialiased bicubic resizing to (height, width), equal to torch's and Pillow's.
+
+    Its matrices grow with the square of the picture's side. For pictures without gradients,
+    :func:`aps_core.imaging.images.resize` is faster.
+    """
     if x_BCHW.shape[-2:] == size:
         return x_BCHW
     down, across = (

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aps_core.imaging.resampling import resize
+from aps_core.imaging import images
 from aps_core.types import Objective, Tokenizer
 
 
@@ -85,23 +85,18 @@ class Content:
 
 
 class WeightedSum:
-    """Weighted sum of several objectives. The misfit is the weighted mean misfit of the first
-    ``measured`` ones.
-    """
+    """Weighted sum of several objectives. The misfit is the first one's."""
 
-    def __init__(self, parts: Sequence[tuple[float, Objective]], measured: int) -> None:
+    def __init__(self, parts: Sequence[tuple[float, Objective]]) -> None:
         self.parts = parts
-        self.measured = measured
         self.noise_floor = self.temperature = 0.0
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and misfit per sample, each (B,)."""
-        values = [(weight, *objective(x_BCHW)) for weight, objective in self.parts]
-        loss_B = torch.stack([weight * loss_B for weight, loss_B, _ in values]).sum(0)
-        own = values[: self.measured]
-        return loss_B, torch.stack([weight * misfit_B for weight, _, misfit_B in own]).sum(0) / sum(
-            weight for weight, *_ in own
-        )
+        weights, objectives = zip(*self.parts, strict=True)
+        losses, misfits = zip(*(objective(x_BCHW) for objective in objectives), strict=True)
+        weighted = [weight * loss_B for weight, loss_B in zip(weights, losses, strict=True)]
+        return torch.stack(weighted).sum(0), misfits[0]
 
 
 def statistics(f_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,5 +111,5 @@ def whole_tokens(x_CHW: Tensor, stride: int) -> Tensor:
     """Crops the picture to whole tokens; a picture smaller than one token is enlarged first."""
     height, width = (max(stride, size) for size in x_CHW.shape[1:])
     if (height, width) != x_CHW.shape[1:]:
-        x_CHW = resize(x_CHW[None], (height, width))[0]
+        x_CHW = images.resize(x_CHW, (height, width))
     return x_CHW[:, : height // stride * stride, : width // stride * stride]

@@ -58,6 +58,7 @@ class MeasurementObjective:
             counted = spread if weight is None else spread * weight
             sigma = float(counted.sum()) / len(y_BCHW) / self.observed
             self.trust = sigma / spread
+        self.sigma = max(sigma, 1e-6)
         # Expected misfit of the true picture: mean absolute or mean squared Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
         # L2 is Gaussian noise; L1 is Laplace noise of the same mean absolute value.
@@ -70,29 +71,37 @@ class MeasurementObjective:
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and misfit per sample, each (B,). The misfit is a mean over the observed values."""
-        compared = measured = self.operator.unclipped(x_BCHW)
-        if self.operator.clips:
-            measured = compared.clamp(-1, 1)
-            compared = torch.where(self.inside_BCHW, compared, measured)
-        if self.operator.weight is not None:
-            compared, measured = compared * self.operator.weight, measured * self.operator.weight
-        loss_B = self._error(compared)
-        misfit_B = (
-            self._error(measured) if self.operator.clips else loss_B
-        ).detach() / self.observed
+        compared, measured = self._measured(x_BCHW)
+        loss_B = self._norm(compared)
+        misfit_B = (self._norm(measured) if self.operator.clips else loss_B).detach()
         if self.perceptual is not None:
             distance_B = sum(
                 (f - t).square().flatten(1).mean(1)
                 for f, t in zip(self.perceptual(measured), self.target, strict=True)
             )
             loss_B = loss_B + self.perceptual_weight * self.observed * distance_B
-        return loss_B, misfit_B
+        return loss_B, misfit_B / self.observed
 
-    def _error(self, measured_BCHW: Tensor) -> Tensor:
+    def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
+        """Of Gaussian noise, whatever the norm of the loss; (B,) in nats up to a constant."""
+        residual_BCHW = self._residual(self._measured(x_BCHW)[0]) / self.sigma
+        return residual_BCHW.square().flatten(1).sum(1) / 2
+
+    def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""
+        compared = measured = self.operator.unclipped(x_BCHW)
+        if self.operator.clips:
+            measured = compared.clamp(-1, 1)
+            compared = torch.where(self.inside_BCHW, compared, measured)
+        if self.operator.weight is not None:
+            compared, measured = compared * self.operator.weight, measured * self.operator.weight
+        return compared, measured
+
+    def _residual(self, measured_BCHW: Tensor) -> Tensor:
+        residual = measured_BCHW - self.y_BCHW
+        return residual if self.trust is None else residual * self.trust
+
+    def _norm(self, measured_BCHW: Tensor) -> Tensor:
         """Norm of the residual, summed over the measurement, (B,)."""
-        residual = (
-            measured_BCHW - self.y_BCHW
-            if self.trust is None
-            else (measured_BCHW - self.y_BCHW) * self.trust
-        )
+        residual = self._residual(measured_BCHW)
         return (residual.abs() if self.norm == "l1" else residual.square()).flatten(1).sum(1)

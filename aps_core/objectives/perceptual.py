@@ -14,6 +14,7 @@ from torch import Tensor
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.resampling import edge_pad
 from aps_core.objectives.vgg16_net import load_vgg16
 from aps_core.types import Features, Tokenizer
 
@@ -23,10 +24,8 @@ def tokenizer_features(tokenizer: Tokenizer) -> Features:
 
     def features(x_BCHW: Tensor) -> list[Tensor]:
         height, width = x_BCHW.shape[-2:]
-        pad = (-width % tokenizer.stride, -height % tokenizer.stride)
-        if any(pad):
-            x_BCHW = torch.nn.functional.pad(x_BCHW, (0, pad[0], 0, pad[1]), mode="replicate")
-        return [torch.tanh(tokenizer.features(x_BCHW))]
+        padded = edge_pad(x_BCHW, -height % tokenizer.stride, -width % tokenizer.stride)
+        return [torch.tanh(tokenizer.features(padded))]
 
     return features
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.resampling import reflect_pad
+from aps_core.imaging.resampling import mirror_pad
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
     spectrum = torch.fft.rfft2(kernel, size).conj()
 
     def apply(x_BCHW: Tensor) -> Tensor:
-        padded = reflect_pad(x_BCHW, (rows, rows), (columns, columns))
+        padded = mirror_pad(x_BCHW, (rows, rows), (columns, columns))
         filtered: Tensor = torch.fft.irfft2(torch.fft.rfft2(padded, size) * spectrum, size)
         return filtered[..., :height, :width]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.filters import gaussian
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 from aps_core.operators.blur import check_reach, reflecting_filter
 
@@ -46,7 +47,5 @@ class GaussianBlur(OperatorSpec):
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        offsets = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64, device=device)
-        line = torch.exp(-offsets.square() / (2 * self.sigma**2))
-        line = line / line.sum()
+        line = gaussian(self.sigma, self.reach, torch.float64, device)
         return Bound(reflecting_filter(torch.outer(line, line).float(), *shape_CHW[1:]))

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.resampling import resize
+from aps_core.imaging.resampling import differentiable_resize, mirror_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-else:
-    torch = lazy_import("torch")
 
 
 class SuperResolution(OperatorSpec):
@@ -46,16 +43,7 @@ class SuperResolution(OperatorSpec):
         # Bicubic (a = -0.5) stretched by the factor, mirrored borders. torch renormalises at the
         # border instead, so mirror the picture by the kernel's reach and crop it off afterwards.
         f = self.factor
-        reach = 2 * f
-        mirrored = _mirror(x_BCHW, reach)
-        y = resize(mirrored, (mirrored.shape[-2] // f, mirrored.shape[-1] // f))
+        reach = 2 * f, 2 * f
+        mirrored = mirror_pad(x_BCHW, reach, reach, repeat_edge=True)
+        y = differentiable_resize(mirrored, (mirrored.shape[-2] // f, mirrored.shape[-1] // f))
         return y[..., 2:-2, 2:-2]
-
-
-def _mirror(x_BCHW: Tensor, n: int) -> Tensor:
-    """Mirrors ``n`` pixels on every side, repeating the edge pixel."""
-    for dim in (-2, -1):
-        size = x_BCHW.shape[dim]
-        index = torch.arange(-n, size + n, device=x_BCHW.device) % (2 * size)
-        x_BCHW = x_BCHW.index_select(dim, torch.minimum(index, 2 * size - 1 - index))
-    return x_BCHW

@@ -7,10 +7,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.checkpoints.files import folder_identity, stored_numbers
+from aps_core.checkpoints.metadata import folder_identity, stored_numbers
 from aps_core.errors import InvalidSpec
 from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from aps_core.text.masked_lm import MaskedLM
     from aps_core.text.rewards.network import Kind, RewardNetwork
     from aps_core.types import Prior
+
+
+Preset = Literal["fast", "balanced", "best"]
+"""Amount of work of a picture task."""
+PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 
 class PriorSpec(Spec, family=True):
@@ -48,7 +53,7 @@ class PriorSpec(Spec, family=True):
 
     def identity(self) -> str:
         """Hash that changes with the weights; see
-        :func:`aps_core.checkpoints.files.folder_identity`.
+        :func:`aps_core.checkpoints.metadata.folder_identity`.
         """
         return "+".join(folder_identity(folder) for folder in self.folders())
 
@@ -86,6 +91,14 @@ class ImagePriorSpec(PriorSpec):
 
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings tuned on this prior for samplers other than ``aps``, by sampler type."""
+    presets: ClassVar[dict[Preset, dict[str, float]]] = {
+        "fast": {"steps": 0.5, "inner_steps": 0.5},
+        "balanced": {},
+        "best": {"steps": 1.5, "inner_steps": 2},
+    }
+    """By preset: factors on the recommended fields of :class:`aps_core.samplers.aps.APSConfig`.
+    Other samplers derive their settings from these.
+    """
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
     """Loss settings used for fields that a job leaves out, by loss type."""
     native_size: ClassVar[tuple[int, int]]
@@ -104,13 +117,22 @@ class ImagePriorSpec(PriorSpec):
 
     @classmethod
     def recommended_for(
-        cls, sampler: builtins.type[SamplerSpec], changes: Mapping[str, Any] | None = None
+        cls,
+        sampler: builtins.type[SamplerSpec],
+        changes: Mapping[str, Any] | None = None,
+        preset: Preset = "balanced",
     ) -> dict[str, Any]:
         """Fields of ``sampler`` recommended for this prior: tuned settings, and the amount of work
-        in ``recommended`` with ``changes``.
+        in ``recommended`` with ``changes``, scaled by ``preset``.
         """
         name = sampler.model_fields["type"].default
-        base = APSConfig(**{**cls.recommended, **(changes or {})})
+        usual = APSConfig(**{**cls.recommended, **(changes or {})})
+        base = usual.model_copy(
+            update={
+                field: max(1, round(getattr(usual, field) * factor))
+                for field, factor in cls.presets[preset].items()
+            }
+        )
         return sampler.like(base, cls.tuned.get(name)).model_dump(exclude={"type"})
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 import aps_core
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.resampling import edge_pad
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.perceptual import perceptual_features
@@ -22,6 +23,7 @@ from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
+from aps_core.style_measures.base import Network
 from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.chat import Chat, chat_of
 from aps_core.text.config import TextConfig
@@ -29,10 +31,6 @@ from aps_core.text.rewards import RewardSpec
 from aps_core.text.rewards.loading import load_reward
 from aps_core.text.rewards.network import RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
-
-if TYPE_CHECKING:
-    from aps_core.objectives.style import StyleDescriptor
-
 
 CANARY_STEPS = 3
 """Reverse steps of the run that measures a device's speed."""
@@ -103,7 +101,7 @@ class ImageEngine(Engine):
         self.prior = prior
         self.stride = prior.tokenizer.stride
         self._features: dict[str, Features] = {}
-        self._csd: StyleDescriptor | None = None
+        self._networks: dict[str, Any] = {}
 
     def grid(self, height: int, width: int) -> Grid:
         """Rows and columns of tokens that cover a picture of this size in pixels."""
@@ -135,20 +133,16 @@ class ImageEngine(Engine):
     def padded(self, x_CHW: Tensor) -> Tensor:
         """Repeats the picture's last row and column until it fills whole tokens."""
         height, width = (-size % self.stride for size in x_CHW.shape[1:])
-        return torch.nn.functional.pad(x_CHW[None], (0, width, 0, height), mode="replicate")[0]
+        return edge_pad(x_CHW, height, width)
 
-    def csd_objective(self, reference_CHW: Tensor) -> Objective:
-        """Cosine distance between CSD style vectors of a picture and a reference. The network is
-        loaded once.
-
-        Raises:
-            WeightsMissing, WeightsInvalid: its weights are absent or damaged.
+    def network(self, name: str, load: Callable[[], Network]) -> Network:
+        """A network beside the prior, loaded once; see
+        :class:`aps_core.style_measures.base.NetworkCache`.
         """
-        from aps_core.objectives.style import StyleObjective, load_csd
-
-        if self._csd is None:
-            self._csd = load_csd(checkpoint_cache.path("csd-vit-l"), self.device)
-        return StyleObjective(self._csd, reference_CHW)
+        if name not in self._networks:
+            self._networks[name] = load()
+        found: Network = self._networks[name]
+        return found
 
     def seconds_per_token(self) -> float:
         """Seconds per token of one inner step with the recommended loss."""

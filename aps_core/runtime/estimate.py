@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aps_core.durations import in_words
 from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
 from aps_core.priors import PriorSpec
 from aps_core.tasks.base import Size, TaskSpec
@@ -117,8 +118,8 @@ def check_seconds(
 
     ways = list(_smaller(spec, cost.output, fits))
     raise JobTooLong(
-        f"The job would take about {cost.seconds:.0f} s; at most {max_seconds:.0f} s are allowed."
-        + (f" One of these would fit: {', '.join(ways)}." if ways else "")
+        f"The job would take about {in_words(cost.seconds)}; at most {in_words(max_seconds)} are"
+        " allowed." + (f" One of these would fit: {', '.join(ways)}." if ways else "")
     )
 
 
@@ -191,6 +192,6 @@ def _check_area(cost: Estimate, max_pixels: int) -> None:
         side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)
         raise ImageTooLarge(
             f"The picture to be made would be {width}x{height} pixels ({cost.tokens} tokens, about"
-            f" {cost.seconds:.0f} s here); this device allows {max_pixels} pixels. Send a smaller"
-            f" picture or set 'working_size' to {side} or less."
+            f" {in_words(cost.seconds)} here); this device allows {max_pixels} pixels. Send a"
+            f" smaller picture or set 'working_size' to {side} or less."
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aps_core.checkpoints.files import read_json
+from aps_core.checkpoints.metadata import read_json
 
 LOGIT_TABLES = 8
 """Float32 tables (tokens x codes) alive at the same time: logits, their gradient, two of Adam,

@@ -8,11 +8,12 @@ only fill fields that the caller left out. The result lists the settings used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from aps_core.samplers.base import SamplerSpec, Step, own_defaults
+from aps_core.samplers.anchored import AnchoredSampler
+from aps_core.samplers.base import Step, own_defaults
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 NO_NOISE = "Gumbel noise on the anchors' score in standard deviations; this preset uses none."
 
 
-class APSConfig(SamplerSpec):
+class APSConfig(AnchoredSampler):
     """Anchored posterior sampling (Algorithm 1): optimises the logits and keeps the most confident
     tokens.
     """
@@ -66,47 +67,6 @@ class APSConfig(SamplerSpec):
     entropy_weight: float = Field(
         0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions."
     )
-    remasking: Literal["posterior", "prior", "random"] = Field(
-        "posterior",
-        description=(
-            "What orders the anchors: confidence of the optimised posterior (APS-II), confidence"
-            " of the prior (APS-I), or chance (control)."
-        ),
-    )
-    anchor_score: Literal["confidence", "margin", "entropy"] = Field(
-        "confidence",
-        description=(
-            "Confidence of a token: probability of its code (paper), margin to the second code, or"
-            " negative entropy."
-        ),
-    )
-    anchor_temperature: float = Field(
-        0.0,
-        ge=0,
-        le=10,
-        description=(
-            "Gumbel noise on the anchors' score, in standard deviations of the score; 0 is"
-            " Algorithm 1. Noise spreads the anchors over the picture."
-        ),
-    )
-    temperature: float | None = Field(
-        None,
-        ge=0,
-        le=2,
-        description=(
-            "Gumbel noise on the logits each inner optimisation starts from. 0 is Algorithm 1,"
-            " which has no randomness; 1 starts from a draw of the prior. Default: 0 for one"
-            " sample, 1 for several."
-        ),
-    )
-    state_update: Literal["cosine_topk", "bernoulli"] = Field(
-        "cosine_topk",
-        description=(
-            "Keep the best tokens of the cosine schedule, or keep each anchor with the reverse"
-            " process's probability."
-        ),
-    )
-    keeps_decided: ClassVar[bool] = True
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
         """Counts the tokens to decide and allocates the inner loop's buffers."""

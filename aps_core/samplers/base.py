@@ -82,6 +82,10 @@ class SamplerSpec(Spec, family=True):
             SamplingDiverged: the loss is not finite.
         """
 
+    def finish(self, problem: Problem, z_BL: Tensor) -> Tensor:
+        """The pictures (B, 3, H, W) of the final tokens."""
+        return problem.decode(z_BL)
+
     @property
     def decodes(self) -> int:
         """Decoder evaluations per picture and reverse step."""

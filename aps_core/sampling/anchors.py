@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from aps_core.sampling.random_ops import gumbel_perturbed
 
 if TYPE_CHECKING:
-    from aps_core.samplers.aps import APSConfig
+    from aps_core.samplers.anchored import AnchoredSampler
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
@@ -35,7 +35,7 @@ def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
 
 
 def anchor_order(
-    kappa_BL: Tensor, masked_BL: Tensor, config: APSConfig, generator: Generator
+    kappa_BL: Tensor, masked_BL: Tensor, config: AnchoredSampler, generator: Generator
 ) -> Tensor:
     """Ranking values (B, L) of the masked tokens, -inf where decided.
 

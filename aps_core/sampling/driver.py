@@ -46,7 +46,7 @@ class Problem:
 
     def logits(self, z_BL: Tensor, mask_fraction: float, guidance_scale: float) -> Tensor:
         """The prior's logits (B, L, K) given the decided codes; ``mask_fraction`` in [0, 1]."""
-        started = time.perf_counter()
+        started = _clock(z_BL.device)
         logits_BLK = self.prior.logits(
             z_BL,
             grid=self.grid,
@@ -54,7 +54,7 @@ class Problem:
             condition=self.condition,
             guidance_scale=guidance_scale,
         )
-        self.prior_seconds += time.perf_counter() - started
+        self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
     def decode(self, z_BL: Tensor) -> Tensor:
@@ -69,6 +69,13 @@ class Problem:
     def watch(self, step: int, total: int) -> InnerWatch:
         """Reports the inner iterations of reverse step ``step`` (from 0) of ``total``."""
         return InnerWatch(self.on_inner, step + 1, total)
+
+
+def _clock(device: torch.device) -> float:
+    """Wall time in seconds after a CUDA device has finished its queued work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 class Unmeasured:
@@ -159,7 +166,7 @@ def sample(
                 raise SamplingCancelled(
                     f"Stopped after reverse step {state.step} of {sampler.steps}."
                 )
-        x_BCHW = problem.decode(state.z_BL)
+        x_BCHW = sampler.finish(problem, state.z_BL)
         return Sample(state.z_BL, x_BCHW, problem.objective(x_BCHW)[1])
 
 

@@ -6,15 +6,9 @@ Specs need no torch: the HTTP front end validates jobs with exactly these classe
 import sys
 
 from aps_core.registry import discover
-from aps_core.tasks.base import (
-    Inputs,
-    PictureProgress,
-    PictureTaskSpec,
-    Progress,
-    ProgressHook,
-    TaskSpec,
-    validate_spec,
-)
+from aps_core.tasks.base import Inputs, TaskSpec, validate_spec
+from aps_core.tasks.pictures import PictureTaskSpec
+from aps_core.tasks.progress import PictureProgress, Progress, ProgressHook
 from aps_core.tasks.results import PictureResult, Result
 from aps_core.tasks.running import run
 from aps_core.tasks.text_results import TextProgress, TextResult

@@ -1,4 +1,8 @@
-"""Base classes of tasks: spec, inputs and progress."""
+"""Interface of a task: a spec, its input pictures, and the context of one run.
+
+To add one, write a file in this folder, or register a class under the entry-point group
+``aps.tasks``.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +10,30 @@ import builtins
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.images import Coverage, Picture, encode_jpeg, mask_coverage
-from aps_core.losses import LossSpec
-from aps_core.losses.measurement import MeasurementLoss
-from aps_core.priors import ImagePriorSpec, PriorSpec
-from aps_core.registry import Spec, any_of
-from aps_core.samplers import SamplerSpec
-from aps_core.samplers.aps import APSConfig
+from aps_core.imaging.images import Coverage, Picture, mask_coverage
+from aps_core.priors import PriorSpec
+from aps_core.registry import Spec
+from aps_core.tasks.progress import ProgressHook
 from aps_core.tasks.results import Result
-from aps_core.types import MASK, InnerHook, SamplerState, StepInfo
+from aps_core.types import InnerHook, SamplerState
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
     from aps_core.runtime.engine import Engine
-    from aps_core.types import Grid
-else:
-    torch = lazy_import("torch")
 
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
-
-LARGEST_CARRIED = 1 << 20
-"""Maximum bytes in a checkpoint besides the tokens."""
-CARRIED = "carried."
-"""Prefix of a sampler's carried tensors in a checkpoint."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
 
 Slot = Literal["image", "mask", "style"]
 """Name of a picture in :class:`Inputs`."""
-
-Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-"""A prompt that must not be empty."""
 
 
 class TaskSpec(Spec, family=True):
@@ -136,6 +122,12 @@ class TaskSpec(Spec, family=True):
         """
         return self.output_size(image)
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Width and height to which an upload of size ``image`` is reduced; None if it is used as
+        it is.
+        """
+        return None
+
     @abstractmethod
     def work(self, image: Size | None) -> tuple[int, int]:
         """Number of tokens, and the number of times each runs the unit measured by
@@ -177,96 +169,6 @@ class TaskSpec(Spec, family=True):
         return spec
 
 
-class PictureTaskSpec(TaskSpec):
-    """A task whose result is a picture."""
-
-    prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
-    num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
-    sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
-        default_factory=APSConfig,
-        description=(
-            "Sampler and its settings ('aps' if no type is given); omitted fields follow the"
-            " prior's recommendation."
-        ),
-    )
-
-    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
-
-    def prior_spec(self) -> ImagePriorSpec:
-        """Spec of the prior this task samples from.
-
-        Raises:
-            InvalidSpec: no image prior has that name.
-        """
-        return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
-
-    def settings(self) -> SamplerSpec:
-        """Sampler settings with recommendations filled in; the task's override the prior's."""
-        sampler: SamplerSpec = self.sampler
-        recommended = self.prior_spec().recommended_for(type(sampler), self.own_settings())
-        return sampler.with_recommended(recommended)
-
-    def own_settings(self) -> dict[str, Any]:
-        """Fields of :class:`aps_core.samplers.aps.APSConfig` that this task recommends, overriding
-        the prior's. Other samplers derive their settings from them.
-        """
-        return {}
-
-    def resolved(self) -> Self:
-        """Fills in the sampler's settings."""
-        return self.model_copy(update={"sampler": self.settings()})
-
-    @abstractmethod
-    def output_size(self, image: Size | None) -> Size:
-        """Always a size, never None."""
-
-    def sampled_size(self, image: Size | None) -> Size:
-        """Always a size; equals :meth:`output_size` by default."""
-        return self.output_size(image)
-
-    def work(self, image: Size | None) -> tuple[int, int]:
-        """The measured unit is one inner step."""
-        width, height = self.sampled_size(image)
-        stride = self.prior_spec().stride
-        sampler = self.settings()
-        tokens = -(-width // stride) * -(-height // stride) * self.num_samples
-        return tokens, sampler.steps * sampler.decodes
-
-
-class MeasuredTaskSpec(PictureTaskSpec):
-    """A picture task whose samples must agree with a measurement."""
-
-    loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
-        default_factory=MeasurementLoss,
-        description=(
-            "Loss and its settings ('measurement' if no type is given); omitted fields follow the"
-            " prior's recommendation."
-        ),
-    )
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """Weights needed by the loss."""
-        loss: LossSpec = self.resolved().loss
-        return loss.checkpoints
-
-    def resolved(self) -> Self:
-        """Fills in the settings of sampler and loss."""
-        loss: LossSpec = self.loss
-        recommended = self.prior_spec().recommended_loss.get(loss.type, {})
-        return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
-
-    def settled(self) -> Self:
-        """Fixes the loss's machine-dependent choices."""
-        loss: LossSpec = self.loss
-        return self.model_copy(update={"loss": loss.settled()})
-
-    def caveats(self) -> list[str]:
-        """Notes of the loss."""
-        loss: LossSpec = self.loss
-        return loss.caveats()
-
-
 @dataclass(frozen=True)
 class Inputs:
     """The pictures of a job; all None for a text task."""
@@ -290,121 +192,6 @@ class Inputs:
         return {
             name: picture.digest() for name, picture in vars(self).items() if picture is not None
         }
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Argument of a job's hook after each reverse step."""
-
-    state: SamplerState
-    total: int
-    """Reverse steps of the whole run."""
-    seconds: float
-    """Wall time of this step in seconds."""
-    prior_seconds: float
-    """Part of ``seconds`` spent in the prior's forward passes."""
-    fingerprint: str
-
-    @property
-    def step(self) -> int:
-        """Number of finished reverse steps."""
-        return self.state.step
-
-    @property
-    def inner_steps(self) -> int:
-        """Number of inner iterations in this step."""
-        raise NotImplementedError
-
-    def event(self) -> dict[str, Any]:
-        """JSON payload of the progress event."""
-        return {
-            "step": self.step,
-            "total": self.total,
-            "seconds": self.seconds,
-            "prior_seconds": self.prior_seconds,
-        }
-
-    def preview(self) -> bytes | None:
-        """The current estimate as a small JPEG; None for text."""
-        return None
-
-    def checkpoint(self) -> bytes:
-        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
-
-        Empty if the sampler carries more than ``LARGEST_CARRIED`` bytes between steps. Such a run
-        cannot resume and restarts.
-        """
-        from safetensors.torch import save
-
-        carried = {
-            f"{CARRIED}{name}": tensor.cpu().contiguous()
-            for name, tensor in self.state.carried.items()
-        }
-        if sum(tensor.nbytes for tensor in carried.values()) > LARGEST_CARRIED:
-            return b""
-        tensors = {
-            "z": self.state.z_BL.cpu().contiguous(),
-            "generator": self.state.generator_state.cpu(),
-            "step": torch.tensor(self.step),
-            **carried,
-        }
-        return save(tensors, metadata={"fingerprint": self.fingerprint})
-
-
-@dataclass(frozen=True)
-class PictureProgress(Progress):
-    """Progress of a picture task."""
-
-    info: StepInfo
-    picture_BCHW: Tensor
-    """Current estimate, cropped to the picture; values may exceed [-1, 1]."""
-    grid: Grid
-    noise_floor: float
-
-    @property
-    def inner_steps(self) -> int:
-        """Decoder evaluations of this step."""
-        return len(self.info.loss_curve)
-
-    def event(self) -> dict[str, Any]:
-        """Adds the misfit and the tokens of the first sample.
-
-        ``confidence`` is the score of each of ``anchors`` when it was decided. ``known`` is only in
-        the first event and lists tokens decided before the first step.
-        """
-        info, anchors_L = self.info, self.info.anchors_BL[0]
-        known = (
-            {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
-        )
-        return {
-            **super().event(),
-            "misfit": info.misfit,
-            "noise_floor": self.noise_floor,
-            "grid": self.grid,
-            "anchors": _indices(anchors_L),
-            "confidence": [
-                float(f"{score:.3g}")
-                for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()
-            ],  # JSON cannot represent infinity
-            **known,
-            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
-        }
-
-    def preview(self) -> bytes:
-        """JPEG of the first sample."""
-        return encode_jpeg(self.picture_BCHW[0], quality=80)
-
-
-def _indices(chosen_L: Tensor) -> list[int]:
-    """Indices of the true entries of a mask over tokens."""
-    indices: list[int] = chosen_L.nonzero().flatten().tolist()
-    return indices
-
-
-ProgressHook = Callable[[Any], bool | None]
-"""Called after every reverse step with the task's :class:`Progress`; returning False cancels the
-run.
-"""
 
 
 @dataclass(frozen=True)

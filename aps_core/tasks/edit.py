@@ -20,8 +20,9 @@ from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Coverage
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, Prompt, RunContext, Size, Slot
+from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.pictures import MeasuredTaskSpec, Prompt
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK
@@ -80,6 +81,11 @@ class EditSpec(MeasuredTaskSpec):
         width, height = self.output_size(image)
         scale = min(1.0, (self.working_size or max(width, height)) / max(width, height))
         return max(1, round(width * scale)), max(1, round(height * scale))
+
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Size at which the new part is drawn, if ``working_size`` limits it."""
+        size = self.sampled_size(image)
+        return None if size == self.output_size(image) else size
 
     def own_settings(self) -> dict[str, Any]:
         """Starts from a random sample of the prior. The prior's most likely codes would fill a

@@ -12,7 +12,8 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging.provenance import TRAINED
 from aps_core.priors import ImagePriorSpec
 from aps_core.samplers.prior import PriorConfig
-from aps_core.tasks.base import Inputs, PictureProgress, RunContext, Size, TaskSpec
+from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
+from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import StepInfo
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
-from aps_core.tasks.base import PictureProgress, PictureTaskSpec, RunContext
+from aps_core.tasks.base import RunContext
+from aps_core.tasks.pictures import PictureTaskSpec
+from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import Objective, StepInfo
 

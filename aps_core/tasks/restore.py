@@ -13,8 +13,9 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.images import Coverage
 from aps_core.operators import OperatorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, MeasuredTaskSpec, RunContext, Size, Slot
+from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 
@@ -76,6 +77,11 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
+
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """The measurement's size, if ``working_size`` reduces the upload."""
+        size = self.measurement_size(_given(image))
+        return None if size == image else size
 
     def measurement_size(self, image: Size) -> Size:
         """Size of the measurement: the upload's, reduced if ``working_size`` requires it."""

@@ -44,7 +44,7 @@ class Result:
     """Wall time in seconds: ``total``; ``sampling``, which includes ``prior``."""
     fingerprint: str
     resumed_from_step: int | None = None
-    memory_rungs: list[str] = field(default_factory=list)
+    memory_fallbacks: list[str] = field(default_factory=list)
     """Fallbacks used when the device ran out of memory; see :mod:`aps_core.runtime.oom_fallback`.
     They may change tokens.
     """
@@ -61,7 +61,7 @@ class Result:
             "fingerprint": self.fingerprint,
             "seconds": self.seconds,
             "resumed_from_step": self.resumed_from_step,
-            "memory_rungs": self.memory_rungs,
+            "memory_fallbacks": self.memory_fallbacks,
             "notes": self.notes,
         }
 

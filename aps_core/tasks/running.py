@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InsufficientMemory, InvalidSpec
 from aps_core.tasks.base import (
-    CARRIED,
     Inputs,
-    Progress,
-    ProgressHook,
     RunContext,
     TaskSpec,
     spec_digest,
 )
+from aps_core.tasks.progress import Progress, ProgressHook, read_checkpoint
 from aps_core.tasks.results import Result
-from aps_core.types import InnerHook, SamplerState
+from aps_core.types import InnerHook
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
@@ -61,7 +59,7 @@ def run(
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = fingerprint_of(spec, inputs, engine)
-    state = _read_checkpoint(resume, fingerprint) if resume else None
+    state = read_checkpoint(resume, fingerprint) if resume else None
     result = _run_with_fallbacks(
         spec,
         inputs,
@@ -136,25 +134,6 @@ def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> 
     return replace(
         result,
         resumed_from_step=context.resume.step if context.resume else None,
-        memory_rungs=taken,
+        memory_fallbacks=taken,
         notes=[*notes, *result.notes],
     )
-
-
-def _read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
-            return None
-        tensors = load(data)
-    except (SafetensorError, ValueError):
-        return None
-    carried = {
-        name.removeprefix(CARRIED): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(CARRIED)
-    }
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)

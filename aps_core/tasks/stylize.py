@@ -2,14 +2,14 @@
 training (paper, appendix "Reference-based Stylization").
 
 The measurement is the style of the decoded picture. Algorithm 1 moves the tokens' logits towards
-the reference's style vector.
+the reference's style.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -17,7 +17,11 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.provenance import TRAINED
-from aps_core.tasks.base import Inputs, PictureTaskSpec, Prompt, RunContext, Size
+from aps_core.registry import any_of
+from aps_core.style_measures import StyleMeasureSpec
+from aps_core.style_measures.gram import Gram
+from aps_core.tasks.base import Inputs, RunContext, Size
+from aps_core.tasks.pictures import PictureTaskSpec, Prompt
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
 from aps_core.types import Objective
@@ -30,12 +34,7 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "csd": {"learning_rate": 0.1, "inner_steps": 100, "steps": 15},  # the paper's
-    "gram": {"temperature": 1.0},
-}
-"""Sampler settings recommended for each style measure, overriding the prior's."""
-SMALLEST = 16
+MIN_STYLE_SIDE = 16
 """Minimum side of a style picture in pixels."""
 
 
@@ -46,20 +45,11 @@ class StylizeSpec(PictureTaskSpec):
 
     type: Literal["stylize"] = "stylize"
     prompt: Prompt = Field(description="Text that describes what the picture shows.")
-    gram_weight: float = Field(
-        1.0,
-        ge=0,
-        le=10,
+    measure: any_of(StyleMeasureSpec, default="gram") = Field(  # type: ignore[valid-type]
+        default_factory=Gram,
         description=(
-            "Weight of the style measured by Gram statistics of the prior's own image encoder."
-        ),
-    )
-    csd_weight: float = Field(
-        0.0,
-        ge=0,
-        le=10,
-        description=(
-            "Weight of the style measured by the paper's CSD vector; its weights must be installed."
+            "How the style of the result is compared with the style picture's ('gram' if no type is"
+            " given)."
         ),
     )
     content_strength: float = Field(
@@ -98,8 +88,9 @@ class StylizeSpec(PictureTaskSpec):
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """The CSD network, if it has a weight."""
-        return ("csd-vit-l",) if self.csd_weight else ()
+        """Weights of the style measure."""
+        measure: StyleMeasureSpec = self.measure
+        return measure.weights
 
     def output_size(self, image: Size | None) -> Size:
         """The requested size, else the content picture's, else the prior's native size."""
@@ -110,9 +101,16 @@ class StylizeSpec(PictureTaskSpec):
             width, height = max(1, round(width * scale)), max(1, round(height * scale))
         return self.width or width, self.height or height
 
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """Size to which the content picture is brought, if that is smaller than it is."""
+        if image is None or max(size := self.output_size(image)) >= max(image):
+            return None
+        return size
+
     def own_settings(self) -> dict[str, Any]:
         """Settings recommended for the style measure."""
-        return SETTINGS["csd" if self.csd_weight else "gram"]
+        measure: StyleMeasureSpec = self.measure
+        return dict(measure.recommended)
 
     def work(self, image: Size | None) -> tuple[int, int]:
         """Twice the usual passes: the encoder runs after every decode."""
@@ -120,23 +118,19 @@ class StylizeSpec(PictureTaskSpec):
         return tokens, 2 * passes
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """Checks the prompt and that a style measure is selected."""
+        """Checks the prompt; rejects a mask."""
         self.prior_spec().check_prompt(self.prompt)
         if mask is not None:
             raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.")
-        if self.gram_weight == self.csd_weight == 0:
-            raise InvalidSpec(
-                "No style measure is selected; set 'gram_weight' or 'csd_weight' above 0."
-            )
 
     def check_sizes(self, inputs: Inputs) -> None:
         """Also checks the minimum size of the style picture."""
         super().check_sizes(inputs)
         style = _style(inputs)
-        if min(style.width, style.height) < SMALLEST:
+        if min(style.width, style.height) < MIN_STYLE_SIDE:
             raise InvalidSpec(
-                f"The style picture is {style.width}x{style.height} pixels; it needs {SMALLEST} on"
-                " each side."
+                f"The style picture is {style.width}x{style.height} pixels; it needs"
+                f" {MIN_STYLE_SIDE} on each side."
             )
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
@@ -158,32 +152,25 @@ class StylizeSpec(PictureTaskSpec):
 
         Args:
             inputs: style picture and optional content picture.
-            engine: prior, device and style network.
+            engine: prior, device and the measure's networks.
             height: height of the result in pixels.
             width: width of the result in pixels.
 
         Raises:
-            WeightsMissing, WeightsInvalid: the CSD network is needed, but absent or damaged.
+            WeightsMissing, WeightsInvalid: a network of the measure is absent or damaged.
         """
-        from aps_core.objectives.gram import Content, GramStyle, WeightedSum
+        from aps_core.objectives.gram import Content, WeightedSum
 
+        tokenizer, measure = engine.prior.tokenizer, cast(StyleMeasureSpec, self.measure)
         style_CHW = reference(images.to_tensor(_style(inputs)).to(engine.device), height, width)
-        parts: list[tuple[float, Objective]] = []
-        if self.gram_weight:
-            parts.append((self.gram_weight, GramStyle(engine.prior.tokenizer, style_CHW)))
-        if self.csd_weight:
-            parts.append((self.csd_weight, engine.csd_objective(style_CHW)))
-        measured = len(parts)
-        if inputs.image is not None and self.content_strength:
-            total = sum(weight for weight, _ in parts)
-            parts = [((1 - self.content_strength) * weight / total, part) for weight, part in parts]
-            content_CHW = images.resize(
-                images.to_tensor(inputs.image).to(engine.device), (height, width)
-            )
-            parts.append(
-                (self.content_strength, Content(engine.prior.tokenizer, engine.padded(content_CHW)))
-            )
-        return parts[0][1] if len(parts) == 1 else WeightedSum(parts, measured)
+        style = measure.bind(style_CHW, tokenizer, engine.network)
+        if inputs.image is None or not self.content_strength:
+            return style
+        content_CHW = images.resize(
+            images.to_tensor(inputs.image).to(engine.device), (height, width)
+        )
+        content = Content(tokenizer, engine.padded(content_CHW))
+        return WeightedSum([(1 - self.content_strength, style), (self.content_strength, content)])
 
 
 def reference(style_CHW: Tensor, height: int, width: int) -> Tensor:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from aps_core.tasks.answers import Answer, Row
-from aps_core.tasks.base import Progress
+from aps_core.tasks.progress import Progress
 from aps_core.tasks.results import File, Result
 
 

@@ -10,7 +10,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from aps_core.checkpoints.files import read_json, read_tensors
+from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm

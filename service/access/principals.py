@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 from redis.exceptions import RedisError
@@ -17,15 +16,12 @@ from service.access.keys import ApiKey, KeyRefused, KeyStore
 from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
+from service.api.errors import ScopeMissing, Unauthorized
 from service.api.parameters import known_parameters
-from service.api.problems import ScopeMissing, Unauthorized
 from service.jobs import Quota
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
-
-_threads = CapacityLimiter(8)
-"""Separate from the shared thread pool, so that authentication never waits for other requests."""
 
 _bearer = HTTPBearer(
     auto_error=False,
@@ -67,20 +63,24 @@ async def principal(
         ScopeMissing: the key lacks a required scope.
         Misdirected: a state-changing request with a session cookie comes from another site.
         RateLimited: the principal's rate limit is exceeded.
+        Busy: too many requests with this credential are waiting.
     """
     services = services_of(request)
     if not services.settings.auth_required:
         return Principal()
     if credentials is not None:
-        find = partial(services.keys.find, credentials.credentials)
+        secret = credentials.credentials
+        find = partial(services.keys.find, secret)
     elif session is not None:
         check_origin(request)
-        find = partial(SessionStore(services.keys).find, session)
+        secret = session
+        find = partial(SessionStore(services.keys).find, secret)
     else:
         raise Unauthorized(
             "Send an API key: 'Authorization: Bearer aps_...'. Create keys with 'aps keys create'."
         )
-    key, allowance = await to_thread.run_sync(_let_in, services.rates, find, limiter=_threads)
+    # the line is per credential: a burst of one client's requests must not delay the others
+    key, allowance = await services.authentication.run(secret, _let_in, services.rates, find)
     if key is None or allowance is None:
         raise Unauthorized(
             "This API key is unknown or has been revoked."

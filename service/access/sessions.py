@@ -15,7 +15,7 @@ from fastapi import Request
 
 from service.access.host_guard import origin_host
 from service.access.keys import ApiKey, KeyStore
-from service.api.problems import Misdirected
+from service.api.errors import Misdirected
 
 COOKIE = "aps_session"
 SESSION_SECONDS = 7 * 86_400

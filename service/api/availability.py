@@ -10,7 +10,7 @@ from typing import Any
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.priors import PriorSpec
-from service.api.problems import NoWorker, PriorNotLoaded
+from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.problems import BodyTimeout, BodyTooLarge, Busy
+from service.api.errors import BodyTimeout, BodyTooLarge, Busy
 from service.settings import Settings
 
 SHARES = 3

@@ -99,8 +99,8 @@ class ChatRequest(_Strict):
         description="Extension: sampler settings, as in POST /v1/guide.",
     )
 
-    frequency_penalty: Literal[0] = 0
-    presence_penalty: Literal[0] = 0
+    frequency_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
+    presence_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
     logprobs: Literal[False] = False
     response_format: TextFormat = TextFormat()
     user: Label | None = Field(None, description="Has no effect.")

@@ -17,7 +17,8 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.errors import APSError
 from service.access.principals import Principal, Reader, Writer
 from service.api import openapi
-from service.api.app_state import Services, Submission, services_of
+from service.api.accept import Submission, accept
+from service.api.app_state import Services, services_of
 from service.api.completion_models import (
     AssistantMessage,
     ChatCompletion,
@@ -28,10 +29,10 @@ from service.api.completion_models import (
     Usage,
     text_priors,
 )
+from service.api.errors import BodyTooLarge, JobFailed, NotFound, UnsupportedBody
 from service.api.events import EventHub, until_over
 from service.api.headers import idempotency_key as checked_key
 from service.api.headers import trace_parent
-from service.api.problems import BodyTooLarge, JobFailed, NotFound, UnsupportedBody
 from service.api.streams import CountedEventSource
 from service.api.submit import MAX_SPEC_BYTES, IdempotencyKey, TraceParent, json_object
 from service.api.views import JobView
@@ -40,7 +41,6 @@ router = APIRouter(prefix="/v1", tags=["chat"])
 
 LOOK_SECONDS = 5.0
 """Interval at which a waiting request checks that its client is still connected."""
-SCHEMA = ChatRequest.model_json_schema(ref_template=openapi.COMPONENT)
 
 
 @router.get("/models", responses=openapi.problems(401, 403))
@@ -74,7 +74,7 @@ def get_model(request: Request, who: Reader, model: str) -> Model:
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": {name: part for name, part in SCHEMA.items() if name != "$defs"}
+                    "schema": {"$ref": openapi.COMPONENT.format(model=ChatRequest.__name__)}
                 }
             },
         }
@@ -103,7 +103,7 @@ async def create_completion(
         traceparent=trace_parent(traceparent),
         idempotency_key=checked_key(idempotency_key),
     )
-    job, _ = await services.submit(submission)
+    job, _ = await accept(services, submission)
     answering = _Answering(services, request.app.state.events, asked, job, who)
     if asked.stream:
         return CountedEventSource(answering.stream(), request.app.state.streams, who.name)

@@ -33,7 +33,7 @@ CHECK_SECONDS = 2.0
 RETRY_MILLISECONDS = 2000
 OUTAGE_SECONDS = 1.0
 PAGE = 200
-LONGEST_QUEUE = 2000
+MAX_QUEUE = 2000
 """Maximum backlog of a client in events; beyond it the stream ends, and the client reconnects with
 its Last-Event-ID.
 """
@@ -77,7 +77,7 @@ class _Feed:
     def send(self, frame: Frame | None) -> None:
         """Sends a frame to all followers; None ends their streams."""
         for queue in list(self.followers):
-            if queue.qsize() > LONGEST_QUEUE:
+            if queue.qsize() > MAX_QUEUE:
                 self.followers.discard(queue)
                 queue.put_nowait(None)
             else:

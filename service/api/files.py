@@ -14,9 +14,9 @@ from starlette.responses import StreamingResponse
 
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
+from service.api.errors import Gone, NotFound, UnsupportedBody
 from service.api.headers import RangeNotSatisfiable, byte_range, matches
 from service.api.openapi import headers, problems
-from service.api.problems import Gone, NotFound, UnsupportedBody
 from service.api.views import StoredPicture
 from service.jobs import Job
 from service.uploads.upload import CHUNK_BYTES, MEMORY_BYTES
@@ -89,7 +89,7 @@ _PICTURE = {
     responses=problems(400, 401, 403, 413, 415, 422, 429, 503),
     openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
 )
-async def post_file(request: Request, who: Writer) -> StoredPicture:
+async def store_picture(request: Request, who: Writer) -> StoredPicture:
     """Stores a picture, sent as the request body. Later jobs refer to it by its hash: ``"image":
     "sha256:..."``.
     """

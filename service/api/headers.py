@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from aps_core.errors import APSError
 
-LONGEST_WAIT_SECONDS = 60
-LONGEST_DEADLINE_SECONDS = 7 * 86_400
+MAX_WAIT_SECONDS = 60
+MAX_DEADLINE_SECONDS = 7 * 86_400
 
 _KEY = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"|([\x21\x23-\x7e]{1,255})')
 _DURATION = re.compile(r"(\d{1,7})(s|m|h|d)?")
@@ -68,7 +68,7 @@ def idempotency_key(header: str | None) -> str:
 
 
 def preference(header: str | None) -> Preference:
-    """Parses ``wait=N``, capped at :data:`LONGEST_WAIT_SECONDS`, and ``respond-async``. Other
+    """Parses ``wait=N``, capped at :data:`MAX_WAIT_SECONDS`, and ``respond-async``. Other
     preferences are ignored, as RFC 7240 requires.
     """
     words = [word.strip().lower() for word in (header or "").split(",")]
@@ -76,7 +76,7 @@ def preference(header: str | None) -> Preference:
         name, _, value = word.partition("=")
         value = value.strip().strip('"')
         if name.strip() == "wait" and re.fullmatch(r"[0-9]{1,9}", value):
-            seconds = min(int(value), LONGEST_WAIT_SECONDS)
+            seconds = min(int(value), MAX_WAIT_SECONDS)
             return Preference(seconds, f"wait={seconds}")
     return Preference(applied="respond-async") if "respond-async" in words else Preference()
 
@@ -91,7 +91,7 @@ def cancel_after(header: str | None) -> int | None:
         return None
     found = _DURATION.fullmatch(header.strip())
     seconds = int(found[1]) * _UNITS[found[2] or "s"] if found else 0
-    if not 0 < seconds <= LONGEST_DEADLINE_SECONDS:
+    if not 0 < seconds <= MAX_DEADLINE_SECONDS:
         raise InvalidHeader(
             "Cancel-After must be a duration of 1 second to 7 days such as 90s, 5m or 1h, not"
             f" {header[:50]!r}."

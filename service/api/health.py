@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from service.api.app_state import services_of
+from service.api.errors import NoWorker
 from service.api.openapi import problems
-from service.api.problems import NoWorker
 
 router = APIRouter(tags=["service"])
 

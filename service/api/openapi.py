@@ -14,14 +14,24 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
+from service.api import examples
 from service.api.completion_models import ChatRequest
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
+from service.api.views import EstimateRequest
 
 _ADDRESS = (
     "A data URI (data:image/...;base64,...), sha256:... for a stored picture or, if the service"
     " allows it, an https URL."
 )
+TAGS = {
+    "tasks": "Submit a job, or predict what it would take. One operation per registered task.",
+    "chat": "Text jobs in OpenAI's format, for existing clients.",
+    "jobs": "Follow, list, cancel and delete jobs.",
+    "files": "Upload pictures for later jobs; download results and previews.",
+    "webhooks": "Deliveries of webhooks and the secrets that sign them.",
+    "service": "What the service offers, its health, and sign-in of browsers.",
+}
 COMPONENT = "#/components/schemas/{model}"
 
 
@@ -29,9 +39,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of ``app``, built at the first call."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
-        described["components"]["schemas"].update(_components())
+        described["components"]["schemas"].update(_components(app.state.settings.max_body_bytes))
         _without_fastapis_errors(described)
         _with_unknown_parameters(described)
+        _with_examples(described)
+        described["servers"] = [{"url": "/", "description": "The service with this document."}]
+        described["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return app.openapi_schema or {}
 
 
@@ -44,8 +57,26 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
-    """OpenAPI request body of a submission as form and as JSON, from the library's own schema.
+def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
+    """OpenAPI request body of a submission as form and as JSON."""
+    content = {
+        "multipart/form-data": {
+            "schema": {"$ref": COMPONENT.format(model=_name(spec, "Form"))},
+            "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")},
+        },
+        "application/json": {"schema": {"$ref": COMPONENT.format(model=_name(spec, "Request"))}},
+    }
+    return {"required": True, "content": content}
+
+
+def estimate_body(spec: type[TaskSpec]) -> dict[str, Any]:
+    """OpenAPI request body of an estimate."""
+    schema = {"$ref": COMPONENT.format(model=_name(spec, "EstimateRequest"))}
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
+    """Schemas of the bodies of a task's operations by name, from the library's own schema.
 
     Args:
         spec: The task.
@@ -62,24 +93,37 @@ def request_body(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
     needed = [name for name, always in spec.pictures.items() if always]
     uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)
-    inline = {
+    request = {
         **schema,
+        "title": _name(spec, "Request"),
         "properties": {**uris, **options, **schema["properties"]},
         "required": [*needed, *schema.get("required", [])],
     }
     form = {
         "type": "object",
-        "properties": {**files, "spec": schema, **options},
+        "title": _name(spec, "Form"),
+        "properties": {**files, "spec": component(spec), **options},
         "required": [*needed, "spec"],
     }
-    content = {
-        "multipart/form-data": {
-            "schema": form,
-            "encoding": {part: {"contentType": "application/json"} for part in ("spec", "webhook")},
-        },
-        "application/json": {"schema": inline},
-    }
-    return {"required": True, "content": content}
+    asked = EstimateRequest.model_json_schema(ref_template=COMPONENT)
+    asked["properties"]["spec"] = component(spec)
+    asked["title"] = _name(spec, "EstimateRequest")
+    if (example := examples.SPECS.get(str(spec.model_fields["type"].default))) is not None:
+        request["examples"] = [{**dict.fromkeys(needed, examples.PICTURE), **example}]
+        form["examples"] = [{**dict.fromkeys(needed, "(the file)"), "spec": example}]
+        size = {"image_size": [697, 472]} if spec.pictures.get("image") else {}
+        asked["examples"] = [{"spec": example, **size}]
+    return {str(each["title"]): each for each in (request, form, asked)}
+
+
+def _name(spec: type[TaskSpec], suffix: str) -> str:
+    """Component of a task's body, such as ``RestoreRequest``."""
+    return spec.__name__.removesuffix("Spec") + suffix
+
+
+def component(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to the schema of a task's spec, or of another model among the components."""
+    return {"$ref": COMPONENT.format(model=model.__name__)}
 
 
 def headers(**described: str) -> dict[str, Any]:
@@ -109,7 +153,24 @@ def _with_unknown_parameters(described: dict[str, Any]) -> None:
             operation["responses"] = {**refused, **operation["responses"]}
 
 
-def _components() -> dict[str, Any]:
+def _with_examples(described: dict[str, Any]) -> None:
+    """Adds the examples of :mod:`service.api.examples`."""
+    schemas = described["components"]["schemas"]
+    for name, example in examples.COMPONENTS.items():
+        schemas[name]["examples"] = [example]
+    for task, spec in TaskSpec.family.items():
+        if task in examples.SPECS:
+            schemas[spec.__name__]["examples"] = [examples.SPECS[task]]
+    for operation in (each for path in described["paths"].values() for each in path.values()):
+        for parameter in operation.get("parameters", []):
+            if parameter["name"] in examples.PARAMETERS:
+                parameter["example"] = examples.PARAMETERS[parameter["name"]]
+        if operation["operationId"] in examples.INLINE:
+            answer = operation["responses"]["200"]["content"]["application/json"]
+            answer["example"] = examples.INLINE[operation["operationId"]]
+
+
+def _components(max_bytes: int) -> dict[str, Any]:
     """Schemas that the routes reference by name."""
     named: list[type[BaseModel]] = [Problem, Options, ChatRequest, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
@@ -118,7 +179,13 @@ def _components() -> dict[str, Any]:
         for described in schemas.values()
         for name, schema in described.pop("$defs", {}).items()
     }
-    return {**definitions, "Problem": schemas[Problem]}
+    specs = {cls.__name__: schema for cls, schema in schemas.items() if cls is not Options}
+    bodies = [_bodies(TaskSpec.named(name), max_bytes) for name in TaskSpec.family]
+    return {
+        **definitions,
+        **specs,
+        **{name: schema for each in bodies for name, schema in each.items()},
+    }
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from service.api.problems import UnknownParameter
+from service.api.errors import UnknownParameter
 
 
 async def known_parameters(request: Request) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import AwareDatetime, Field
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -12,12 +14,13 @@ from aps_core.capabilities import describe
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
 from service.api.availability import describe_operators, describe_priors
+from service.api.errors import JobActive
 from service.api.events import is_event_id, job_events
 from service.api.headers import matches
 from service.api.openapi import headers, problems
-from service.api.problems import JobActive
 from service.api.streams import CountedEventSource
 from service.api.views import JobPage, JobView, retry_after
+from service.jobs import JobState, Wanted
 
 router = APIRouter(prefix="/v1")
 
@@ -28,11 +31,27 @@ def list_jobs(
     who: Reader,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: Annotated[str | None, Query(pattern="^[0-9a-f-]{36}$", max_length=36)] = None,
+    state: Annotated[
+        list[JobState], Query(max_length=5, description="Only jobs in one of these states.")
+    ] = [],  # noqa: B006  FastAPI copies it
+    task: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Query(max_length=16, description="Only jobs of one of these tasks."),
+    ] = [],  # noqa: B006
+    created_after: Annotated[
+        AwareDatetime | None, Query(description="Only jobs created at this time or later.")
+    ] = None,
+    created_before: Annotated[
+        AwareDatetime | None, Query(description="Only jobs created before this time.")
+    ] = None,
 ) -> JobPage:
-    """Jobs, newest first."""
+    """Jobs, newest first. A filtered page may be short or empty although ``next`` leads on."""
     services = services_of(request)
-    page = services.store.page(limit, cursor, who.name)
-    following = f"/v1/jobs?limit={limit}&cursor={page.cursor}" if page.cursor else None
+    wanted = Wanted(frozenset(state), frozenset(task), created_after, created_before)
+    page = services.store.page(limit, cursor, who.name, wanted)
+    asked = [pair for pair in request.query_params.multi_items() if pair[0] != "cursor"]
+    query = urlencode([*asked, ("cursor", page.cursor or "")])
+    following = f"/v1/jobs?{query}" if page.cursor else None
     return JobPage(jobs=[services.view(job) for job in page.jobs], next=following)
 
 
@@ -135,7 +154,7 @@ def delete_job(request: Request, who: Writer, job_id: str) -> None:
 
 
 @router.get("/capabilities", tags=["service"], responses=problems(401, 403, 503))
-def capabilities(request: Request, who: Reader) -> dict[str, Any]:
+def get_capabilities(request: Request, who: Reader) -> dict[str, Any]:
     """Tasks, operators and priors with their JSON Schemas, the live workers, the queue, and the
     caller's principal.
     """

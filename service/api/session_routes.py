@@ -9,8 +9,8 @@ from fastapi import APIRouter, Cookie, Request, Response
 from service.access.principals import Reader
 from service.access.sessions import COOKIE, SESSION_SECONDS, SessionStore
 from service.api.app_state import services_of
+from service.api.errors import Unauthorized
 from service.api.openapi import headers, problems
-from service.api.problems import Unauthorized
 
 router = APIRouter(prefix="/v1/session", tags=["service"])
 

@@ -13,7 +13,7 @@ from typing import Any
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.problems import Busy, TooManyStreams
+from service.api.errors import Busy, TooManyStreams
 
 MAX_STREAMS = 4096
 """Maximum streams of an API process, even if its file descriptors allow more."""

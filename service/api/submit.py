@@ -18,11 +18,12 @@ from starlette.exceptions import HTTPException
 from aps_core.tasks import TaskSpec
 from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
-from service.api.app_state import Submission, services_of
+from service.api.accept import Submission, accept
+from service.api.app_state import services_of
+from service.api.errors import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.events import until_over
 from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
 from service.api.options import Options
-from service.api.problems import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing
@@ -84,8 +85,8 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         async with AsyncExitStack() as files:  # keeps a form's files open until they are read
             submission = await _read_submission(request, task, spec, who, files)
             with tracing.span(f"submit {task}", submission.traceparent, task=task) as span:
-                job, replayed = await services.submit(
-                    replace(submission, traceparent=span.traceparent)
+                job, replayed = await accept(
+                    services, replace(submission, traceparent=span.traceparent)
                 )
                 span.note(job=job.id, prior=job.prior)
         if asked.wait_seconds:
@@ -129,9 +130,7 @@ def add_task(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
             202: {"description": "The job was accepted.", "headers": accepted},
             **openapi.problems(400, 401, 403, 409, 410, 413, 415, 422, 429, 503),
         },
-        openapi_extra={
-            "requestBody": openapi.request_body(spec, app.state.settings.max_body_bytes)
-        },
+        openapi_extra={"requestBody": openapi.request_body(spec)},
     )
 
 
@@ -253,11 +252,11 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
 
 
 def json_object(text: bytes, what: str) -> dict[str, Any]:
-    """Parses a JSON object.
+    """Parses a JSON object; ``what`` names it in messages.
 
     Raises:
-        BodyTooLarge: it has too many values.
-        MalformedBody: it is not valid JSON, or not an object.
+        BodyTooLarge: it has more than ``MAX_VALUES`` values.
+        MalformedBody: it is not a JSON object.
     """
     # every value but the first follows one of these; counting them is much cheaper than parsing
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:

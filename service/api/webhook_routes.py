@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from service.access.principals import Reader, Writer
 from service.api.app_state import JOB_ID, services_of
+from service.api.errors import NotFound
 from service.api.openapi import problems
-from service.api.problems import NotFound
 from service.jobs import Attempt, Delivery, DeliveryState
 from service.webhooks.sender import secret_for
 

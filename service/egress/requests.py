@@ -27,7 +27,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 CONNECT_SECONDS = 5
-LONGEST_URL = 2048
+MAX_URL_LENGTH = 2048
 _PORTS = {"https": 443, "http": 80}
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE)
@@ -249,9 +249,9 @@ def parse_url(url: str) -> tuple[str, str, int, str]:
     Raises:
         UrlRefused: it is malformed, or neither http nor https.
     """
-    if len(url) > LONGEST_URL or not url.isascii() or re.search(r"[\s\\\x00-\x20\x7f]", url):
+    if len(url) > MAX_URL_LENGTH or not url.isascii() or re.search(r"[\s\\\x00-\x20\x7f]", url):
         raise UrlRefused(
-            f"A URL may have at most {LONGEST_URL} ASCII characters, without spaces or"
+            f"A URL may have at most {MAX_URL_LENGTH} ASCII characters, without spaces or"
             " backslashes; percent-encode other characters."
         )
     try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         new_job_id,
     )
     from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
-    from service.jobs.store import JobStore, Page, event_from
+    from service.jobs.store import JobStore, Page, Wanted, event_from
     from service.jobs.worker_side import Claim, Control, Refusal
     from service.jobs.workers import WorkerInfo, WorkerRegistry
 
@@ -48,6 +48,7 @@ _HOMES = {
         "QuotaExceeded",
         "StorageQuotaExceeded",
         "Terms",
+        "Wanted",
     ],
     "artifacts": ["ArtifactStore", "StorageUnavailable"],
     "connection": ["connect", "open_store"],
@@ -67,7 +68,7 @@ _HOMES = {
         "new_job_id",
     ],
     "outbox": ["Attempt", "Delivery", "DeliveryState", "Outbox", "OutboxKeys"],
-    "store": ["JobStore", "Page", "event_from"],
+    "store": ["JobStore", "Page", "Wanted", "event_from"],
     "worker_side": ["Claim", "Control", "Refusal"],
     "workers": ["WorkerInfo", "WorkerRegistry"],
 }
@@ -103,6 +104,7 @@ __all__ = [
     "StorageQuotaExceeded",
     "StorageUnavailable",
     "Terms",
+    "Wanted",
     "Webhook",
     "WorkerInfo",
     "WorkerRegistry",

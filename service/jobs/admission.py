@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
+from aps_core.durations import in_words
 from aps_core.errors import APSError
 from service.jobs.model import Job
 
@@ -112,14 +113,14 @@ class Terms:
                 raise StorageQuotaExceeded(int(value), self.max_stored_bytes)
             case "share":
                 raise QuotaExceeded(
-                    f"Your unfinished jobs are about {float(value):.0f} s of work; the limit is"
-                    f" {self.max_own_backlog_seconds:.0f} s. Wait for some to finish.",
+                    f"Your unfinished jobs take about {in_words(float(value))}; the limit is"
+                    f" {in_words(self.max_own_backlog_seconds)}. Wait for some to finish.",
                     float(value) - self.max_own_backlog_seconds,
                 )
             case "full":
                 raise QueueFull(
-                    f"About {float(value):.0f} s of work are queued; the limit is"
-                    f" {self.max_backlog_seconds:.0f} s. Try again later.",
+                    f"The queued jobs take about {in_words(float(value))}; the limit is"
+                    f" {in_words(self.max_backlog_seconds)}. Try again later.",
                     float(value) - self.max_backlog_seconds,
                 )
 

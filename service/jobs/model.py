@@ -71,6 +71,8 @@ class Progress(_Frozen):
     """The text so far, with a box character for each undecided token."""
     seconds: float = 0.0
     """Wall time of the step."""
+    seconds_left: float | None = None
+    """Predicted seconds until the last step ends."""
 
 
 class JobError(_Frozen):
@@ -219,6 +221,12 @@ class Event(_Frozen):
     id: str
     type: str
     data: dict[str, Any]
+
+
+def first_id_at(moment: datetime) -> str:
+    """The smallest job id of a moment: ids made earlier sort before it, later ones after it."""
+    text = f"{max(0, int(moment.timestamp() * 1000)):012x}"[-12:]
+    return f"{text[:8]}-{text[8:]}"
 
 
 def new_job_id() -> str:

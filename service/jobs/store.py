@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, cast
 
 from service.jobs.admission import IdempotencyConflict, Standing, Terms
 from service.jobs.base import pairs
 from service.jobs.load import Load, read_load
-from service.jobs.model import Event, Job
+from service.jobs.model import Event, Job, first_id_at
 from service.jobs.repair_side import RepairSide
 from service.jobs.worker_side import WorkerSide
 
@@ -28,6 +29,32 @@ _DESCRIPTION = {
     *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
 }
 """Fields of a job that are written once, at submission."""
+
+
+BATCH, MAX_SCANNED = 100, 2000
+"""Jobs read at a time when a list is filtered, and at most for one page."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which jobs a list contains."""
+
+    states: frozenset[str] = frozenset()
+    """Empty: any."""
+    tasks: frozenset[str] = frozenset()
+    """Empty: any."""
+    after: datetime | None = None
+    """Created at this time or later."""
+    before: datetime | None = None
+    """Created earlier."""
+
+    def __contains__(self, job: Job) -> bool:
+        return (not self.states or job.state in self.states) and (
+            not self.tasks or job.task in self.tasks
+        )
+
+
+EVERYTHING = Wanted()
 
 
 @dataclass(frozen=True)
@@ -93,24 +120,51 @@ class JobStore(WorkerSide, RepairSide):
             raise IdempotencyConflict(known[1].decode())
         return known[1].decode()
 
-    def page(self, limit: int = 20, cursor: str | None = None, tenant: str = "") -> Page:
-        """A tenant's jobs, newest first."""
-        upper = f"({cursor}" if cursor else "+"
-        ids = [
-            raw.decode()
-            for raw in cast(
-                "list[bytes]",
-                self.redis.zrevrangebylex(f"{self.prefix}jobs:{tenant}", upper, "-", 0, limit + 1),
-            )
-        ]
+    def page(
+        self,
+        limit: int = 20,
+        cursor: str | None = None,
+        tenant: str = "",
+        wanted: Wanted = EVERYTHING,
+    ) -> Page:
+        """A tenant's jobs, newest first.
+
+        A filtered page may contain fewer than ``limit`` jobs, as at most ``MAX_SCANNED`` are read;
+        its cursor then continues the search.
+        """
+        key, last = f"{self.prefix}jobs:{tenant}", cursor
+        lower = f"[{first_id_at(wanted.after)}" if wanted.after else "-"
+        upper = f"({first_id_at(wanted.before)}" if wanted.before else "+"
+        if cursor and (upper == "+" or cursor < upper[1:]):
+            upper = f"({cursor}"
+        batch = BATCH if wanted.states or wanted.tasks else limit
+        found: list[Job] = []
+        scanned, more = 0, True
+        while more and len(found) < limit and scanned < MAX_SCANNED:
+            ids = self._ids(key, upper, lower, batch + 1)
+            more, ids = len(ids) > batch, ids[:batch]
+            for place, job in enumerate(self._records(ids), 1):
+                last = ids[place - 1]
+                if job is not None and job in wanted:
+                    found.append(job)
+                if len(found) == limit:
+                    more = more or place < len(ids)
+                    break
+            scanned += len(ids)
+            upper = f"({last}"
+        return Page(found, last if more else None)
+
+    def _ids(self, key: str, upper: str, lower: str, count: int) -> list[str]:
+        raw = cast("list[bytes]", self.redis.zrevrangebylex(key, upper, lower, 0, count))
+        return [each.decode() for each in raw]
+
+    def _records(self, ids: Sequence[str]) -> list[Job | None]:
+        """The records of jobs; None for those deleted meanwhile."""
         with self.redis.pipeline(transaction=False) as pipe:
-            for job_id in ids[:limit]:
+            for job_id in ids:
                 pipe.hgetall(self._key(job_id))
-            found = pipe.execute()
-        return Page(
-            [Job.from_hash(fields) for fields in found if fields],
-            ids[limit - 1] if len(ids) > limit else None,
-        )
+            records = pipe.execute()
+        return [Job.from_hash(fields) if fields else None for fields in records]
 
     def queue_position(self, job: Job) -> int | None:
         """Number of queued jobs of the same tenant and prior ahead of this one; None unless it is

@@ -32,10 +32,10 @@ from service.settings import Settings
 log = logging.getLogger(__name__)
 
 START_SECONDS = 30
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 30
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 30
 """Restart delay after the server exits; doubled after each run shorter than HEALTHY_SECONDS."""
 HEALTHY_SECONDS = 60
-LONGEST_SOCKET_PATH = 100
+MAX_SOCKET_PATH = 100
 """In bytes; the operating system's limit is slightly higher."""
 
 
@@ -126,7 +126,7 @@ class _Kept:
             if self._over.is_set():
                 return
             short = time.monotonic() - started < HEALTHY_SECONDS
-            pause = min(LONGEST_PAUSE_SECONDS, 2 * pause) if short else FIRST_PAUSE_SECONDS
+            pause = min(MAX_PAUSE_SECONDS, 2 * pause) if short else FIRST_PAUSE_SECONDS
             log.error("The store exited with status %d; restarting in %.1f s", status, pause)
             self._over.wait(pause)
             with self._changing:
@@ -187,7 +187,7 @@ def _wait(url: str, server: subprocess.Popen[bytes] | None, folder: Path) -> Non
 
 def _socket_path(folder: Path) -> Path:
     path = folder / "server.sock"
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
         return path
     # derived from the folder, so that other processes find the same socket
     private = Path(tempfile.gettempdir()) / f"aps-{os.getuid()}-{zlib.crc32(os.fsencode(folder)):x}"

@@ -21,7 +21,7 @@ STOP_SECONDS = 30
 """Time for a worker to return its job to the queue before it is killed."""
 
 FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 60
+MAX_PAUSE_SECONDS = 60
 HEALTHY_SECONDS = 120
 """After a run of this length, the restart delay is reset to the first pause."""
 
@@ -130,7 +130,7 @@ class Supervisor:
                     0 if now - member.started_at > self.healthy_seconds else member.failures + 1
                 )
                 pause = min(
-                    LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** max(0, member.failures - 1)
+                    MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** max(0, member.failures - 1)
                 )
                 member.due_at = now + pause
                 log.error(

@@ -35,6 +35,9 @@ export const remove = (job) => request(job.urls.self, { method: "DELETE" });
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 
+/** Size and duration of a job that is not submitted; ``asked`` is { spec, image_size }. */
+export const estimate = (task, asked) => json(`/v1/${task}/estimate`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
+
 /** Submits a job; ``pictures`` are files by the names the task declares. */
 export function submit(task, pictures, spec) {
   if (!Object.keys(pictures).length) {
@@ -50,10 +53,11 @@ export function submit(task, pictures, spec) {
  * Follows a job's events from the first one; the browser reconnects by itself, from the last event it saw.
  * ``onLost`` is called when the connection is lost; ``onClosed`` when the server refuses the stream permanently.
  */
-export function follow(job, { onStatus, onProgress, onDone, onLost, onClosed }) {
+export function follow(job, { onStatus, onProgress, onInner, onDone, onLost, onClosed }) {
   const source = new EventSource(job.urls.events);
   source.addEventListener("status", (event) => onStatus(JSON.parse(event.data)));
   source.addEventListener("progress", (event) => onProgress(JSON.parse(event.data)));
+  source.addEventListener("inner", (event) => onInner(JSON.parse(event.data)));
   source.addEventListener("done", (event) => {
     source.close();
     onDone(JSON.parse(event.data).job);

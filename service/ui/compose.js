@@ -2,15 +2,20 @@
 
 import * as api from "./api.js";
 import { demo } from "./demo.js";
-import { button, el } from "./dom.js";
-import { choice, group, markErrors, validate } from "./form.js";
+import { el } from "./dom.js";
+import * as drafts from "./drafts.js";
+import { forecast, presetChooser } from "./estimate.js";
+import { choice, group, isValid, markErrors, suggest, validate } from "./form.js";
+import { gallery } from "./gallery.js";
 import { maskEditor } from "./mask.js";
+import { recommendedFor, unusual } from "./recommended.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 import { remember } from "./truth.js";
 
 /** Fields of any task that are worth seeing at once, after those it requires. */
-const MAIN_FIELDS = ["operator", "sigma", "compare_unguided", "num_samples", "seed"];
+const MAIN_FIELDS = ["operator", "sigma", "compare_unguided"];
+const DRAFT_MILLISECONDS = 400;
 
 /** A task's form; ``onJob`` gets the accepted job. */
 export function composer(task, described, samples, { onJob, onProblem }) {
@@ -21,12 +26,16 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
-  const actions = el("div", { class: "actions" }, submit, el("p", { class: "note", textContent: words.notice }));
+  const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
+  const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
+  const predicted = forecast(task, { settings, sizeOf, onCrop: crop, valid: () => isValid(settings.element) });
+  const actions = el("div", { class: "actions" }, pictures.thumb, submit, predicted.line);
+  const notice = el("p", { class: "note", textContent: words.notice });
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
     el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
-    el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, actions),
+    el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
   form.addEventListener("submit", async (event) => {
@@ -44,6 +53,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
       const { files, spec } = await (demonstrated ? demonstrated.request(settings.read()) : plainly());
       const job = await api.submit(task.type, files, spec);
       if (demonstrated) await remember(job, demonstrated.made());
+      await drafts.drop(task.type);
       onJob(job);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
@@ -56,7 +66,11 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   });
   document.addEventListener("paste", (event) => {
     const pasted = event.clipboardData?.files[0];
-    if (pasted && form.isConnected) pictures.paste(pasted);
+    if (pasted && form.isConnected) pictures.give(pasted, t.pasted);
+  });
+  document.addEventListener("drop", (event) => {
+    const dropped = event.dataTransfer?.files[0];
+    if (dropped && form.isConnected && !event.target.closest(".drop")) pictures.give(dropped);
   });
   const intro = el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: words.title }), el("p", { textContent: words.lede }));
   /** Takes over a past job's pictures and settings. */
@@ -65,7 +79,27 @@ export function composer(task, described, samples, { onJob, onProblem }) {
     settings.write(job.spec);
     await pictures.fill(job);
   };
+  for (const slot of pictures.slots.values()) for (const kind of ["shown", "painted"]) slot.element.addEventListener(kind, predicted.later);
+  demonstration?.shown.addEventListener("simulated", predicted.later);
+  keepDraft(task, form, { settings, pictures, demonstration });
   return { element: el("div", { class: "compose" }, intro, form), title: words.title, fill };
+}
+
+/** Brings back the form as it was left unsent, then keeps it as it changes. */
+async function keepDraft(task, form, { settings, pictures, demonstration }) {
+  const draft = await drafts.kept(task.type);
+  if (draft) {
+    if (draft.demo) demonstration?.turnOn();
+    settings.write(draft.spec);
+    await pictures.restore(draft.pictures);
+  }
+  let timer = 0;
+  const save = async () => drafts.keep(task.type, { spec: settings.read(), pictures: await pictures.state(), demo: Boolean(demonstration?.on()) });
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(save, DRAFT_MILLISECONDS);
+  };
+  for (const kind of ["input", "change", "choose", "shown", "painted"]) form.addEventListener(kind, later);
 }
 
 /** The demonstration in a task that undoes a degradation: its own samples, and another name for the picture. */
@@ -98,7 +132,8 @@ function settingsForm(task, described) {
   const properties = { ...schema.properties };
   if (names.length) properties.prior = { ...properties.prior, enum: names, default: names[0] };
   const folding = Object.keys(properties).filter((name) => properties[name]["x-default-type"] || (properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties));
-  const skip = [...folding, ...(names.length > 1 ? [] : ["prior"])];
+  const skip = [...folding, "preset", ...(names.length > 1 ? [] : ["prior"])];
+  const preset = presetChooser(properties.preset);
   const main = group({ properties }, schema.$defs, "", undefined, skip);
   const folds = new Map(folding.map((name) => [name, foldedGroup(name, properties[name], schema.$defs, prior?.recommended[name] ?? {})]));
   // large results take long: suggest twice the size the prior was made for
@@ -107,11 +142,18 @@ function settingsForm(task, described) {
   const open = [...new Set([...(Object.keys(task.pictures).length ? [] : ["prompt"]), ...(schema.required ?? []), ...MAIN_FIELDS])].filter((name) => main.controls.has(name));
   const rest = [...main.controls.keys()].filter((name) => !open.includes(name));
   const part = (some) => el("div", { class: "fields" }, ...some.map((name) => main.controls.get(name).element));
-  const element = el("div", { class: "groups" }, part(open), rest.length > 0 && folded(t.more, part(rest)), ...[...folds.values()].map((fold) => fold.element));
+  const element = el("div", { class: "groups" }, part(open), preset?.element, rest.length > 0 && folded(t.more, part(rest)), ...[...folds.values()].map((fold) => fold.element));
   const available = offered.some((candidate) => candidate.available);
   const warning = available || !makes ? null : el("p", { class: "note warn", textContent: t.noPrior(t.kinds[makes] ?? makes) });
+  /** Shows in the sampler's empty fields what the chosen preset puts there. */
+  const showPreset = () => {
+    const fold = folds.get("sampler");
+    if (preset && fold) suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", fold.read().type ?? properties.sampler["x-default-type"], preset.read()));
+  };
+  for (const kind of ["change", "choose"]) element.addEventListener(kind, showPreset);
+  showPreset();
   const read = () => {
-    const spec = main.read();
+    const spec = { ...main.read(), ...(preset && { preset: preset.read() }) };
     for (const [name, fold] of folds) {
       const chosen = fold.read();
       if (Object.keys(chosen).length) spec[name] = chosen;
@@ -119,12 +161,17 @@ function settingsForm(task, described) {
     return spec;
   };
   const write = (spec) => {
-    for (const [name, value] of Object.entries(spec)) (main.controls.get(name) ?? folds.get(name))?.write(value);
+    const chosen = spec.preset ?? preset?.read();
+    if (spec.preset) preset?.write(spec.preset);
+    for (const [name, value] of Object.entries(spec)) {
+      if (main.controls.has(name)) main.controls.get(name).write(value);
+      else folds.get(name)?.write(value && unusual(value, prior, name, chosen));
+    }
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
   // a degradation may or may not need a mask; a task without one that takes masks needs them always
   const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
-  return { element, warning, read, write, needsMask, degrades: main.controls.has("operator") };
+  return { element, warning, preset, read, write, needsMask, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -156,6 +203,7 @@ function pictureInputs(task, limits, settings, onProblem) {
   const masked = names.includes("mask") && names.includes("image");
   const mask = masked ? maskEditor(onProblem) : null;
   const slots = new Map();
+  const thumb = el("img", { class: "thumb-small", alt: "", width: 48, height: 48, hidden: true }); // keeps the picture in sight on a phone
   const tools = masked ? el("div", { class: "mask-box", hidden: true }, el("p", { class: "help", textContent: wordsOf(task.type).mask }), mask.toolbar) : null;
   let hasImage = false;
   const showMask = () => {
@@ -169,7 +217,11 @@ function pictureInputs(task, limits, settings, onProblem) {
         if (shown) mask.reset(shown.naturalWidth, shown.naturalHeight);
         showMask();
       }
-      slot.element.dispatchEvent(new Event("shown"));
+      if (name === names[0]) {
+        thumb.hidden = !shown;
+        if (shown) thumb.src = shown.src;
+      }
+      slot.element.dispatchEvent(new Event("shown", { bubbles: true }));
     };
     const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange });
     slots.set(name, slot);
@@ -200,30 +252,17 @@ function pictureInputs(task, limits, settings, onProblem) {
       else await mask.load(await fetched(artifact));
     }
   };
-  const paste = (file) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, t.pasted);
-  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, slots, files, missing, fill, paste, mask: () => mask?.blob() };
-}
-
-/** Things to start from, a button each: pictures with their settings, or a prompt. */
-function gallery(starts, title, pictures, settings, onProblem) {
-  if (!starts.length) return null;
-  const buttons = starts.map(({ name, pictures: files, spec }) => {
-    const shown = Object.values(files)[0];
-    const picture = shown && el("img", { src: `samples/${shown}`, alt: "", width: 96, height: 96, loading: "lazy" });
-    const take = async () => {
-      try {
-        for (const [slot, file] of Object.entries(files)) await pictures.slots.get(slot)?.take(new File([await api.blob(`samples/${file}`)], file, { type: "image/png" }));
-      } catch (error) {
-        if (!(error instanceof api.Problem)) throw error;
-        return onProblem(error);
-      }
-      settings.write(spec);
-      for (const each of buttons) each.setAttribute("aria-pressed", String(each === made));
-    };
-    const made = button("", take, { class: shown ? "sample" : "chip-button", "aria-pressed": "false" });
-    made.append(...[picture, el("span", { textContent: t.samples[name] ?? humanise(name) })].filter(Boolean));
-    return made;
-  });
-  const list = el("ul", { class: Object.keys(starts[0].pictures).length ? "samples" : "chips" }, ...buttons.map((each) => el("li", {}, each)));
-  return el("div", { class: "gallery" }, el("h2", { textContent: title }), list);
+  /** A picture that was pasted, or dropped beside the slots. */
+  const give = (file, name) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, name);
+  const size = () => {
+    const shown = slots.get("image")?.picture();
+    return shown ? [shown.naturalWidth, shown.naturalHeight] : null;
+  };
+  /** Everything chosen so far; ``restore`` brings it back. */
+  const state = async () => ({ slots: [...slots].filter(([, slot]) => slot.file()).map(([name, slot]) => ({ name, file: slot.file(), whole: slot.whole() })), mask: (hasImage && (await mask?.blob())) || null });
+  const restore = async (kept) => {
+    for (const { name, file, whole } of kept.slots) await slots.get(name)?.take(file, file.name, whole);
+    if (kept.mask) await mask?.load(kept.mask);
+  };
+  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, thumb, slots, files, missing, fill, give, size, state, restore, mask: () => mask?.blob() };
 }

@@ -9,7 +9,7 @@ import { operatorName } from "./result.js";
 import { COARSE_PIXELS } from "./slot.js";
 import { t } from "./strings.js";
 
-const LARGEST = 512;
+const MAX_SIDE = 512;
 const PAUSE_MILLISECONDS = 60;
 
 let serial = 0;
@@ -31,6 +31,11 @@ export function demo({ picture, mask, settings, onSwitch }) {
     made = null;
     shown.hidden = !on() || !picture();
     if (shown.hidden) return;
+    await measure();
+    shown.dispatchEvent(new Event("simulated"));
+  }
+
+  async function measure() {
     const spec = settings.read();
     const problem = await attempt(spec);
     frame.hidden = Boolean(problem);
@@ -45,7 +50,7 @@ export function demo({ picture, mask, settings, onSwitch }) {
   /** Degrades the picture; says why where that cannot be done. */
   async function attempt({ operator, working_size: size, sigma, noise, peak, seed }) {
     if (!canSimulate(operator)) return t.demo.cannot(operatorName(operator));
-    const clean = reduced(picture(), Math.min(size ?? LARGEST, LARGEST), factorOf(operator));
+    const clean = reduced(picture(), Math.min(size ?? MAX_SIDE, MAX_SIDE), factorOf(operator));
     if (Math.min(clean.width, clean.height) <= reachOf(operator)) return t.demo.tooSmall;
     const { width, height } = clean;
     const hiding = [operator, ...(operator.stages ?? [])].find(({ type }) => type === "inpainting");
@@ -70,6 +75,10 @@ export function demo({ picture, mask, settings, onSwitch }) {
     simulate();
   };
   for (const radio of radios) radio.addEventListener("change", turn);
+  const choose = (index) => {
+    radios[index].checked = true;
+    turn();
+  };
 
   return {
     choice: el("fieldset", { class: "choice" }, el("legend", { class: "visually-hidden", textContent: t.demo.legend }), el("div", { class: "chips" }, ...chips)),
@@ -91,10 +100,10 @@ export function demo({ picture, mask, settings, onSwitch }) {
       return { files, spec: { ...spec, operator: uploaded(spec.operator) } };
     },
     made: () => made,
-    off() {
-      radios[0].checked = true;
-      turn();
-    },
+    /** Width and height of the measurement; null before there is one. */
+    size: () => made && [made.measured.width, made.measured.height],
+    turnOn: () => choose(1),
+    off: () => choose(0),
   };
 }
 

@@ -12,7 +12,8 @@ const LONG = 200;
 let serial = 0;
 const nextId = () => `f${++serial}`;
 
-const labelOf = (pointer) => t.fieldLabels[pointer] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
+/** A field's label; fields of a degradation inside another are labelled like those of one alone. */
+const labelOf = (pointer) => t.fieldLabels[pointer.replace(/\/stages\/\d+/g, "")] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
 const nameOf = (schema) => t.names[schema.properties.type.default] ?? humanise(schema.properties.type.default);
 
 /** The control for ``schema``; ``defs`` are its definitions, ``suggested`` values replace defaults that the caller leaves out. */
@@ -248,9 +249,22 @@ function list(schema, defs, pointer) {
   return { element: el("div", {}, items, addButton), read: () => parts.map((part) => part.read()), write };
 }
 
+/** Shows ``values`` in the empty fields of the group at ``pointer`` that have them. */
+export function suggest(root, pointer, values) {
+  for (const [name, value] of Object.entries(values)) {
+    const inputElement = root.querySelector(`input[type="number"][data-pointer="${pointer}/${name}"]`);
+    if (inputElement) inputElement.placeholder = value ?? t.noDefault.toLowerCase();
+  }
+}
+
+const refused = (root) => [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
+
+/** Whether every control's own range admits its value; texts that are still empty count as valid. */
+export const isValid = (root) => refused(root).every(({ validity }) => validity.valueMissing);
+
 /** Marks every control that its own range refuses; true when there is none. */
 export function validate(root) {
-  const wrong = [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
+  const wrong = refused(root);
   for (const candidate of wrong) mark(candidate, candidate.validationMessage);
   reveal(wrong[0]);
   return wrong.length === 0;

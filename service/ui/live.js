@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { chart } from "./chart.js";
 import { button, el } from "./dom.js";
+import { progressPanel } from "./progress.js";
 import { resultView } from "./result.js";
 import { stageFor } from "./stage.js";
 import { t, wordsOf } from "./strings.js";
@@ -16,12 +17,12 @@ const over = (job) => !["queued", "running"].includes(job.state);
 export function jobView(first, task, described, { onProblem, onAgain }) {
   const words = wordsOf(first.task, task.summary);
   const stage = stageFor(first, task, words);
-  const status = statusPanel(words);
+  const status = progressPanel(words);
   const curves = curvePanel(words, first.output_size === null);
   const points = new Map();
   const track = timeline({ onStep: showStep, countOf: (step) => points.get(step)?.[first.output_size ? "anchors" : "decided"].length ?? 0 });
   const result = resultView(first, task, described, words, stage, { onAgain, onProblem, events: () => [...points.values()].sort((a, b) => a.step - b.step) });
-  const cancelButton = button(t.cancel, guarded(onProblem, async () => update(await api.cancel(job))));
+  const cancelButton = button(t.cancel, guarded(onProblem, cancel));
   let job = first;
   let timer = 0;
   let ended = false;
@@ -33,12 +34,12 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   const element = el(
     "div",
     { class: "job" },
-    el("div", { class: "intro" }, heading, text),
+    el("div", { class: "intro" }, heading, el("div", { class: "running-line" }, status.element, cancelButton), text),
     el(
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
-      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip),
-      el("div", { class: "panel" }, status.element, el("div", { class: "actions" }, cancelButton, result.actions), el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
+      el("div", { class: "panel" }, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
     ),
   );
 
@@ -46,15 +47,29 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     if (ended) return; // a late answer to an earlier question
     job = changed;
     heading.textContent = titleOf(job, words);
+    element.classList.toggle("over", over(job));
     status.show(job);
     if (!points.size || over(job)) text.textContent = stateText(job, Boolean(stage.before));
     cancelButton.hidden = over(job);
     cancelButton.disabled = job.cancel_requested;
+    cancelButton.textContent = job.cancel_requested ? t.canceling : t.cancel;
     if (!over(job)) return;
     ended = true;
     clearTimeout(timer);
     result.show(job);
     if (job.state === "failed" && job.error) onProblem({ title: job.error.title, message: job.error.detail });
+  }
+
+  /** Shows at once that the job is being canceled; the service confirms it a moment later. */
+  async function cancel() {
+    update({ ...job, cancel_requested: true, phase: "canceling" });
+    try {
+      update(await api.cancel(job));
+    } catch (error) {
+      cancelButton.disabled = false;
+      cancelButton.textContent = t.cancel;
+      throw error;
+    }
   }
 
   function poll() {
@@ -89,8 +104,13 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     stage.add(event);
     track.reach(event.step, event.total, job.state === "succeeded" && event.step < event.total);
     if (over(job)) return; // history of a finished job
-    status.progress(event);
+    status.step(event);
     text.textContent = stage.settled();
+  }
+
+  function onInner(event) {
+    lost = false;
+    if (!over(job)) status.inner(event);
   }
 
   function follow() {
@@ -103,7 +123,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       lost = true;
       text.textContent = t.reconnecting;
     };
-    stream = api.follow(job, { onStatus: refresh, onProgress, onDone: update, onLost, onClosed });
+    stream = api.follow(job, { onStatus: refresh, onProgress, onInner, onDone: update, onLost, onClosed });
   }
 
   update(job);
@@ -111,10 +131,13 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   poll();
   return {
     element,
-    title: words.title,
+    get title() {
+      return titleOf(job, words);
+    },
     close() {
       ended = true;
       clearTimeout(timer);
+      status.stop();
       track.stop();
       stream?.stop();
     },
@@ -143,28 +166,6 @@ function stateText(job, compared) {
   if (job.state === "running") return job.resumed_from_step === null ? estimate : t.resumed(job.resumed_from_step);
   const ahead = job.queue_position === null ? "" : job.queue_position ? t.ahead(job.queue_position) : t.next;
   return `${ahead} ${estimate}`;
-}
-
-/** Progress bar, step and remaining time. */
-function statusPanel(words) {
-  const bar = el("progress", { max: 1, "aria-label": words.running });
-  const stepText = el("span");
-  const timeText = el("span", { class: "help" });
-  const element = el("div", { class: "running" }, el("div", { class: "progress-line" }, stepText, timeText), bar);
-  const progress = ({ step, total, seconds }) => {
-    bar.max = total;
-    bar.value = step;
-    stepText.textContent = t.step(step, total);
-    timeText.textContent = step < total ? t.remaining(seconds * (total - step)) : "";
-  };
-  const show = (job) => {
-    element.hidden = over(job);
-    if (job.progress) return progress(job.progress);
-    bar.removeAttribute("value"); // not started: the duration is unknown
-    stepText.textContent = t.phases[job.phase] ?? "";
-    timeText.textContent = "";
-  };
-  return { element, show, progress };
 }
 
 /** The curve over the steps, and the inner loop of the step that is shown. */

@@ -27,6 +27,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   const actions = el("div", { class: "actions inner", hidden: true }, download, contact, sidecar, again, fresh);
   const strip = el("div", { class: "strip", hidden: true });
   const facts = el("div", { class: "facts" });
+  const code = el("div", { class: "code-place" });
   let chosen = null;
 
   const choose = (picture = chosen) => {
@@ -58,7 +59,8 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
 
   const show = (job) => {
     actions.hidden = false;
-    facts.replaceChildren(...factsOf(job, described), codeBox(job, task, described));
+    facts.replaceChildren(...factsOf(job, described));
+    code.replaceChildren(codeBox(job, task, described));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
@@ -82,7 +84,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
     strip.replaceChildren(el("h2", { textContent: several.length ? t.strip : t.compareWith }), list, ...(help ? [help] : []));
   };
-  return { actions, strip, facts, show, choose };
+  return { actions, strip, facts, code, show, choose };
 }
 
 /** What can be looked at, each with its words. */

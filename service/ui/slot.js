@@ -1,5 +1,6 @@
 // A place for a picture: dropped, pasted, chosen, photographed, or taken from a sample.
 
+import { cropFrame } from "./crop.js";
 import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
@@ -13,6 +14,8 @@ let serial = 0;
 export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   const id = `picture${++serial}`;
   let file = null;
+  let whole = null; // the picture that was cropped to ``file``
+  let cropping = null;
   let input = chooser(id, {});
   const shown = el("img");
   const name = el("span");
@@ -23,10 +26,11 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   camera.classList.add("only-touch");
   const change = el("label", { class: "button small", htmlFor: id, textContent: t.change, hidden: true });
   const removal = button(t.removePicture, () => clear(), { class: "small quiet", hidden: true });
+  const uncrop = button(t.crop.whole, () => take(whole), { class: "small", hidden: true });
   const cameraLabel = el("label", { class: "button small only-touch", htmlFor: camera.id, textContent: t.camera });
   const drop = el("div", { class: "drop" }, empty, canvasHolder);
   const title = el("h2", { class: "slot-title" }, name, !required && el("span", { class: "optional", textContent: t.optional }));
-  const element = el("div", { class: "slot" }, input, camera, title, drop, el("div", { class: "slot-bar" }, info, change, cameraLabel, removal));
+  const element = el("div", { class: "slot" }, input, camera, title, drop, el("div", { class: "slot-bar" }, info, uncrop, change, cameraLabel, removal));
   input.setAttribute("aria-describedby", info.id);
 
   function rename(words) {
@@ -42,16 +46,20 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     empty.hidden = is;
     canvasHolder.hidden = change.hidden = !is;
     removal.hidden = !is || required;
+    uncrop.hidden = !is || !whole;
   }
 
   function clear() {
-    file = null;
+    cropping?.end();
+    file = whole = null;
     filled(false);
     info.textContent = t.imageHint(limits.max_upload_bytes);
     onChange(null);
   }
 
-  async function take(chosen, name = chosen.name) {
+  /** Shows ``chosen``; ``from`` is the whole picture it is a part of, if it is one. */
+  async function take(chosen, name = chosen.name, from = null) {
+    cropping?.end();
     const url = URL.createObjectURL(chosen);
     const probe = new Image();
     probe.src = url;
@@ -67,12 +75,26 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     shown.src = url;
     await shown.decode();
     file = chosen;
+    whole = from;
     canvasHolder.style.setProperty("--fit", shown.naturalWidth / shown.naturalHeight);
     filled(true);
     shown.classList.toggle("coarse", Math.max(shown.naturalWidth, shown.naturalHeight) < COARSE_PIXELS);
     info.textContent = t.imageInfo(name, shown.naturalWidth, shown.naturalHeight);
     onProblem(null);
     onChange(shown);
+  }
+
+  /** Lets the user choose a part; ``longest`` is the longest side that is not reduced. */
+  function crop(longest) {
+    cropping?.end();
+    const original = whole ?? file;
+    const named = whole ? file.name : t.crop.name(file.name);
+    cropping = cropFrame(canvasHolder, shown, longest, {
+      onUse: (blob) => take(new File([blob], named, { type: "image/png" }), named, original),
+      onEnd: () => (cropping = null),
+    });
+    drop.after(cropping.tools);
+    element.scrollIntoView({ block: "nearest" });
   }
 
   for (const source of [input, camera]) {
@@ -92,7 +114,7 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     event.preventDefault();
     if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
   });
-  return { element, holder: canvasHolder, take, clear, rename, picture: () => (file ? shown : null), file: () => file, focus: () => input.focus() };
+  return { element, holder: canvasHolder, take, clear, crop, rename, whole: () => whole, picture: () => (file ? shown : null), file: () => file, focus: () => input.focus() };
 }
 
 function chooser(id, properties) {

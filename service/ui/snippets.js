@@ -2,6 +2,7 @@
 
 import { inputName } from "./api.js";
 import { button, el } from "./dom.js";
+import { recommendedFor } from "./recommended.js";
 import { t } from "./strings.js";
 
 const KINDS = { curl, python, cli };
@@ -41,8 +42,7 @@ function asked(job, task, described) {
         const kinds = properties[name]?.$ref || usual ? [properties[name], ...(properties[name].oneOf ?? [])].map(({ $ref }) => $defs[$ref?.split("/").at(-1)]?.properties).filter(Boolean) : [];
         const inner = kinds.find((kind) => !usual || kind.type.default === value.type);
         if (!inner) return [name, value];
-        const recommended = prior?.recommended[name] ?? {};
-        const usualValues = inner.type ? (recommended[inner.type.default] ?? {}) : recommended;
+        const usualValues = recommendedFor(prior, name, inner.type?.default, job.spec.preset);
         const unusual = Object.entries(value).filter(([field, set]) => field !== "type" && set !== null && set !== (usualValues[field] ?? inner[field]?.default));
         const named = usual && value.type !== usual ? { type: value.type } : {};
         return [name, { ...named, ...Object.fromEntries(unusual) }];

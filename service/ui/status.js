@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
+import { dropAll } from "./drafts.js";
 import { forgetKey } from "./key.js";
 import { t } from "./strings.js";
 
@@ -13,7 +14,10 @@ export function statusPanel(opener, panel, described) {
     const rows = kinds(workers).map(({ device, text, count }) => el("div", {}, el("dt", { textContent: t.device(device, count) }), el("dd", { textContent: text })));
     const load = el("div", {}, el("dt", { textContent: t.queueTitle }), el("dd", { textContent: t.queueText(queue.queued, queue.running) }));
     const forget = button(t.key.forget, async () => {
-      if (await forgetKey()) location.reload();
+      if (await forgetKey()) {
+        await dropAll();
+        location.reload();
+      }
       else panel.append(el("p", { class: "field-error", role: "alert", textContent: t.unreachable }));
     }, { class: "small" });
     const key = principal ? el("div", { class: "actions" }, el("p", { class: "help", textContent: t.key.whose(principal) }), forget) : null;

@@ -1,7 +1,14 @@
 // All text shown on the page.
 
 const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
-const duration = (s) => (s < 90 ? plural(Math.max(1, Math.round(s)), "second", "seconds") : plural(Math.round(s / 60), "minute", "minutes"));
+const short = (n) => (n < 10 ? Math.round(10 * n) / 10 : Math.round(n));
+/** The same words as ``aps_core.durations.in_words``. */
+export function duration(s) {
+  if (s < 90) return plural(Math.max(1, Math.round(s)), "second", "seconds");
+  if (s < 5400) return `${Math.round(s / 60)} minutes`;
+  return s < 129600 ? `${short(s / 3600)} hours` : `${short(s / 86400)} days`;
+}
+const pixels = ([width, height]) => `${width} × ${height} pixels`;
 const megabytes = (n) => `${Math.round(n / 1e6)} MB`;
 
 export const t = {
@@ -63,6 +70,7 @@ export const t = {
   pictures: { image: "Picture", style: "Style picture", mask: "Mask" },
   optional: "optional",
   choose: "Drop, paste or choose a picture",
+  draftKept: "Your unsent form is back.",
   change: "Replace",
   camera: "Take a photo",
   removePicture: "Remove",
@@ -85,6 +93,24 @@ export const t = {
   maskCanvas: "Mask. Arrow keys move the cursor; Space paints. In box mode, the first press sets one corner and the second sets the opposite corner.",
   masked: (share) => (share ? `${share < 0.01 ? "Under 1" : Math.round(share * 100)} % painted.` : "Nothing painted yet."),
 
+  crop: {
+    open: "Crop instead",
+    frame: "Part of the picture to use. Arrow keys move it; with Shift they change its size.",
+    size: (width, height, fits) => `${width} × ${height} pixels${fits ? ", used as they are" : "; this part is reduced, too"}`,
+    use: "Use this part",
+    cancel: "Cancel",
+    whole: "Whole picture",
+    name: (name) => `Part of ${name}`,
+  },
+  forecast: {
+    waiting: "Choose a picture to see the result's size and duration.",
+    picture: (size, s) => `Result ${pixels(size)}, about ${duration(s)}.`,
+    text: (s) => `About ${duration(s)}.`,
+    reduced: (from, to) => `Your picture of ${pixels(from)} is first reduced to ${pixels(to)}: detail smaller than ${short(from[0] / to[0])} pixels is lost.`,
+    drawn: (size) => `The new part is drawn at ${pixels(size)} and enlarged; the rest keeps its detail.`,
+    whole: (s) => `Keep full size (about ${duration(s)})`,
+  },
+  presets: { legend: "How thorough?", fast: "Fast", balanced: "Balanced", best: "Best", about: (s) => `about ${duration(s)}` },
   settingsTitle: "Settings",
   submitting: "Sending…",
   more: "More settings",
@@ -102,12 +128,20 @@ export const t = {
   kinds: { picture: "pictures", text: "text" },
   labels: {
     operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
-    compare_unguided: "Also answer without guidance", gram_weight: "Gram style weight", csd_weight: "CSD style weight", reward: "Reward",
+    compare_unguided: "Also answer without guidance", measure: "Style measure", reward: "Reward",
   },
-  fieldLabels: { "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type" },
+  fieldLabels: {
+    "/seed": "Seed of the result", "/operator/seed": "Seed of the degradation",
+    "/sampler/steps": "Rounds (reverse steps)", "/sampler/inner_steps": "Corrections per round (inner steps)", "/sampler/learning_rate": "Size of a correction (learning rate)",
+    "/sampler/guidance_scale": "Weight of the prompt (guidance)", "/sampler/inner": "When a round ends (inner loop)", "/sampler/prior_weight": "Pull towards the prior (prior term)",
+    "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
+    "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness of the start (temperature)", "/sampler/state_update": "How many are decided (state update)",
+    "/sampler/order_temperature": "Randomness of the order (order temperature)",
+    "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
+    gram: "Gram statistics", csd: "CSD",
   },
 
   demo: {
@@ -142,11 +176,13 @@ export const t = {
   tryAgain: "Try again",
 
   states: { queued: "Waiting", running: "Running", succeeded: "Done", failed: "Failed", canceled: "Canceled" },
+  percent: (share) => `${Math.floor(100 * share)} %`,
+  inRound: (n, total, inner, inners) => `Step ${n} of ${total}, ${inner} of ${inners} inner`,
   phases: { waiting: "Waiting for a worker", preempted: "Interrupted; continues on another worker", loading: "Getting ready", sampling: "Sampling", storing: "Storing the result", canceling: "Canceling…" },
   next: "Next in line.",
   ahead: (n) => `${plural(n, "job", "jobs")} ahead.`,
   estimate: (s) => `Estimated computing time: ${duration(s)}.`,
-  remaining: (s) => `about ${duration(s)} left`,
+  remaining: (s) => (s < 1 ? "almost done" : `about ${duration(s)} left`),
   step: (n, total) => `Step ${n} of ${total}`,
   settled: (share) => `${Math.round(share * 100)} % of the tokens are decided.`,
   settledCount: (n) => `${plural(n, "token is", "tokens are")} decided.`,
@@ -199,12 +235,13 @@ export const t = {
   facts: { operator: "Degradation", sigma: "Noise level", seed: "Seed", prompt: "Prompt", prior: "Prior", size: "Size", sampler: "Sampler", misfit: "Misfit / noise floor", reward: "Reward", seconds: "Computing time", waited: "Waiting time" },
   samplerText: (steps, inner) => `${plural(steps, "step", "steps")}${inner === undefined ? "" : `, ${inner} inner`}`,
   size: (width, height) => `${width} × ${height} pixels`,
-  seconds: (s) => `${s < 10 ? s.toFixed(1) : Math.round(s)} s`,
+  seconds: (s) => (s < 10 ? `${s.toFixed(1)} seconds` : duration(s)),
   download: "Download PNG",
   downloadText: "Download text",
   sidecar: "Settings as JSON",
   contact: "Contact strip",
   cancel: "Cancel",
+  canceling: "Canceling…",
   again: "Edit and run again",
   fresh: "Start another",
   code: "Use it in code",

@@ -13,6 +13,7 @@ const HISTORY = "history";
 const ORDER = ["restore", "stylize", "edit", "guide", "generate"];
 
 fillPage();
+for (const kind of ["dragover", "drop"]) document.addEventListener(kind, (event) => event.preventDefault()); // a picture dropped beside its place would replace the page
 themeButton(byId("theme"));
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names what is shown

@@ -4,7 +4,7 @@ import { button, el } from "./dom.js";
 import { COARSE_PIXELS } from "./slot.js";
 import { t } from "./strings.js";
 
-const MOST_ZOOM = 16;
+const MAX_ZOOM = 16;
 const GRIP_PIXELS = 28;
 
 /** ``size`` is the result's; ``before`` is { url, place, coarse }, or null where nothing was sent. */
@@ -45,7 +45,7 @@ export function viewer(size, words, before) {
   };
   /** Zooms so that the point (px, py), in shares of the stage, stays where it is. */
   const zoomTo = (zoom, px = 0.5, py = 0.5) => {
-    const next = Math.min(MOST_ZOOM, Math.max(1, zoom));
+    const next = Math.min(MAX_ZOOM, Math.max(1, zoom));
     view.x = px - ((px - view.x) * next) / view.zoom;
     view.y = py - ((py - view.y) * next) / view.zoom;
     view.zoom = next;

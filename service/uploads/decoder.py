@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from queue import Empty, LifoQueue
+from dataclasses import dataclass
 from typing import Any, cast
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.imaging.images import Coverage
-from service.api.problems import BodyTooLarge, Busy, MalformedBody
+from service.api.errors import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 from service.telemetry import metrics
 from service.uploads.decode_process import LENGTH_BYTES, question_head, tenant_number
@@ -33,25 +33,57 @@ _BASE64_CHUNK = 1 << 20
 """Characters decoded at a time, so that other threads wait a few milliseconds at most."""
 
 
+@dataclass(eq=False)
+class _Slot:
+    """Place for one process, started at first use."""
+
+    process: subprocess.Popen[bytes] | None = None
+    tenant: str = ""
+    """The tenant that it served last."""
+
+
 class Decoder:
     """A pool of processes that decode uploaded pictures."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._idle: LifoQueue[subprocess.Popen[bytes] | None] = LifoQueue()
-        for _ in range(CONCURRENT_DECODES):
-            self._idle.put(None)  # started at first use
+        self._idle = [_Slot() for _ in range(CONCURRENT_DECODES)]
+        self._freed = threading.Condition()
 
     def start(self) -> None:
-        """Starts one process in advance, so that the first picture need not wait for it."""
-        process = self._idle.get()
-        self._idle.put(process or self._started())
+        """Starts two processes in advance, so that neither the first picture nor a second client's
+        needs to wait for one.
+        """
+        for slot in self._idle[:2]:
+            slot.process = slot.process or self._started()
 
     def close(self) -> None:
         """Stops the idle processes; busy ones exit with this process."""
-        while not self._idle.empty():
-            if (process := self._idle.get()) is not None:
-                _end(process)
+        with self._freed:
+            slots, self._idle = self._idle, []
+        for slot in slots:
+            if slot.process is not None:
+                _end(slot.process)
+
+    def _take(self, tenant: str) -> _Slot:
+        """An idle slot: the tenant's own if possible, because a process that served another tenant
+        must replace its child first; else one with a process; of these, the one idle for longest.
+
+        Raises:
+            Busy: none became idle in time.
+        """
+        with self._freed:
+            if not self._freed.wait_for(lambda: self._idle, self.settings.decode_seconds):
+                raise Busy("Too many pictures are being decoded; try again.")
+            found = min(self._idle, key=lambda slot: (slot.tenant != tenant, slot.process is None))
+            self._idle.remove(found)
+            found.tenant = tenant
+            return found
+
+    def _give_back(self, slot: _Slot) -> None:
+        with self._freed:
+            self._idle.append(slot)
+            self._freed.notify()
 
     def sanitise(self, data: Source, name: str, tenant: str = "") -> Upload:
         """Decodes an uploaded picture. ``name`` is its field, for messages; ``tenant`` its owner.
@@ -83,13 +115,10 @@ class Decoder:
     ) -> tuple[dict[str, Any], Spool]:
         """The process's answer about a picture and, if ``pixels``, the PNG."""
         started = time.perf_counter()
-        try:
-            process = self._idle.get(timeout=self.settings.decode_seconds)
-        except Empty as error:
-            raise Busy("Too many pictures are being decoded; try again.") from error
+        slot = self._take(tenant)
+        process, slot.process = slot.process, None
         said: dict[str, Any] = {"killed": True}
         png = Spool()
-        kept: subprocess.Popen[bytes] | None = None
         try:
             process = process or self._started()
             head = question_head(size, tenant_number(tenant), pixels)
@@ -97,9 +126,9 @@ class Decoder:
             if answer is None:
                 _end(process)
             else:
-                said, kept = answer, process
+                said, slot.process = answer, process
         finally:
-            self._idle.put(kept)
+            self._give_back(slot)
         outcome = next((word for word in ("killed", "error") if word in said), "read")
         metrics.DECODE_TIME.labels(outcome).observe(time.perf_counter() - started)
         if outcome != "read":

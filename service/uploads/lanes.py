@@ -1,5 +1,5 @@
-"""Dedicated, fairly shared threads for slow work on pictures, so that one tenant's pictures block
-neither other tenants nor other requests.
+"""Dedicated, fairly shared threads for one kind of work, so that one tenant's pictures or requests
+block neither other tenants nor other work.
 
 The general thread pool (:func:`starlette.concurrency.run_in_threadpool`) then waits for nothing but
 the job store.
@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from service.api.problems import Busy
+from service.api.errors import Busy
 
 R = TypeVar("R")
 
-LONGEST_LINE = 32
+MAX_WAITING = 32
 """Maximum pending calls of one tenant; further ones are refused immediately."""
 
 
@@ -30,18 +30,29 @@ class _Share:
 
 
 class Lane:
-    """Threads for one kind of work; each tenant may use at most half of them."""
+    """Threads for one kind of work, of which each tenant may use a share."""
 
-    def __init__(self, what: str, threads: int, wait_seconds: float) -> None:
+    def __init__(
+        self,
+        what: str,
+        threads: int,
+        wait_seconds: float,
+        *,
+        share: int | None = None,
+        line: int = MAX_WAITING,
+    ) -> None:
         """
         Args:
             what: The kind of work, for messages.
             threads: Number of threads.
             wait_seconds: How long a call may wait for a thread.
+            share: Number of threads that one tenant may use at a time; by default half of them.
+            line: Maximum number of pending calls of one tenant.
         """
         self.what = what
-        self.threads = threads
+        self.share = max(1, threads // 2) if share is None else share
         self.wait_seconds = wait_seconds
+        self.line = line
         self._turns = asyncio.Semaphore(threads)
         self._limiter = CapacityLimiter(threads)
         self._shares: dict[str, _Share] = {}
@@ -65,10 +76,8 @@ class Lane:
 
     @asynccontextmanager
     async def _share(self, tenant: str) -> AsyncIterator[_Share]:
-        share = self._shares.setdefault(
-            tenant, _Share(asyncio.Semaphore(max(1, self.threads // 2)))
-        )
-        if share.calls >= LONGEST_LINE:
+        share = self._shares.setdefault(tenant, _Share(asyncio.Semaphore(self.share)))
+        if share.calls >= self.line:
             raise Busy(f"You have too many {self.what}; try again when some are done.")
         share.calls += 1
         try:

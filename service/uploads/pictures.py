@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.imaging.images import Coverage
-from service.api.problems import UnknownPicture
+from service.api.errors import UnknownPicture
 from service.api.views import StoredPicture
 from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
 from service.settings import Settings

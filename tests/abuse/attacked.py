@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from apis import register_idle_worker, wait_until_it_answers
 from redis import Redis
 from redis.exceptions import RedisError
-from stack import free_port
 
 from service.access.keys import KeyStore, Scope, new_key
 from service.launch.embedded_server import running_server
 from service.launch.processes import api_command
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.apis import register_idle_worker, wait_until_it_answers
+from tests.stack import free_port
 
 BOTH: frozenset[Scope] = frozenset({"read", "write"})
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apis import running_api
-from attacked import Target, attacked
+
+from tests.abuse.attacked import Target, attacked
+from tests.apis import running_api
 
 
 @pytest.fixture(scope="package")

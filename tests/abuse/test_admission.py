@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from attacked import Target
 from redis import Redis
-from stack import png, uri
 
 from service.jobs import Claim, Job, JobStore, new_job_id
+from tests.abuse.attacked import Target
+from tests.stack import png, uri
 
 FIELDS = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {}}
 
@@ -334,7 +334,8 @@ def test_deleted_and_expired_jobs_leave_no_keys(redis: Redis) -> None:
     for due in ("files:due", "records:due"):
         redis.zadd(f"aps:{due}", {f"{expired.id} t": 1})
     store.forget_expired()
-    kept = {key.decode() for key in redis.keys("aps:*") if deleted.id.encode() in key}
+    keys: Any = redis.keys("aps:*")
+    kept = {key.decode() for key in keys if deleted.id.encode() in key}
     assert kept == set()
     assert not redis.exists("aps:stored:t", "aps:jobs:t", "aps:files:due", "aps:records:due")
     assert not redis.exists("aps:queue:embedded:t", "aps:turns:embedded", "aps:backlog:of:t")

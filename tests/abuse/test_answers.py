@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
-from attacked import Target
 from redis import Redis
-from stack import png
 
 from aps_core.errors import InvalidSpec
-from aps_core.tasks import validate_spec
+from aps_core.tasks import RestoreSpec, validate_spec
 from service.access.keys import KeyStore, new_key
 from service.jobs import new_job_id
+from tests.abuse.attacked import Target
+from tests.stack import png
 
 GOOD = {"operator": {"type": "denoise"}, "sigma": 0.1}
 
@@ -106,12 +106,11 @@ def test_what_no_worker_could_compute_is_refused_at_once(
 def test_the_smallest_blurs_can_be_computed() -> None:
     torch = pytest.importorskip("torch")
     for name, sigma in (("gaussian_blur", 0.01), ("saturating_blur", 0.03)):
-        operator = validate_spec(
-            {"type": "restore", "operator": {"type": name, "sigma": sigma}}
-        ).operator
-        assert operator.bind((3, 32, 32))(torch.rand(1, 3, 32, 32)).isfinite().all()
+        spec = validate_spec({"type": "restore", "operator": {"type": name, "sigma": sigma}})
+        assert isinstance(spec, RestoreSpec)
+        assert spec.operator.bind((3, 32, 32))(torch.rand(1, 3, 32, 32)).isfinite().all()
         with pytest.raises(InvalidSpec):
-            operator.model_copy(update={"sigma": 15}).check_shape((3, 60, 60))
+            spec.operator.model_copy(update={"sigma": 15}).check_shape((3, 60, 60))
 
 
 def test_a_session_cannot_outlive_its_end_through_another(target: Target) -> None:

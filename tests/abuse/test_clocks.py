@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.exceptions import RedisError
-from stack import png
 
 from service.jobs import Claim, Job, JobStore, WorkerInfo, WorkerRegistry, new_job_id
 from service.launch.embedded_server import server_binary, server_command
 from service.settings import Settings
+from tests.stack import png
 
 HOUR, LEASE = 3600, 2.0
 FIELDS = {"task": "restore", "prior": "embedded", "spec": {}, "inputs": {}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aps_core.errors import APSError
-from service.api.problems import Busy, status_of
+from service.api.errors import Busy, status_of
 from service.jobs import NotNow
 from service.limits import ANSWER, Limits, table
 from service.main import create_app
@@ -33,6 +33,7 @@ def test_every_number_among_the_settings_is_a_limit_with_an_answer() -> None:
     }
     assert numbers - OPERATION - {"listed"} <= set(Limits.model_fields), "a limit, or not?"
     for name, info in Limits.model_fields.items():
+        assert isinstance(info.json_schema_extra, dict)
         assert info.json_schema_extra[ANSWER]
         assert f"`APS_{name.upper()}`" in table()
 

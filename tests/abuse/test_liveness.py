@@ -6,6 +6,7 @@ times as long or as much. ``benchmarks/abuse.py`` measures against the promised 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +16,16 @@ from pathlib import Path
 
 import httpx
 import pytest
-from attacked import Target
-from stack import png, uri
 
 from benchmarks.abuse import sleeper
 from benchmarks.abuse_attacks import DENOISE, picture
+from service.api.app_state import Services
+from service.settings import Settings
+from tests.abuse.attacked import Target
+from tests.stack import png, uri
 
-MOST_MB = 300
-MOST_SECONDS = 3.0
+MAX_MB = 300
+MAX_SECONDS = 3.0
 """Kubernetes gives a probe five."""
 
 
@@ -67,7 +70,7 @@ def test_urls_that_never_respond_delay_nobody(target: Target) -> None:
             assert answer.status_code in (422, 503), answer.text
 
         with under(attack, 60):
-            assert slowest(target) < MOST_SECONDS
+            assert slowest(target) < MAX_SECONDS
 
 
 def test_many_large_photographs_delay_nobody_and_use_little_memory(target: Target) -> None:
@@ -80,8 +83,8 @@ def test_many_large_photographs_delay_nobody_and_use_little_memory(target: Targe
             assert answer.status_code in (202, 503), answer.text
 
         with under(attack, 20):
-            assert slowest(target) < MOST_SECONDS
-    assert target.peak_mb() < MOST_MB
+            assert slowest(target) < MAX_SECONDS
+    assert target.peak_mb() < MAX_MB
 
 
 def test_a_stored_picture_of_57_megapixels_as_a_mask_is_never_opened_here(target: Target) -> None:
@@ -98,8 +101,8 @@ def test_a_stored_picture_of_57_megapixels_as_a_mask_is_never_opened_here(target
             assert answer.status_code in (202, 503), answer.text
 
         with under(attack, 12):
-            assert slowest(target) < MOST_SECONDS
-    assert target.peak_mb() < MOST_MB
+            assert slowest(target) < MAX_SECONDS
+    assert target.peak_mb() < MAX_MB
 
 
 def test_large_results_are_not_read_into_memory(target: Target) -> None:
@@ -120,7 +123,7 @@ def test_large_results_are_not_read_into_memory(target: Target) -> None:
             pass
         part = http.get(url, headers={"Range": f"bytes={size - 5}-"})
     assert (part.status_code, part.content[-4:]) == (206, b"\xaeB`\x82")
-    assert target.peak_mb() < MOST_MB
+    assert target.peak_mb() < MAX_MB
 
 
 @pytest.mark.parametrize("length", [1 << 20, 3_000_001])
@@ -160,3 +163,20 @@ def test_many_followers_cost_the_store_few_connections(target: Target) -> None:
 def test_temporary_files_do_not_stay(target: Target) -> None:
     left = [link.readlink() for link in Path(f"/proc/{target.pid}/fd").iterdir() if link.exists()]
     assert not [path for path in left if "deleted" in str(path) and "/tmp/" in str(path)]
+
+
+def test_requests_of_one_credential_wait_for_each_other_not_for_others(settings: Settings) -> None:
+    services, release = Services.open(settings), threading.Event()
+
+    async def burst() -> str:
+        lane = services.authentication
+        slow = [asyncio.create_task(lane.run("ann's key", release.wait, 30)) for _ in range(60)]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(lane.run("bob's key", lambda: "bob"), 10)
+        finally:
+            release.set()
+            await asyncio.gather(*slow)
+
+    assert asyncio.run(burst()) == "bob"
+    services.close()

@@ -18,12 +18,12 @@ import httpx
 import pytest
 from redis import Redis
 from redis.exceptions import RedisError
-from stack import free_port, png, uri
 
 from benchmarks.abuse_attacks import DENOISE
 from service.jobs import ArtifactStore, new_job_id
 from service.launch.embedded_server import running_server
 from service.settings import Settings
+from tests.stack import free_port, png, uri
 from worker import exporter
 
 

@@ -6,19 +6,20 @@ import asyncio
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
-from proxy import Proxy
-from stack import Stack, png
 
 import aps_client
 from aps_client import AsyncClient, Client, Connection, Retry
 from aps_core.errors import APSError
 from service.jobs import JobState
+from tests.client.proxy import Proxy
+from tests.stack import Stack, png
 
-QUICK = {"sigma": 0.1, "sampler": {"steps": 3, "inner_steps": 2}}
-LONG = {"sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 40}}
+QUICK: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 3, "inner_steps": 2}}
+LONG: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 128, "inner_steps": 40}}
 
 
 def size(picture: bytes) -> tuple[int, int]:
@@ -66,7 +67,7 @@ def test_one_line_restores_a_file(stack: Stack, photo: Path, tmp_path: Path, mon
 
 @pytest.mark.parametrize("source", ["path", "bytes", "file"])
 def test_a_picture_may_be_a_path_bytes_or_a_file(client: Client, photo: Path, source: str):
-    picture = {
+    picture: Any = {
         "path": str(photo),
         "bytes": photo.read_bytes(),
         "file": io.BytesIO(photo.read_bytes()),
@@ -105,7 +106,7 @@ def test_other_tasks_have_methods(client: Client, photo: Path):
     drawn = Image.new("L", (64, 64), 255)
     drawn.paste(0, (16, 16, 48, 48))
     drawn.save(mask, "PNG")
-    quick = {"sampler": {"steps": 2, "inner_steps": 1}}
+    quick: dict[str, Any] = {"sampler": {"steps": 2, "inner_steps": 1}}
     assert size(client.edit(photo, "a flower", mask=mask.getvalue(), **quick).image) == (64, 64)
     assert size(client.stylize(photo, "a castle", width=48, height=32, **quick).image) == (48, 32)
     assert size(client.generate("a flower", width=32, height=32, sampler={"steps": 2}).image) == (
@@ -219,7 +220,11 @@ def test_a_lost_response_does_not_create_a_second_job(
 
 
 def test_an_idempotency_key_works_across_clients(client: Client, stack: Stack, photo: Path):
-    spec = {"operator": {"type": "denoise"}, "idempotency_key": 'order "7"', **QUICK}
+    spec: dict[str, Any] = {
+        "operator": {"type": "denoise"},
+        "idempotency_key": 'order "7"',
+        **QUICK,
+    }
     first = client.submit("restore", {"image": photo}, **spec)
     with Client(stack.url) as another:
         assert another.submit("restore", {"image": photo}, **spec).id == first.id
@@ -229,7 +234,7 @@ def test_an_idempotency_key_works_across_clients(client: Client, stack: Stack, p
 
 
 def test_events_resume_after_a_broken_connection(through: Client, proxy: Proxy, photo: Path):
-    spec = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
+    spec: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
     seen = []
     for event in through.events(job):

@@ -7,12 +7,13 @@ import threading
 import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
-from stack import Stack, png
 from standardwebhooks import Webhook
 
 from aps_client import Client, WebhookEvent, WebhookRejected, verify_webhook
+from tests.stack import Stack, png
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 OTHER = "whsec_" + base64.b64encode(b"another secret of enough bytes..").decode()
@@ -113,7 +114,7 @@ def test_webhooks_of_the_service_are_accepted(stack: Stack):
         secrets = client.webhook_secrets()
         threading.Thread(target=receiver.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{receiver.server_port}/"
-        spec = {
+        spec: dict[str, Any] = {
             "operator": {"type": "denoise"},
             "sigma": 0.1,
             "sampler": {"steps": 2, "inner_steps": 1},

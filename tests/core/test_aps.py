@@ -13,47 +13,14 @@ from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.anchors import token_score
 from aps_core.sampling.inner_watch import LOOK_SECONDS, InnerWatch
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
+from tests.core.toys import PullingPrior
 
-BITS, GRID = 4, (3, 4)
-L, K = 12, 2**BITS
-
-
-class ToyTokenizer:
-    """Lookup-free codes with a convolutional decoder, which mixes neighbouring tokens."""
-
-    def __init__(self):
-        self.quantizer = LookupFreeQuantizer(BITS)
-        self.codebook_KD = self.quantizer.codebook_KD
-        self.stride = 1
-        self.weight = torch.randn(3, BITS, 3, 3, generator=torch.Generator().manual_seed(1)) / 4
-
-    def quantize(self, e):
-        return self.quantizer(e)
-
-    def decode(self, e_BLD, grid):
-        z = e_BLD.transpose(1, 2).reshape(len(e_BLD), BITS, *grid)
-        return torch.tanh(torch.nn.functional.conv2d(z, self.weight, padding=1))
+GRID = (3, 4)
+L, K = 12, 16
 
 
-class ToyPrior:
-    """A prior whose logits depend on the decided tokens."""
-
-    def __init__(self):
-        self.tokenizer = ToyTokenizer()
-        generator = torch.Generator().manual_seed(2)
-        self.base = torch.randn(L, K, generator=generator)
-        self.pull = torch.randn(K, K, generator=generator)
-
-    def logits(self, z_BL, *, grid, mask_fraction, condition, guidance_scale):
-        decided = (
-            torch.nn.functional.one_hot(z_BL.clamp(min=0), K).float() * (z_BL != MASK)[..., None]
-        )
-        return self.base + decided.mean(1, keepdim=True) @ self.pull
-
-
-class ToyObjective:
+class KnownTokens:
     """L1 distance to the picture decoded from known tokens."""
 
     noise_floor = 0.0
@@ -69,12 +36,12 @@ class ToyObjective:
 
 @pytest.fixture
 def prior():
-    return ToyPrior()
+    return PullingPrior(L)
 
 
 @pytest.fixture
 def objective(prior):
-    return ToyObjective(prior)
+    return KnownTokens(prior)
 
 
 CONFIG = APSConfig(steps=5, inner_steps=12)
@@ -158,7 +125,7 @@ def test_inner_loop_lowers_the_loss_and_the_result_fits(prior, objective):
 
 def test_without_inner_steps_the_result_is_that_of_the_prior(prior):
     first, second = (
-        sample(prior, ToyObjective(prior, seed), APSConfig(steps=3, inner_steps=0))
+        sample(prior, KnownTokens(prior, seed), APSConfig(steps=3, inner_steps=0))
         for seed in (3, 4)
     )
     assert torch.equal(first.z_BL, second.z_BL)
@@ -245,7 +212,7 @@ def test_other_scores_match_their_definitions():
 
 
 def test_anchor_noise_is_relative_to_the_scores_and_keeps_their_tendency():
-    prior, runs = ToyPrior(), 600
+    prior, runs = PullingPrior(L), 600
     tokens = torch.full((runs, L), MASK)
     phi = torch.zeros(L, K)
     phi[:, 5] = torch.linspace(1.0, 2.0, L)  # the last token has the highest score
@@ -282,7 +249,7 @@ def test_anchor_noise_is_relative_to_the_scores_and_keeps_their_tendency():
 
 
 def test_bernoulli_keeps_a_share_of_the_anchors():
-    prior = ToyPrior()
+    prior = PullingPrior(L)
     z, phi = (
         torch.full((400, L), MASK),
         torch.randn(400 * L, K, generator=torch.Generator().manual_seed(0)),

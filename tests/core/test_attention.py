@@ -4,6 +4,7 @@ value and gradient, bounded in memory, and used wherever gradients pass through 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aps_core.checkpoints import networks
 from aps_core.checkpoints.networks import differentiable, explicit_attention
-from aps_core.objectives.style import CSDConfig, load_csd
+from aps_core.objectives.csd import CSDConfig, load_csd
 from aps_core.tokenizers.attention import TABLE, attention, sliced_attention
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
@@ -55,10 +56,11 @@ def test_matrix_products_equal_fused_attention_with_shared_heads_and_a_mask():
 
 
 def test_a_causal_network_needs_its_mask():
-    causal = torch.nn.Module()
+    causal: Any = torch.nn.Module()
     causal.is_causal = True
+    q, k, v = heads(1, 2, 4, 8)
     with pytest.raises(ValueError, match="mask"):
-        explicit_attention(causal, *heads(1, 2, 4, 8), None)
+        explicit_attention(causal, q, k, v, None)
 
 
 class Calls(TorchDispatchMode):
@@ -116,7 +118,7 @@ def test_the_style_network_on_cuda_equals_the_one_on_a_cpu(monkeypatch):
     x = torch.randn(2, 3, config.image_size, config.image_size, generator=torch.manual_seed(0))
     results = []
     for build in (differentiable, on_cuda):
-        monkeypatch.setattr("aps_core.objectives.style.differentiable", build)
+        monkeypatch.setattr("aps_core.objectives.csd.differentiable", build)
         descriptor = load_csd(folder / "model.safetensors", config=config)
         leaf = x.clone().requires_grad_()
         with Calls() as calls:
@@ -130,7 +132,12 @@ def test_the_style_network_on_cuda_equals_the_one_on_a_cpu(monkeypatch):
 
 def test_a_reward_network_on_cuda_equals_the_one_on_a_cpu():
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
+    shape: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+    }
     nets = {}
     for device in ("cpu", "cuda"):
         config = Qwen3Config(vocab_size=20, num_attention_heads=4, num_key_value_heads=2, **shape)

@@ -4,13 +4,14 @@ for the device, which a CUDA graph cannot record.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aps_core.objectives.csd import CSDConfig, StyleObjective, load_csd
 from aps_core.objectives.gram import GramStyle
-from aps_core.objectives.style import CSDConfig, StyleObjective, load_csd
 from aps_core.objectives.vgg16_net import VGG16
 from aps_core.operators import OperatorSpec
 from aps_core.samplers.aps import APSConfig
@@ -46,7 +47,7 @@ REFUSED = (
 )
 """From the documentation of ``torch.use_deterministic_algorithms``: what raises on CUDA."""
 WAITING = ("_local_scalar_dense", "aten.nonzero", "aten.item", "aten.masked_select")
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
     "inpainting": {"mask": "random", "fraction": 0.4},

@@ -1,5 +1,7 @@
 """Editing: known pixels stay unchanged, new ones follow the prompt, errors are explained."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -82,7 +84,7 @@ def test_known_tokens_come_from_the_encoder_and_stay_fixed(engine):
     inside = torch.nn.functional.max_pool2d(1 - known_HW[None], 4)[0].flatten() > 0
     assert torch.equal(z_L == MASK, inside)
     events = []
-    result = run(
+    result: Any = run(
         EditSpec(prompt="a red flower", sampler=QUICK),
         Inputs(picture, hole),
         engine,
@@ -99,7 +101,7 @@ def test_outpainting_extends_every_side_and_keeps_known_pixels(engine):
     picture = photo(33, 29)
     spec = EditSpec(prompt="a meadow", left=6, top=3, right=9, bottom=12, sampler=QUICK)
     assert spec.output_size((33, 29)) == (48, 44)
-    result = run(spec, Inputs(picture), engine)
+    result: Any = run(spec, Inputs(picture), engine)
     assert np.array_equal(pixels(result)[3:32, 6:39], np.asarray(picture.image))
     assert result.pictures_BCHW.shape[-2:] == (44, 48)
 
@@ -135,10 +137,9 @@ def test_a_resumed_edit_gives_the_same_pixels(engine):
     picture = photo()
     inputs, saved = Inputs(picture, mask(picture, (13, 9, 38, 30))), []
     spec = EditSpec(prompt="a red flower", sampler=QUICK)
-    whole = run(spec, inputs, engine, lambda progress: saved.append(progress.checkpoint()))
-    assert torch.equal(
-        run(spec, inputs, engine, resume=saved[0]).pictures_BCHW, whole.pictures_BCHW
-    )
+    whole: Any = run(spec, inputs, engine, lambda progress: saved.append(progress.checkpoint()))
+    again: Any = run(spec, inputs, engine, resume=saved[0])
+    assert torch.equal(again.pictures_BCHW, whole.pictures_BCHW)
 
 
 def test_blending_changes_pixels_only_inside_the_mask():

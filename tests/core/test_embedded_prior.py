@@ -1,6 +1,7 @@
 """The shipped weights: figures of the model card, and claims of the paper on APS."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import Engine
 from aps_core.runtime.estimate import check_size, estimate
 from aps_core.samplers.aps import APSConfig
-from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
@@ -93,14 +94,14 @@ def inputs():
 def test_checkpoints_resume_bit_for_bit_and_incompatible_ones_are_reported(engine, inputs):
     checkpoints = []
     several = spec(num_samples=2)
-    whole = run(several, inputs, engine, lambda p: checkpoints.append(p.checkpoint()))
-    resumed = run(several, inputs, engine, resume=checkpoints[1])
+    whole: Any = run(several, inputs, engine, lambda p: checkpoints.append(p.checkpoint()))
+    resumed: Any = run(several, inputs, engine, resume=checkpoints[1])
     assert torch.equal(resumed.pictures_BCHW, whole.pictures_BCHW)
     assert (resumed.resumed_from_step, len(resumed.inner_steps)) == (2, 1)
     other = run(spec(num_samples=2, seed=1), inputs, engine, resume=checkpoints[1])
     assert other.resumed_from_step is None
     assert any("restarted" in note for note in other.notes)
-    damaged = run(several, inputs, engine, resume=checkpoints[1][:-50])
+    damaged: Any = run(several, inputs, engine, resume=checkpoints[1][:-50])
     assert torch.equal(damaged.pictures_BCHW, whole.pictures_BCHW)
     assert damaged.resumed_from_step is None
 
@@ -120,16 +121,13 @@ def test_the_sidecar_is_complete(engine, inputs):
 
 
 def test_recommendations_only_fill_unset_fields():
-    assert spec().settings().inner_steps == 4
-    assert (
-        RestoreSpec(operator={"type": "hdr"}).settings().inner_steps
-        == EmbeddedPrior.recommended["inner_steps"]
-        != APSConfig().inner_steps
-    )
-    assert (
-        RestoreSpec(operator={"type": "hdr"}, sampler={"inner_steps": 100}).settings().inner_steps
-        == 100
-    )
+    def inner_steps(**sampler):
+        settings = RestoreSpec(operator={"type": "hdr"}, sampler=sampler).settings()
+        assert isinstance(settings, APSConfig)
+        return settings.inner_steps
+
+    assert inner_steps() == EmbeddedPrior.recommended["inner_steps"] != APSConfig().inner_steps
+    assert inner_steps(inner_steps=100) == 100
 
 
 def test_estimate_grows_with_the_work():
@@ -154,6 +152,7 @@ def test_masks_are_checked_before_computation():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_restores_like_the_cpu(engine, inputs):
     cuda = Engine.load("embedded", "cuda")
-    there = run(spec(), inputs, cuda).pictures_BCHW.cpu()
-    here = run(spec(), inputs, engine).pictures_BCHW
-    assert psnr(there, here).item() > 20
+    there, here = (run(spec(), inputs, each) for each in (cuda, engine))
+    assert isinstance(there, PictureResult)
+    assert isinstance(here, PictureResult)
+    assert psnr(there.pictures_BCHW.cpu(), here.pictures_BCHW).item() > 20

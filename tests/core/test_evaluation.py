@@ -34,42 +34,10 @@ from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
-from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
+from tests.core.toys import FlatPrior
 
 CONFIG = Setup(APSConfig(steps=2, inner_steps=2), MeasurementLoss(perceptual_weight=0.0))
-
-
-class BlockTokenizer:
-    """Decodes each token to a block of 8x8 pixels in one of eight colours."""
-
-    stride = 8
-
-    def __init__(self):
-        self.quantizer = LookupFreeQuantizer(3)
-        self.codebook_KD = self.quantizer.codebook_KD
-
-    def quantize(self, e_BLD):
-        return self.quantizer(e_BLD)
-
-    def decode(self, e_BLD, grid):
-        return (0.7 * e_BLD).mT.unflatten(2, grid).repeat_interleave(8, 2).repeat_interleave(8, 3)
-
-    def features(self, x_BCHW):
-        return torch.nn.functional.avg_pool2d(x_BCHW, 8)
-
-    def encode(self, x_BCHW):
-        return self.quantize(self.features(x_BCHW).flatten(2).mT)[0]
-
-
-class FlatPrior:
-    """A uniform prior."""
-
-    def __init__(self):
-        self.tokenizer = BlockTokenizer()
-
-    def logits(self, z_BL, *, grid, mask_fraction, condition, guidance_scale):
-        return torch.zeros(*z_BL.shape, 8)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +99,7 @@ def test_an_interrupted_run_resumes_and_equal_variants_run_once(engine, photos, 
 
 
 def test_a_run_depends_only_on_settings_and_seed(engine, photos):
-    case = make_case(engine, CONFIG, "native", "sr4", *photos[0], 0.05, 0)
+    case = make_case(engine, CONFIG, "native", "sr4", photos[0][0], photos[0][1], 0.05, 0)
     assert case.y_CHW.shape == (3, 16, 16)
     for method in SamplerSpec.family:
         first, decodes, _ = run_method(engine, CONFIG, case, Variant(method), 3)
@@ -143,13 +111,13 @@ def test_a_run_depends_only_on_settings_and_seed(engine, photos):
 
 def test_settings_tuned_on_a_prior_apply_unless_overridden(engine, photos, monkeypatch):
     monkeypatch.setattr(EmbeddedPrior, "tuned", {"svdd": {"candidates": 5}})
-    case = make_case(engine, CONFIG, "native", "sr4", *photos[0], 0.05, 0)
+    case = make_case(engine, CONFIG, "native", "sr4", photos[0][0], photos[0][1], 0.05, 0)
     assert run_method(engine, CONFIG, case, Variant("svdd"), 0)[1] == 11
     assert run_method(engine, CONFIG, case, Variant("svdd", settings={"candidates": 1}), 0)[1] == 3
 
 
 def test_upsampled_protocols_are_compared_at_the_original_size(engine, photos):
-    case = make_case(engine, CONFIG, "upsampled", "sr4", *photos[0], 0.05, 0)
+    case = make_case(engine, CONFIG, "upsampled", "sr4", photos[0][0], photos[0][1], 0.05, 0)
     assert case.y_CHW.shape == (3, 32, 32)
     x = run_method(engine, CONFIG, case, Variant("aps"), 0)[0]
     assert x.shape[-2:] == (128, 128)

@@ -6,6 +6,7 @@ regressions, because they do not depend on the machine.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -49,11 +50,8 @@ LAYOUTS = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.chan
 @pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_frozen_convolution(layout, size, stride):
     torch.manual_seed(0)
-    layer = (
-        Conv2d(8, 12, size, stride, padding=size // 2)
-        .requires_grad_(False)
-        .to(memory_format=layout)
-    )
+    layer: Any = Conv2d(8, 12, size, stride, padding=size // 2).requires_grad_(False)
+    layer = layer.to(memory_format=layout)
     x = torch.randn(2, 8, 6, 6).contiguous(memory_format=layout)
     probe = torch.randn(2, 12, 6 // stride, 6 // stride)
     plain = value_and_gradient(layer, x, probe)

@@ -8,11 +8,12 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 from torch import nn
 
 import aps_core as aps
@@ -56,10 +57,12 @@ def truth():
 def test_lazy_names_are_those_a_type_checker_sees(file):
     tree = ast.parse((ROOT / file).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    statements = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert len(statements) == len(block.body)
     package = file.removesuffix("/__init__.py").replace("/", ".")
     typed = {
         (node.module.removeprefix(f"{package}."), alias.name)
-        for node in block.body
+        for node in statements
         for alias in node.names
     }
     module = importlib.import_module(package)
@@ -108,7 +111,7 @@ class Physics:
 
 def test_any_kind_of_operator_is_followed(prior, truth):
     mean = nn.AvgPool2d(2)
-    kinds = {
+    kinds: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "function": (lambda x: mean(x), mean(truth[None]), {"size": (32, 24)}),
         "module": (mean, mean(truth), {"size": (32, 24)}),
         "name": ("denoise", truth, {}),
@@ -133,7 +136,22 @@ def test_what_cannot_be_told_is_refused(prior, truth):
     with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
         restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")
     with pytest.raises(InvalidSpec, match="this is int"):
-        restored(prior, aps.Measurement(3))
+        restored(prior, aps.Measurement(3))  # type: ignore[arg-type]
+
+
+def test_an_operator_that_fails_says_why(prior, truth):
+    with pytest.raises(InvalidSpec, match="size of tensor") as caught:
+        restored(prior, aps.Measurement(truth, lambda x: x + torch.zeros(3, 5, 5), sigma=0.1))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_bound_operator_keeps_its_weight(prior, truth):
+    known = torch.zeros(1, 1, 32, 24)
+    known[..., 16:] = 1
+    device = torch.device("cpu")
+    bound = aps.Bound(lambda x: x * known, weight=known)
+    assert aps.Measurement(truth, bound, sigma=0.1).bind(device).operator.weight is known
+    assert aps.Measurement(truth, bound.unclipped, sigma=0.1).bind(device).operator.weight is None
 
 
 # -- pictures in, pictures out --------------------------------------------------------------------
@@ -152,6 +170,22 @@ def test_pictures_are_taken_in_every_form(tmp_path, truth):
     ):
         assert torch.equal(picture(given), same)
     assert (same - truth).abs().max() < 1 / 127
+
+
+def test_a_pil_image_is_read_like_its_file(tmp_path):
+    turned = Image.new("RGBA", (24, 32), "red")
+    turned.paste((0, 0, 255, 0), (0, 0, 24, 16))  # a transparent blue half
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    turned.save(tmp_path / "turned.png", exif=exif)
+    measured = [
+        aps.Measurement(given, "inpainting", sigma=0.1).bind(torch.device("cpu"))
+        for given in (tmp_path / "turned.png", Image.open(tmp_path / "turned.png"))
+    ]
+    for each in measured:
+        assert each.y_BCHW.shape == (1, 3, 24, 32)
+        assert each.operator.weight[0, 0, 0].tolist() == [1] * 16 + [0] * 16
+    assert torch.equal(measured[0].y_BCHW, measured[1].y_BCHW)
 
 
 def test_a_batch_is_several_samples_of_several_measurements(prior, truth):

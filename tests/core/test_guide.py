@@ -1,6 +1,7 @@
 """The guide task on the embedded text models."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -114,7 +115,7 @@ def test_the_result_contains_both_answers(whole):
 
 
 def test_the_unguided_answer_is_that_of_a_job_without_guidance(engine, whole):
-    alone = run(GuideSpec(prompt=SPEC.prompt, sampler=SMALL, guidance=False), Inputs(), engine)
+    alone: Any = run(GuideSpec(prompt=SPEC.prompt, sampler=SMALL, guidance=False), Inputs(), engine)
     assert alone.answer == whole[0].unguided
     assert alone.unguided is None
 
@@ -123,7 +124,7 @@ def test_the_unguided_answer_is_that_of_a_job_without_guidance(engine, whole):
 def test_a_job_resumes_in_either_run(engine, whole, step):
     result, seen = whole
     fresh = []
-    again = run(SPEC, Inputs(), engine, fresh.append, resume=seen[step - 1].checkpoint())
+    again: Any = run(SPEC, Inputs(), engine, fresh.append, resume=seen[step - 1].checkpoint())
     assert [progress.step for progress in fresh] == list(range(step + 1, 17))
     assert (again.answer, again.unguided, again.resumed_from_step) == (
         result.answer,
@@ -155,7 +156,7 @@ def test_guidance_raises_the_embedded_reward(engine):
             compare_unguided=True,
             sampler={"max_new_tokens": 16, "steps": 16},
         )
-        result = run(spec, Inputs(), engine)
+        result: Any = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
     assert sum(gains) / len(gains) > 0.1, gains
 
@@ -165,7 +166,7 @@ def test_the_best_of_several_answers_sampled_together(engine):
     spec = GuideSpec(
         prompt="What is oak?", num_samples=3, compare_unguided=True, sampler=SMALL, seed=1
     )
-    result = run(spec, Inputs(), engine, seen.append)
+    result: Any = run(spec, Inputs(), engine, seen.append)
     for answers in (result.answers, result.unguided_answers):
         assert len(answers) == 3
         assert len({answer.text for answer in answers}) > 1
@@ -188,8 +189,8 @@ def test_the_best_of_several_answers_sampled_together(engine):
 def test_several_answers_resume_in_either_run(engine, step):
     spec = GuideSpec(prompt="What is oak?", num_samples=2, compare_unguided=True, sampler=SMALL)
     seen = []
-    whole = run(spec, Inputs(), engine, seen.append)
-    again = run(spec, Inputs(), engine, resume=seen[step - 1].checkpoint())
+    whole: Any = run(spec, Inputs(), engine, seen.append)
+    again: Any = run(spec, Inputs(), engine, resume=seen[step - 1].checkpoint())
     assert (again.answers, again.unguided_answers) == (whole.answers, whole.unguided_answers)
 
 
@@ -197,7 +198,7 @@ def test_what_is_settled_is_the_beginning_of_the_answer(engine):
     """Clients that stream an answer never have to take text back."""
     seen = []
     spec = GuideSpec(prompt="What is oak?", num_samples=2, sampler=SMALL)
-    result = run(spec, Inputs(), engine, seen.append)
+    result: Any = run(spec, Inputs(), engine, seen.append)
     for number, answer in enumerate(result.answers):
         settled = [progress.rows[number].settled for progress in seen]
         assert all(later.startswith(early) for early, later in pairwise(settled))
@@ -214,11 +215,13 @@ def test_what_is_settled_is_the_beginning_of_the_answer(engine):
 
 
 def test_an_answer_ends_before_a_stop_string(engine):
-    whole = run(GuideSpec(prompt="What is oak?", sampler=SMALL), Inputs(), engine).answer
+    done: Any = run(GuideSpec(prompt="What is oak?", sampler=SMALL), Inputs(), engine)
+    whole = done.answer
     word = whole.text.split()[2]
     seen = []
     spec = GuideSpec(prompt="What is oak?", sampler=SMALL, stop=["never said", word])
-    cut = run(spec, Inputs(), engine, seen.append).answer
+    stopped: Any = run(spec, Inputs(), engine, seen.append)
+    cut = stopped.answer
     assert cut.text == whole.text[: whole.text.index(word)].rstrip()
     assert (cut.finish_reason, cut.tokens < whole.tokens) == ("stop", True)
     assert cut.ids[: cut.tokens] == whole.ids[: cut.tokens]
@@ -241,9 +244,10 @@ def test_a_chat_is_answered(engine):
         {"role": "system", "content": "Answer in one word."},
         {"role": "user", "content": "What is oak?"},
     ]
-    one = run(GuideSpec(prompt=chat, sampler=SMALL), Inputs(), engine)
+    one: Any = run(GuideSpec(prompt=chat, sampler=SMALL), Inputs(), engine)
     text = "System: Answer in one word.\n\nUser: What is oak?"
-    assert one.answer == run(GuideSpec(prompt=text, sampler=SMALL), Inputs(), engine).answer
+    other: Any = run(GuideSpec(prompt=text, sampler=SMALL), Inputs(), engine)
+    assert one.answer == other.answer
     assert GuideSpec.model_validate_json(one.spec.model_dump_json()) == one.spec
     for wrong in ([], [{"role": "user", "content": ""}], [{"role": "tool", "content": "x"}]):
         with pytest.raises(ValidationError):
@@ -259,8 +263,9 @@ def test_relaxations_give_other_answers_from_the_same_draws(engine):
     for name in ("expectation", "aps", "entrgi"):
         sampler = {**SMALL, "relaxation": {"type": name}, "learning_rate": 3.0}
         spec = GuideSpec(prompt="What is oak?", sampler=sampler, num_samples=2)
-        result = run(spec, Inputs(), engine)
+        result: Any = run(spec, Inputs(), engine)
         answers[name] = [answer.text for answer in result.answers]
-        assert run(spec, Inputs(), engine).answers == result.answers
+        again: Any = run(spec, Inputs(), engine)
+        assert again.answers == result.answers
         assert result.sidecar()["spec"]["sampler"]["relaxation"]["type"] == name
     assert answers["expectation"] != answers["aps"] != answers["entrgi"]

@@ -51,7 +51,7 @@ def test_levels_survive_the_round_trip():
         np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(3).reshape(16, 16, 3)
     )
     x = images.to_tensor(images.open_image(encoded(levels)))
-    assert (x.min(), x.max()) == (-1, 1)
+    assert (float(x.min()), float(x.max())) == (-1, 1)
     assert np.array_equal(np.asarray(images.to_pil(x)), np.asarray(levels))
     assert np.array_equal(
         np.asarray(images.to_pil(x * 3))[0, 0], [0, 0, 0]

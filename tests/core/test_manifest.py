@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from aps_core.runtime.memory import Transformer, image_token_bytes, magvit_decod
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
-from benchmarks.models import features
+from benchmarks.models import Term, features
 from benchmarks.models import tokenizer as benchmark_tokenizer
 from benchmarks.work import META, LiveBytes
 
@@ -105,7 +106,7 @@ def test_identity_follows_the_weights(root):
     for name in ("mmada-8b-base", "magvitv2"):
         put(root / name, a=10)
     (root / "mmada-8b-base" / "tokenizer.json").write_text("{}")
-    prior = PriorSpec.named("mmada_8b")()
+    prior = PriorSpec.named("mmada_8b")(type="mmada_8b")
     before = prior.identity()
     assert prior.identity() == before
     save_file({"a": torch.ones(10)}, root / "magvitv2" / "model.safetensors")
@@ -140,9 +141,9 @@ def test_saved_activations_match_the_estimate(tmp_path):
         saved_numbers(published, (32, 32)), rel=0.02
     )
     embedded = ImageEngine.load("embedded").prior.tokenizer
-    assert magvit_decoder(PriorSpec.named("embedded")().folders()[1]).saved == pytest.approx(
-        saved_numbers(embedded, (8, 8)), rel=0.03
-    )
+    assert magvit_decoder(
+        PriorSpec.named("embedded")(type="embedded").folders()[1]
+    ).saved == pytest.approx(saved_numbers(embedded, (8, 8)), rel=0.03)
 
 
 def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
@@ -151,10 +152,11 @@ def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
     parts = benchmark_tokenizer(
         "published", META, torch.bfloat16, ExecutionPlan(channels_last=True)
     )
-    for term, estimate in (
+    estimates: list[tuple[Term, Any]] = [
         ("vgg16", memory.VGG16_BYTES),
         ("tokenizer", memory.magvit_encoder_bytes(tmp_path, 2)),
-    ):
+    ]
+    for term, estimate in estimates:
         seen = features(term, parts, META, torch.bfloat16)
         with LiveBytes() as live:
             y, x = torch.zeros(3, 512, 512, device=META), torch.zeros(1, 3, 512, 512, device=META)
@@ -168,7 +170,7 @@ def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
 
 def test_the_estimate_includes_the_perceptual_term_in_use(root):
     """Without VGG16, the perceptual term uses the tokenizer's encoder, which needs more memory."""
-    prior = PriorSpec.named("mmada_8b")()
+    prior = PriorSpec.named("mmada_8b")(type="mmada_8b")
     shape = {"d_model": 8, "n_layers": 1, "n_heads": 1, "mlp_hidden_size": 8, "embedding_size": 9}
     for name, config in (
         ("mmada-8b-base", shape),
@@ -208,7 +210,7 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
 
 
 def test_priors_exceeding_memory_are_rejected_with_their_sizes():
-    specs = [PriorSpec.named(name)() for name in ("embedded", "embedded_text")]
+    specs = [PriorSpec.named(name)(type=name) for name in ("embedded", "embedded_text")]
     together = fit(specs, "cpu", 4_000_000_000)
     alone = fit(specs[:1], "cpu", 4_000_000_000)
     assert together["embedded"].job_bytes == alone["embedded"].job_bytes - specs[1].weights_bytes(

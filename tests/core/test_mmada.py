@@ -6,6 +6,7 @@ tests/parity compares it with the release.
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from aps_core.errors import WeightsInvalid
 from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
 from aps_core.sampling.windows import window_starts
 from aps_core.types import MASK
+from aps_core.types import Tokenizer as PictureTokenizer
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 LAYOUT = {
@@ -49,7 +51,9 @@ def checkpoint(folder: Path, name: str) -> MMaDAPrior:
     text = Tokenizer(models.WordLevel(words, unk_token="0"))
     text.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     text.save(str(folder / "tokenizer.json"))
-    return load_mmada(folder, Identity(), torch.device("cpu"), torch.float32)
+    return load_mmada(
+        folder, cast(PictureTokenizer, Identity()), torch.device("cpu"), torch.float32
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,4 +110,4 @@ def test_a_truncated_checkpoint_is_refused(tmp_path):
     file = tmp_path / "config.json"
     file.write_text(file.read_text().replace('"n_layers": 2', '"n_layers": 3'))
     with pytest.raises(WeightsInvalid, match=r"blocks\.2\..* is missing"):
-        load_mmada(tmp_path, Identity(), torch.device("cpu"), torch.float32)
+        load_mmada(tmp_path, cast(PictureTokenizer, Identity()), torch.device("cpu"), torch.float32)

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from aps_core.imaging import images
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
 from aps_core.operators.blur import reflecting_filter
+from aps_core.operators.colorize import Colorize
+from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.motion_blur import motion_kernel
 from aps_core.registry import any_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHAPE = (3, 32, 40)
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
     "inpainting": {"mask": "random", "fraction": 0.4},
@@ -203,7 +206,7 @@ def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
     theirs = images.to_tensor(images.Picture(images.to_pil(x[0]).convert("L")))
     assert (grey[0] - theirs).abs().max() < 2 / 127.5
     toned = grey[0] * torch.tensor([1.0, 0.9, 0.7])[:, None, None]
-    measured = OperatorSpec.named("colorize")().measurement(toned)
+    measured = Colorize().measurement(toned)
     assert torch.equal(measured[0], measured[2])
 
 
@@ -235,9 +238,9 @@ def test_invalid_masks_are_rejected():
     assert box.weight[0, 0].logical_not().nonzero().amin(0).tolist() == [20, 0]
     assert box.weight[0, 0].logical_not().nonzero().amax(0).tolist() == [29, 9]
     with pytest.raises(InvalidSpec, match="leaves no pixel known"):
-        OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.zeros(4, 4))
+        Inpainting().bind((3, 4, 4), mask_HW=torch.zeros(4, 4))
     with pytest.raises(InvalidSpec, match="the same size"):
-        OperatorSpec.named("inpainting")().bind((3, 4, 4), mask_HW=torch.ones(4, 5))
+        Inpainting().bind((3, 4, 4), mask_HW=torch.ones(4, 5))
 
 
 CLIPPING = {"type": "hdr", "scale": 2.0}
@@ -294,7 +297,7 @@ def test_compose_is_linear_when_its_stages_are():
 
 
 def test_compose_cannot_be_nested():
-    nested = {"type": "hdr"}
+    nested: dict[str, Any] = {"type": "hdr"}
     for _ in range(5000):
         nested = {"type": "compose", "stages": [nested]}
     with pytest.raises(ValidationError, match="cannot hold another"):

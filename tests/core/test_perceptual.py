@@ -2,6 +2,8 @@
 objective.
 """
 
+from typing import Any
+
 import pytest
 import torch
 import torchmetrics.functional.image.lpips as theirs
@@ -40,7 +42,7 @@ CONVOLUTIONS = {
 def published_vgg():
     """The published feature stack with its layer indices and random weights."""
     torch.manual_seed(0)
-    layers = []
+    layers: list[torch.nn.Module] = []
     for index in range(31):
         if index in CONVOLUTIONS:
             conv = torch.nn.Conv2d(*CONVOLUTIONS[index], 3, padding=1)
@@ -126,7 +128,7 @@ def test_the_requested_extractor_is_used(files, monkeypatch):
     """VGG16 is loaded once if selected; if it is missing, an error is raised."""
     engine = ImageEngine.load("embedded")
     y = pictures(6, (32, 32))[0]
-    objectives = {}
+    objectives: dict[str, Any] = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
     for kind in ("tokenizer", "vgg16"):
         objectives[kind] = engine.measurement_objective(
@@ -134,7 +136,7 @@ def test_the_requested_extractor_is_used(files, monkeypatch):
         )
     assert isinstance(objectives["vgg16"].perceptual, VGG16)
     assert not isinstance(objectives["tokenizer"].perceptual, VGG16)
-    again = engine.measurement_objective(
+    again: Any = engine.measurement_objective(
         Bound(lambda x: x), y, 0.0, MeasurementLoss(perceptual="vgg16", perceptual_weight=1e-3)
     )
     assert again.perceptual is objectives["vgg16"].perceptual
@@ -163,11 +165,11 @@ def test_the_published_prior_uses_vgg16_if_installed_and_notes_if_not(files, mon
     )
     assert spec.checkpoints == ()  # a worker without VGG16 may take it
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
-    without = run(spec, Inputs(photo), engine)
+    without: Any = run(spec, Inputs(photo), engine)
     assert without.spec.loss.perceptual == "tokenizer"
     assert any("not of VGG16" in n and "aps weights fetch vgg16" in n for n in without.notes)
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
-    there = run(spec, Inputs(photo), engine)
+    there: Any = run(spec, Inputs(photo), engine)
     assert there.spec.loss.perceptual == "vgg16"
     assert there.notes == []
     assert there.fingerprint != without.fingerprint

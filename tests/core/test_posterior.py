@@ -1,6 +1,7 @@
 """Several samples of the embedded prior: they agree where pixels are known and differ elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_samples_differ_inside_a_masked_block_and_agree_outside(engine, photo):
         "height": 0.5,
         "width": 0.5,
     }
-    result = run(
+    result: Any = run(
         RestoreSpec(operator=box, sigma=0.0, num_samples=4, sampler=QUICK), Inputs(photo), engine
     )
     known = result.drawn["mask"].reshape(64, 64) > 0

@@ -1,6 +1,7 @@
 """The specs of published text priors, with tiny networks in the published layout."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,8 @@ DREAM_ONLY, SHARED, QWEN3_ONLY = (
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 )
-SHAPE = {
+LABELS: dict[str, Any] = {"num_labels": 1}
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 1,
@@ -56,7 +58,7 @@ def byte_level(special: list[str]) -> Tokenizer:
 @pytest.fixture
 def weights(tmp_path, monkeypatch):
     torch.manual_seed(0)
-    for name, special, network in (
+    networks: list[tuple[str, list[str], Any]] = [
         ("dream-7b-instruct", [*SHARED, *DREAM_ONLY], Qwen2ForCausalLM),
         ("qwen3-0.6b", [*SHARED, *QWEN3_ONLY], Qwen3ForCausalLM),
         (
@@ -64,7 +66,8 @@ def weights(tmp_path, monkeypatch):
             [*SHARED, *QWEN3_ONLY],
             Qwen3ForSequenceClassification,
         ),
-    ):
+    ]
+    for name, special, network in networks:
         folder = tmp_path / name
         folder.mkdir()
         tokenizer = byte_level(special)
@@ -85,7 +88,7 @@ def weights(tmp_path, monkeypatch):
                 head_dim=16,
                 eos_token_id=ids["<|im_end|>"],
                 tie_word_embeddings=True,
-                num_labels=1,
+                **LABELS,
                 architectures=[network.__name__],
             )
             model, text = network(qwen), qwen.to_dict()
@@ -118,7 +121,7 @@ def test_dream_guided_by_the_published_reward_model(weights):
     assert prompt.endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
     rewards = []
     spec = GuideSpec(prior="dream_7b", prompt="Hello", sampler={"max_new_tokens": 6, "steps": 3})
-    result = run(spec, Inputs(), engine, lambda p: rewards.extend(p.reward_curve))
+    result: Any = run(spec, Inputs(), engine, lambda p: rewards.extend(p.reward_curve))
     assert len(rewards) == 9
     reward = result.spec.reward
     assert (reward.type, reward.model) == ("sequence_classifier", "skywork-reward-v2-qwen3-0.6b")
@@ -134,7 +137,8 @@ def test_other_rewards_read_the_language_model(weights):
     for kind in ("yes_no", "log_likelihood"):
         spec = GuideSpec(**asked, reward={"type": kind})
         assert spec.checkpoints == ("qwen3-0.6b",)
-        assert run(spec, Inputs(), engine).spec.reward.model == "qwen3-0.6b"
+        result: Any = run(spec, Inputs(), engine)
+        assert result.spec.reward.model == "qwen3-0.6b"
     with pytest.raises(InvalidSpec, match="needs a classifier"):
         run(
             GuideSpec(**asked, reward={"type": "sequence_classifier", "model": "qwen3-0.6b"}),

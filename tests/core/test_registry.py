@@ -71,7 +71,7 @@ def test_errors_name_the_field(fruit, place, words):
 
 def test_specs_are_frozen():
     with pytest.raises(ValidationError, match="frozen"):
-        Apple().weight = 1.0
+        Apple().weight = 1.0  # type: ignore[misc]
 
 
 def test_capabilities_list_all_operators_without_torch():

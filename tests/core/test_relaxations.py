@@ -1,7 +1,7 @@
 """What the reward model reads at undecided positions, and in which order tokens are decided."""
 
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from aps_core.text.masked_lm import TextIds
 from aps_core.text.relaxations import EntropyAware, Expectation, RelaxationSpec, StraightThrough
 from aps_core.text.rewards.alignment import SoftAnswer
 from aps_core.text.sampling import diffusion_generate
+from aps_core.types import TextPrior
 
 PHI = torch.randn(2, 3, 40, generator=torch.Generator().manual_seed(0)) * 2
 
@@ -86,7 +87,7 @@ def orders(**settings) -> list[list[int]]:
     seen: list[list[int]] = []
     config = TextConfig(max_new_tokens=6, steps=6, temperature=0, **settings)
     diffusion_generate(
-        Eager(),
+        cast(TextPrior, Eager()),
         torch.zeros(2, 1, dtype=torch.long),
         config,
         generator=torch.Generator().manual_seed(0),
@@ -118,7 +119,7 @@ def test_rows_with_fewer_masks_keep_their_tokens():
 
     states = []
     diffusion_generate(
-        Reluctant(),
+        cast(TextPrior, Reluctant()),
         prompt_BP,
         config,
         generator=torch.Generator(),

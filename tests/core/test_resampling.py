@@ -1,9 +1,10 @@
 """Padding and resizing equal torch's implementations, forward and backward."""
 
+import numpy as np
 import pytest
 import torch
 
-from aps_core.imaging.resampling import reflect_pad, resize
+from aps_core.imaging.resampling import differentiable_resize, mirror_pad
 
 
 def picture(size):
@@ -23,7 +24,7 @@ def same(ours, theirs, x):
 def test_reflection(rows, columns):
     x = picture((9, 12))
     same(
-        reflect_pad(x, rows, columns),
+        mirror_pad(x, rows, columns),
         torch.nn.functional.pad(x, (*columns, *rows), mode="reflect"),
         x,
     )
@@ -31,10 +32,10 @@ def test_reflection(rows, columns):
 
 def test_reflection_repeats_on_small_pictures():
     line = torch.arange(3.0).view(1, 1, 1, 3)
-    padded = reflect_pad(line, (0, 2), (4, 4))[0, 0]
+    padded = mirror_pad(line, (0, 2), (4, 4))[0, 0]
     assert padded[0].tolist() == [0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2]
     assert (padded == padded[0]).all()  # a single row is its own mirror
-    assert reflect_pad(line, (0, 0), (1, 10))[0, 0, 0].tolist() == [
+    assert mirror_pad(line, (0, 0), (1, 10))[0, 0, 0].tolist() == [
         1,
         0,
         1,
@@ -57,4 +58,15 @@ def test_reflection_repeats_on_small_pictures():
 )
 def test_bicubic(old, new):
     x = picture(old)
-    same(resize(x, new), torch.nn.functional.interpolate(x, new, mode="bicubic", antialias=True), x)
+    same(
+        differentiable_resize(x, new),
+        torch.nn.functional.interpolate(x, new, mode="bicubic", antialias=True),
+        x,
+    )
+
+
+def test_the_edge_is_repeated_on_request():
+    x = torch.rand(2, 9, 3, generator=torch.Generator().manual_seed(0))
+    padded = mirror_pad(x, (4, 0), (7, 2), repeat_edge=True)
+    expected = np.pad(x, ((0, 0), (4, 0), (7, 2)), mode="symmetric")
+    assert np.array_equal(padded, expected)

@@ -1,6 +1,7 @@
 import io
 import json
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ SPEC = RestoreSpec(operator={"type": "hdr"}, prompt='<a> & "b"')
 def result(**changes) -> PictureResult:
     pictures = torch.stack([torch.full((3, 8, 12), level) for level in (-0.5, 0.0, 0.7)])
     pictures[..., :4, :] = 0.25  # all samples agree above
-    given = {
+    given: dict[str, Any] = {
         "spec": SPEC,
         "seconds": {},
         "fingerprint": "f",

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from test_published_text import SHAPE, TEMPLATE, byte_level
 from transformers import (
     LlamaConfig,
     LlamaForSequenceClassification,
@@ -25,11 +25,20 @@ from aps_core.text.config import TextConfig
 from aps_core.text.masked_lm import MaskedLM
 from aps_core.text.rewards import LogLikelihoodReward, SequenceClassifierReward, YesNoReward
 from aps_core.text.rewards.loading import load_reward
+from tests.core.test_published_text import SHAPE, TEMPLATE, byte_level
 
 CPU = torch.device("cpu")
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHAT = (Message(role="system", content="Be short."), Message(role="user", content="Why oak?"))
-QWEN = {"vocab_size": 262, "head_dim": 16, "tie_word_embeddings": True, "eos_token_id": 261}
+QWEN: dict[str, Any] = {
+    "vocab_size": 262,
+    "head_dim": 16,
+    "tie_word_embeddings": True,
+    "eos_token_id": 261,
+}
+
+LABELS: dict[str, Any] = {"num_labels": 2}
+ONE_LABEL: dict[str, Any] = {"num_labels": 1}
 
 
 def saved(folder, network, config):
@@ -63,7 +72,7 @@ def prior():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    config = Qwen3Config(**SHAPE, **QWEN, num_labels=2)
+    config = Qwen3Config(**SHAPE, **QWEN, **LABELS)
     return saved(tmp_path_factory.mktemp("r") / "rm", Qwen3ForSequenceClassification, config)
 
 
@@ -159,7 +168,7 @@ def test_the_prefix_is_computed_once_per_prompt(prior, model):
 
 
 def test_any_causal_classifier_with_a_chat_template(prior, tmp_path):
-    config = LlamaConfig(**SHAPE, vocab_size=262, eos_token_id=261, num_labels=1)
+    config = LlamaConfig(**SHAPE, vocab_size=262, eos_token_id=261, **ONE_LABEL)
     llama = load_reward(
         saved(tmp_path / "llama", LlamaForSequenceClassification, config), prior, CPU, torch.float32
     )
@@ -210,13 +219,13 @@ def test_a_classifier_without_chat_template_is_refused(prior, folder, tmp_path):
     copy = saved(
         tmp_path / "rm",
         Qwen3ForSequenceClassification,
-        Qwen3Config(**SHAPE, **QWEN, num_labels=1),
+        Qwen3Config(**SHAPE, **QWEN, **ONE_LABEL),
     )
     (copy / "tokenizer_config.json").unlink()
     with pytest.raises(WeightsMissing, match="chat template"):
         load_reward(copy, prior, CPU, torch.float32)
     (copy / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    model = load_reward(copy, prior, CPU, torch.float32)
+    model: Any = load_reward(copy, prior, CPU, torch.float32)
     with pytest.raises(WeightsInvalid, match="does not show the answer"):
         model.template.around(CHAT)
 

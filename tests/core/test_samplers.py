@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from aps_core.sampling import driver
 from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
-SAMPLERS = {
+SAMPLERS: dict[str, tuple[Any, SamplerSpec]] = {
     "prior": (driver.sample, PriorConfig(steps=4)),
     "aps": (sample_aps, APSConfig(steps=4, inner_steps=5)),
     "g2d2": (driver.sample, G2D2Config(steps=4, inner_steps=5)),
@@ -132,11 +133,11 @@ def test_other_steps_share_the_same_budget():
     assert SamplerSpec.named("g2d2").like(config, {"steps": 15}) == G2D2Config(
         steps=15, inner_steps=20, guidance_scale=3.5
     )
-    sgdd = SamplerSpec.named("sgdd").like(config, {"steps": 5})
+    sgdd = SGDDConfig.like(config, {"steps": 5})
     assert (sgdd.steps, sgdd.mh_steps + 1) == (5, 60)
-    svdd = SamplerSpec.named("svdd").like(config, {"steps": 15, "candidates": 3})
+    svdd = SVDDConfig.like(config, {"steps": 15, "candidates": 3})
     assert (svdd.steps, svdd.candidates) == (15, 3), "what is named is taken as it is"
-    few = SamplerSpec.named("g2d2").like(APSConfig(steps=2, inner_steps=3), {"steps": 15})
+    few = G2D2Config.like(APSConfig(steps=2, inner_steps=3), {"steps": 15})
     assert (few.steps, few.inner_steps) == (6, 1), "no more steps than decodes"
     with pytest.raises(ValidationError, match="steps"):
         SamplerSpec.named("g2d2").like(config, {"steps": "many"})

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ that the prior does not have.
 CONFIG = TextConfig(max_new_tokens=12, steps=6, top_k=None)
 ASKED = chat_of("w7 w8")
 KINDS = [YesNoReward(rubric="{prompt} {answer} w3"), LogLikelihoodReward(layout="{prompt} w5")]
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 2,

@@ -2,6 +2,8 @@
 as a graph.
 """
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -90,7 +92,7 @@ def test_draws_and_confidences_are_the_full_sorts(monkeypatch):
 class Counting:
     """A prior whose logits show the ids it saw."""
 
-    mask_id = 0
+    mask_id = eos_id = 0
     calls = 0
 
     def logits(self, ids_BS, attention_BS=None):
@@ -112,7 +114,7 @@ def replayed(step):
 
 def test_the_forward_pass_is_captured_once_and_fed_anew(monkeypatch):
     monkeypatch.setattr(sampling, "captured", replayed)
-    prior = Counting()
+    prior: Any = Counting()
     forward = PriorForward(prior, None, graph=True)
     for ids in (torch.tensor([[1, 0, 0]]), torch.tensor([[1, 5, 0]]), torch.tensor([[1, 5, 7]])):
         assert torch.equal(forward(ids).argmax(-1), ids)
@@ -122,7 +124,7 @@ def test_the_forward_pass_is_captured_once_and_fed_anew(monkeypatch):
 @pytest.mark.parametrize(("graph", "attention"), [(None, None), (True, torch.ones(1, 3))])
 def test_without_a_gpu_or_with_padding_it_runs_as_it_is(monkeypatch, graph, attention):
     monkeypatch.setattr(sampling, "captured", lambda _: pytest.fail("captured"))
-    prior = Counting()
+    prior: Any = Counting()
     forward = PriorForward(prior, attention, graph)
     for _ in range(2):
         forward(torch.tensor([[1, 0, 0]]))

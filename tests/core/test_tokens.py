@@ -8,6 +8,7 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def doubled(seed: int, vector_quantized: bool) -> ToyPrior:
     if vector_quantized:
         generator = torch.Generator().manual_seed(seed + 100)
         tokenizer.codebook_KD = torch.randn(CODES, BITS, generator=generator).double()
-        tokenizer.quantizer = VectorQuantizer(tokenizer.codebook_KD)
+        tokenizer.quantizer = VectorQuantizer(tokenizer.codebook_KD)  # type: ignore[assignment]
     return prior
 
 
@@ -79,7 +80,7 @@ def float64():
         torch.set_default_dtype(torch.float32)
 
 
-def objective(prior: ToyPrior, seed: int, norm: str) -> MeasurementObjective:
+def objective(prior: ToyPrior, seed: int, norm: Literal["l1", "l2"]) -> MeasurementObjective:
     generator = torch.Generator().manual_seed(seed + 200)
     matrix = torch.randn(3 * LENGTH, 4, generator=generator).double() / LENGTH**0.5
     operator = Bound(lambda x_BCHW: (x_BCHW.flatten(1) @ matrix)[..., None, None])
@@ -89,7 +90,8 @@ def objective(prior: ToyPrior, seed: int, norm: str) -> MeasurementObjective:
     return MeasurementObjective(operator, y_CHW, SIGMA, norm)
 
 
-def picture_tokens(sampler, config, seed: int, *, norm="l1", vector_quantized=False, **options):
+def picture_tokens(case, seed: int, *, norm="l1", vector_quantized=False, **options):
+    sampler, config = case
     prior = doubled(seed, vector_quantized)
     measured = objective(prior, seed, norm)
     with float64():
@@ -110,7 +112,7 @@ def text_tokens(guided: bool, seed: int) -> list[list[int]]:
     table_VV = 2 * torch.randn(vocabulary, vocabulary, generator=generator).double()
     table_VV[:, mask] = -1e9
     worth_V = torch.randn(vocabulary, generator=generator).double()
-    prior = SimpleNamespace(
+    prior: Any = SimpleNamespace(
         mask_id=mask, eos_id=5, logits=lambda ids_BS, attention_BS=None: table_VV[ids_BS.roll(1, 1)]
     )
 
@@ -118,25 +120,26 @@ def text_tokens(guided: bool, seed: int) -> list[list[int]]:
         expected_BL = phi_BLV.softmax(-1) @ worth_V
         return torch.where(masked_BL, expected_BL, worth_V[ids_BL]).sum(1)
 
+    worthy: Any = reward
     return sample_text_aps(
         prior,
         torch.tensor([[0, 1]] * 3),
         TextConfig(max_new_tokens=6, steps=4, temperature=1.0, learning_rate=0.5, top_k=None),
         generator=torch.Generator().manual_seed(seed),
-        reward=reward if guided else None,
+        reward=worthy if guided else None,
     ).tolist()
 
 
 def tokens(seed: int) -> dict[str, list[list[int]]]:
     """Everything that ``tokens.json`` holds for one seed."""
     kept_BL = torch.tensor([[2, MASK, MASK, 1]]).expand(BATCH, -1)
-    made = {name: picture_tokens(*case, seed) for name, case in CASES.items()}
+    made = {name: picture_tokens(case, seed) for name, case in CASES.items()}
     for name in ("aps", "aps_i", "random_order", "prior", "g2d2", "sgdd", "svdd"):
-        made[f"{name}, l2"] = picture_tokens(*CASES[name], seed, norm="l2")
-        made[f"{name}, VQ"] = picture_tokens(*CASES[name], seed, vector_quantized=True)
-    made["aps, one sample"] = picture_tokens(*CASES["aps"], seed, batch=1)
+        made[f"{name}, l2"] = picture_tokens(CASES[name], seed, norm="l2")
+        made[f"{name}, VQ"] = picture_tokens(CASES[name], seed, vector_quantized=True)
+    made["aps, one sample"] = picture_tokens(CASES["aps"], seed, batch=1)
     for name in ("aps", "prior"):
-        made[f"{name}, decided tokens"] = picture_tokens(*CASES[name], seed, z_BL=kept_BL)
+        made[f"{name}, decided tokens"] = picture_tokens(CASES[name], seed, z_BL=kept_BL)
     made["text"], made["text, guided"] = text_tokens(False, seed), text_tokens(True, seed)
     return made
 

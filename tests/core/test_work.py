@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.work import CARDS, counted, predicted, windows
+from benchmarks.cards import CARDS
 from benchmarks.work import count as work
+from benchmarks.work import counted, predicted, windows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
 

@@ -1,7 +1,8 @@
 """Schemas of the custom resources used in k8s/; unknown fields are rejected.
 
-They follow KEDA's scaledobjects.keda.sh (v1alpha1) and the Prometheus operator's podmonitors and
-prometheusrules.monitoring.coreos.com (v1), so misspelt or misplaced fields fail as in a cluster.
+They follow KEDA's scaledobjects.keda.sh (v1alpha1), the Prometheus operator's podmonitors and
+prometheusrules.monitoring.coreos.com (v1) and the Gateway API's httproutes (v1), so misspelt or
+misplaced fields fail as in a cluster.
 """
 
 from __future__ import annotations
@@ -140,7 +141,31 @@ PROMETHEUS_RULE = thing(
     groups=many(thing(["name", "rules"], name=TEXT, interval=DURATION, rules=many(RULE))),
 )
 
+HTTP_ROUTE = thing(
+    ["parentRefs", "rules"],
+    parentRefs=many(thing(["name"], name=TEXT, namespace=TEXT, sectionName=TEXT, port=COUNT)),
+    hostnames=many({"type": "string", "pattern": r"^(\*\.)?[a-z0-9.-]+$"}),
+    rules=many(
+        thing(
+            ["backendRefs"],
+            matches=many(
+                thing(
+                    [],
+                    path=thing(
+                        ["type", "value"],
+                        type={"enum": ["Exact", "PathPrefix", "RegularExpression"]},
+                        value=TEXT,
+                    ),
+                )
+            ),
+            timeouts=thing([], request=DURATION, backendRequest=DURATION),
+            backendRefs=many(thing(["name"], name=TEXT, port=COUNT, weight=COUNT)),
+        )
+    ),
+)
+
 SCHEMAS = {
+    "HTTPRoute": resource("gateway.networking.k8s.io/v1", "HTTPRoute", HTTP_ROUTE),
     "ScaledObject": resource("keda.sh/v1alpha1", "ScaledObject", SCALED_OBJECT),
     "PodMonitor": resource("monitoring.coreos.com/v1", "PodMonitor", POD_MONITOR),
     "PrometheusRule": resource("monitoring.coreos.com/v1", "PrometheusRule", PROMETHEUS_RULE),

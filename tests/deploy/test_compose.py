@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from compose_spec import ComposeSpecification, Service
+from compose_spec.models import ComposeSpecification, Service
 
 from service.launch.supervisor import STOP_SECONDS
 
@@ -78,7 +78,9 @@ def test_store_and_workers_are_not_published_and_others_only_on_loopback() -> No
         if "ports" in service
     }
     assert set(published) == {"api", "prometheus", "grafana"}
-    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+    assert published["api"] == ["${APS_BIND:-127.0.0.1}:8000:8000"]
+    others = [*published["prometheus"], *published["grafana"]]
+    assert all(port.startswith("127.0.0.1:") for port in others)
     assert described["networks"]["inside"] == {"internal": True}
     assert {
         name for name, service in described["services"].items() if service["networks"] == ["inside"]
@@ -105,9 +107,11 @@ def test_workers_have_time_to_drain() -> None:
 
 def test_images_are_pinned_and_own_images_are_built() -> None:
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
-        assert re.search(r":v?\d+\.\d+\.\d+", service["image"]), name
-        if service["image"].startswith("aps-"):
-            image = service["image"].removeprefix("aps-").split(":")[0]
+        assert re.search(r":(\$\{APS_VERSION:-)?v?\d+\.\d+\.\d+", service["image"]), name
+        if "aps-" in service["image"]:
+            prefix, _, rest = service["image"].partition("aps-")
+            assert prefix == "${APS_REGISTRY:-}"
+            image = rest.split(":")[0]
             assert service["build"] == {"context": ".", "dockerfile": f"docker/Dockerfile.{image}"}
 
 

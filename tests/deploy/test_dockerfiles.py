@@ -15,15 +15,17 @@ import click
 import httpx
 import pytest
 import yaml
-from stack import free_port
 
 from aps_cli.main import main
 from aps_core.checkpoints.checkpoint_cache import WEIGHTS_DIR
 from service.launch.processes import wait_ready, worker_command
 from service.launch.supervisor import process
 from service.settings import RUN_JOB, Settings, queue_name
+from tests.stack import free_port
 
 ROOT = Path(__file__).parents[2]
+COMPOSE_ONLY = {"APS_REGISTRY", "APS_VERSION", "APS_HOSTNAME", "APS_BIND"}
+"""Variables of docker-compose.yml that are no settings of the service; see .env.example."""
 DOCKERFILES = {
     name: (ROOT / "docker" / f"Dockerfile.{name}").read_text() for name in ("api", "worker")
 }
@@ -122,7 +124,7 @@ def test_only_the_worker_image_installs_torch() -> None:
         for name in DOCKERFILES
     }
     assert {name: found and found[1] for name, found in extras.items()} == {
-        "api": "s3,otel",
+        "api": "service,s3,otel",
         "worker": "worker,vqdiffusion,s3,otel",
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -151,7 +153,8 @@ def test_copied_files_exist_and_are_not_ignored(name: str) -> None:
 @pytest.mark.parametrize("path", DESCRIPTIONS, ids=lambda path: path.name)
 def test_every_setting_exists(path: Path) -> None:
     named = set(re.findall(r"\bAPS_[A-Z_]+", path.read_text()))
-    assert named <= {f"APS_{field.upper()}" for field in Settings.model_fields} | {WEIGHTS_DIR}
+    settings = {f"APS_{field.upper()}" for field in Settings.model_fields} | {WEIGHTS_DIR}
+    assert named <= settings | COMPOSE_ONLY
 
 
 def test_settings_of_the_cluster_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +171,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())[
         "services"
     ].items():
-        if service["image"].startswith("aps") and "command" in service:
+        if "aps-" in service["image"] and "command" in service:
             yield f"compose/{name}", service["command"]
     for path in sorted((ROOT / "k8s").rglob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):

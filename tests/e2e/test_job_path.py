@@ -8,10 +8,12 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
-from stack import Stack, png
+
+from tests.stack import Stack, png
 
 QUICK = {"steps": 4, "inner_steps": 4}
 LONG = {"steps": 24, "inner_steps": 8}
@@ -98,7 +100,7 @@ def wait_for_step(stack: Stack, job_id: str, step: int) -> None:
 
 
 def test_killing_the_worker_costs_one_step_and_does_not_change_the_result(stack: Stack) -> None:
-    spec = {"seed": 11, "sampler": LONG}
+    spec: dict[str, Any] = {"seed": 11, "sampler": LONG}
     undisturbed = stack.submit(**spec)
     assert stack.wait(undisturbed["id"])["state"] == "succeeded"
 

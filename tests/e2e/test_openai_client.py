@@ -10,7 +10,8 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from stack import Stack
+
+from tests.stack import Stack
 
 MODEL = "embedded_text"
 ASKED: dict[str, Any] = {

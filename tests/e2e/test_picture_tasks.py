@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image, ImageOps
-from stack import Stack, png
 
 from aps_cli.main import main
+from tests.stack import Stack, png
 
 QUICK = {"steps": 2, "inner_steps": 2}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kombu import Connection, Exchange, Queue
 from redis import Redis
-from stack import Stack
 
 from service.settings import RUN_JOB, queue_name
+from tests.stack import Stack
 
 QUICK = {"steps": 1, "inner_steps": 1}
 

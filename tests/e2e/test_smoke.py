@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from stack import Stack, free_port
+from tests.stack import Stack, free_port
 
 ROOT = Path(__file__).parents[2]
 

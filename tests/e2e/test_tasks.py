@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from stack import Stack, png
+
+from tests.stack import Stack, png
 
 ANSWER = {"max_new_tokens": 8, "steps": 4}
 

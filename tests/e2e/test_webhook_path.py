@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from stack import Stack, free_port, png
+
+from tests.stack import Stack, free_port, png
 
 QUICK = {"steps": 2, "inner_steps": 1}
 

@@ -9,11 +9,10 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redis import Redis
 from redis.exceptions import RedisError
-from stack import png
 
 from aps_core.tasks import validate_spec
 from service.dispatch.notifier import JobNotifier
@@ -32,6 +31,7 @@ from service.launch.embedded_server import server_binary, server_command
 from service.launch.processes import worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.stack import png
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10
@@ -235,7 +235,7 @@ class Cluster:
     def damage_newest_checkpoint(self, job: Job) -> int:
         """Flips a bit of the newest checkpoint; returns its step."""
         key = f"{self.settings.key_prefix}job:{job.id}:checkpoint"
-        slots = self.store.redis.hgetall(key)
+        slots: Any = self.store.redis.hgetall(key)
         newest = max(slots, key=lambda slot: slots[slot][:4][::-1])
         damaged = bytearray(slots[newest])
         damaged[-1] ^= 1

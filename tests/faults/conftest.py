@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from cluster import LEASE, Cluster, Server
 
 from service.settings import Settings
+from tests.faults.cluster import LEASE, Cluster, Server
 
 
 @pytest.fixture(scope="package")

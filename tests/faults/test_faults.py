@@ -8,12 +8,12 @@ import signal
 import time
 
 import pytest
-from cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
 from service.jobs import Job, JobState
+from tests.faults.cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -240,7 +240,7 @@ def test_one_out_of_memory_error_does_not_change_the_result_and_is_noted(
     assert cluster.result(job) == undisturbed
     assert not cluster.sabotage.exists()
     done = cluster.job(job)
-    assert (done.attempt, done.metrics["memory_rungs"]) == (1, ["free_cache"])
+    assert (done.attempt, done.metrics["memory_fallbacks"]) == (1, ["free_cache"])
     cluster.history(job)
 
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from cluster import LEASE, PATIENCE, Cluster
 
 from service.jobs import Job, JobState
+from tests.faults.cluster import LEASE, PATIENCE, Cluster
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 from transformers import CLIPVisionModelWithProjection
 
 from aps_core.errors import WeightsInvalid, WeightsMissing
-from aps_core.objectives.style import CSDConfig, StyleObjective, _clip_state, load_csd
+from aps_core.objectives.csd import CSDConfig, StyleObjective, _clip_state, load_csd
 
 
 @pytest.fixture(scope="module")

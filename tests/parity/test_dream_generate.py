@@ -2,15 +2,17 @@
 
 import json
 import re
+from typing import cast
 
 import pytest
 import torch
-from test_dream_lm import load
 
 from aps_core.text.config import TextConfig
 from aps_core.text.filtering import filtered, sample_tokens
 from aps_core.text.masked_lm import MaskedLM
 from aps_core.text.sampling import diffusion_generate
+from aps_core.types import TextPrior
+from tests.parity.test_dream_lm import load
 
 RECORDED = {"max_new_tokens", "steps", "temperature", "top_p", "top_k", "alg", "alg_temp"}
 
@@ -132,12 +134,12 @@ def test_tokens_revealed_in_every_step(fixture):
     for name, counts in json.loads((fixture.folder / "transfer_counts.json").read_text()).items():
         steps, new = map(int, re.fullmatch(r"steps(\d+)_new(\d+)", name).groups())
         config = TextConfig(steps=steps, max_new_tokens=new, temperature=0, top_k=None)
-        revealed = []
+        revealed, prior = [], cast(TextPrior, Fixed())
         diffusion_generate(
-            Fixed(),
+            prior,
             torch.zeros(1, 1, dtype=torch.long),
             config,
             generator=torch.Generator(),
-            on_step=lambda info, r=revealed: r.append(int(info.decided_BS.sum())),
+            on_step=lambda info, r=revealed: r.append(int(info.decided_BS.sum())),  # type: ignore[misc]
         )
         assert revealed == counts, name

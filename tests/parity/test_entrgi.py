@@ -1,5 +1,7 @@
 """Comparison of reward guidance with the authors' code, whose text part runs APS and EntRGi."""
 
+from typing import cast
+
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -15,6 +17,7 @@ from aps_core.text.rewards.alignment import Alignment
 from aps_core.text.rewards.chat_template import ChatTemplate
 from aps_core.text.rewards.classifier import ClassifierReward
 from aps_core.text.sampling import diffusion_generate
+from aps_core.types import TextPrior
 
 CPU = torch.device("cpu")
 
@@ -126,7 +129,7 @@ def test_number_of_tokens_revealed_in_every_step(settings):
     )
     counts = []
     diffusion_generate(
-        Certain(),
+        cast(TextPrior, Certain()),
         torch.zeros(1, 1, dtype=torch.long),
         config,
         generator=torch.Generator(),

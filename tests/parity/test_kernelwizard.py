@@ -129,6 +129,6 @@ def test_missing_or_invalid_weights_are_reported(fixture, tmp_path, monkeypatch)
         match=r"'kernelwizard' are missing.*aps weights fetch kernelwizard.*APS_WEIGHTS_DIR",
     ):
         blur((3, 128, 128))
-    assert OperatorSpec.named("compose")(
-        stages=[{"type": "hdr"}, {"type": "nonlinear_blur"}]
+    assert OperatorSpec.named("compose").model_validate(
+        {"stages": [{"type": "hdr"}, {"type": "nonlinear_blur"}]}
     ).checkpoints == ("kernelwizard",)

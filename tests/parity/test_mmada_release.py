@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import cast
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.sampling.schedule import masked_counts
 from aps_core.types import MASK
+from aps_core.types import Tokenizer as PictureTokenizer
 
 
 class IdentityTokenizer:
@@ -62,7 +64,7 @@ def load(fixture, folder):
     text.save(str(folder / "tokenizer.json"))
     return load_mmada(
         folder,
-        IdentityTokenizer(config["fixture"]["codebook_size"]),
+        cast(PictureTokenizer, IdentityTokenizer(config["fixture"]["codebook_size"])),
         torch.device("cpu"),
         torch.float32,
     )
@@ -173,7 +175,7 @@ def test_greedy_text_to_image_step_by_step(t2i, prior):
                 generator=torch.Generator().manual_seed(0),
                 condition=caption_of(prior, ids),
                 z_BL=states[0][None],
-                on_step=lambda info, states=states: states.append(info.state.z_BL[0]),
+                on_step=lambda info, states=states: states.append(info.state.z_BL[0]),  # type: ignore[misc]
             )
             assert sample.z_BL[0].tolist() == expected[f"{name}/out_codes"][row].tolist(), (
                 name,

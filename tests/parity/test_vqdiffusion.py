@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,7 +301,7 @@ def test_anchored_sampling_runs_on_it(prior, expected):
 
 
 def test_spec_finds_the_folder(folder, tmp_path, monkeypatch):
-    spec = PriorSpec.named("vq_diffusion")()
+    spec: Any = PriorSpec.named("vq_diffusion")(type="vq_diffusion")
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
     with pytest.raises(
         WeightsMissing,
@@ -405,7 +406,7 @@ def test_incompatible_parts_are_rejected(folder, tmp_path, fixture):
 def test_prompt_tokens_are_counted_by_the_text_encoder(folder, prior, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "vq-diffusion-ithq")
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(tmp_path))
-    spec = PriorSpec.named("vq_diffusion")()
+    spec: Any = PriorSpec.named("vq_diffusion")(type="vq_diffusion")
     longest = prior.text.length - 2
     for text in ("a", "ab cd's", "x, 12 YZ"):
         words = (text + " ") * 40

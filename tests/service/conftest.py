@@ -7,12 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from apis import running_api
-from internet import INSIDE, OUTSIDE, Server, served
 from redis import Redis
-from stack import Stack
 
 from service.access.keys import KeyStore, Scope, new_key
+from tests.apis import running_api
+from tests.service.internet import INSIDE, OUTSIDE, Server, served
+from tests.stack import Stack
 
 
 @pytest.fixture

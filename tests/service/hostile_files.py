@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image, PngImagePlugin
-from stack import png
+
+from tests.stack import png
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 

@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from stack import png
+
+from tests.stack import png
 
 INSIDE = "127.0.0.2"
 """Address of a private service that must not be reachable."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from openapi_spec_validator import validate
-from stack import Stack, png
 
 from service.settings import Settings
+from tests.stack import Stack, png
 
 
 def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:

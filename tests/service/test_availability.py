@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from stack import Stack, png
 
 from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec, WeightsMissing
@@ -18,9 +17,10 @@ from service.api.availability import (
     describe_priors,
     worker_for,
 )
-from service.api.problems import NoWorker, PriorNotLoaded
+from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from service.settings import Settings
+from tests.stack import Stack, png
 
 
 def info(name: str, prior: str = "embedded", **changes: Any) -> WorkerInfo:
@@ -159,7 +159,7 @@ def test_additional_weights_must_be_on_all_workers_of_the_prior() -> None:
             },
             "vgg16",
         ),
-        ("stylize", {"prompt": "a cup", "csd_weight": 1}, "csd-vit-l"),
+        ("stylize", {"prompt": "a cup", "measure": {"type": "csd"}}, "csd-vit-l"),
     ],
 )
 def test_a_job_without_its_weights_is_not_queued(

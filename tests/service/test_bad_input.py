@@ -14,7 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from stack import Stack, png
+
+from tests.stack import Stack, png
 
 GOOD = {"operator": {"type": "denoise"}, "sigma": 0.1}
 

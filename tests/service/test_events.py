@@ -8,20 +8,21 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from apis import running_api
-from stack import Stack
 
 from service.api.events import is_event_id
+from tests.apis import running_api
+from tests.stack import Stack
 
 LONG = {"steps": 12, "inner_steps": 4}
 
 
 def events(
     http: httpx.Client, job_id: str, after: str | None = None
-) -> Iterator[tuple[str, str, dict[str, object]]]:
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yields (id, type, data) of each event until the stream ends or breaks."""
     headers = {"Last-Event-ID": after} if after else {}
     with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
@@ -66,7 +67,7 @@ def test_an_invalid_event_id_starts_at_the_first_event(stack: Stack, after: str)
     assert not is_event_id(after)
     job = stack.submit(sampler={"steps": 1, "inner_steps": 1})
     stack.wait(job["id"])
-    headers = {"Last-Event-ID": after.encode()}
+    headers = {b"Last-Event-ID": after.encode()}
     answer = stack.http.get(f"/v1/jobs/{job['id']}/events", headers=headers)
     assert answer.status_code == 200
     assert answer.text.count("event: ") == len(list(stack.events(job["id"])))

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import trustme
-from apis import running_api
-from internet import ESCAPES, INSIDE, OUTSIDE, Server, answers, served
-from stack import Stack, png
 
-from service.api.problems import BodyTooLarge
+from service.api.errors import BodyTooLarge
 from service.egress.requests import EgressFailed, UrlRefused, destination, is_public
 from service.settings import Settings
 from service.uploads.fetch_url import fetch
+from tests.apis import running_api
+from tests.service.internet import ESCAPES, INSIDE, OUTSIDE, Server, answers, served
+from tests.stack import Stack, png
 
 
 @pytest.fixture

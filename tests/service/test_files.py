@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from stack import Stack
+
+from tests.stack import Stack
 
 
 @pytest.fixture(scope="module")

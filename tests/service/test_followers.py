@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import httpx
-from stack import Stack
+
+from tests.stack import Stack
 
 CLIENTS = 150
 """More clients than the default connections of a store client."""

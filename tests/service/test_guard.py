@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from apis import running_api
-from stack import Stack
 
 from service.access.host_guard import HostGuard
 from service.settings import Settings
+from tests.apis import running_api
+from tests.stack import Stack
 
 
 def host_of(stack: Stack) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile_files import disarmed, refused
 from PIL import Image
-from stack import Stack
 
 from service.settings import Settings
 from service.uploads.decode_process import LENGTH_BYTES, question_head
 from service.uploads.decoder import Decoder
+from tests.service.hostile_files import disarmed, refused
+from tests.stack import Stack
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 MEASURED = """
 import resource, subprocess, sys
 subprocess.run([sys.executable, "-m", "service.uploads.decode_process", *sys.argv[1:]], check=True)
@@ -67,7 +67,7 @@ def test_hostile_files_are_rejected_with_little_memory(files: dict[str, bytes]) 
         assert answer.get("code") in CODES, (name, answer)
     assert not answers.read()
     assert len(files) >= 100
-    assert 1024 * int(done.stderr) < MOST_BYTES, "of the process, or the hungriest of its children"
+    assert 1024 * int(done.stderr) < MAX_BYTES, "of the process, or the hungriest of its children"
 
 
 def test_the_service_answers_each_with_a_problem(stack: Stack, files: dict[str, bytes]) -> None:

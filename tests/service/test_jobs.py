@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -188,7 +189,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous_one(store: JobStore, jo
     for step in (1, 2, 3):
         store.step(claim, Progress(step=step, total=9), {}, f"state {step}".encode())
     key = f"aps:job:{job.id}:checkpoint"
-    raw = store.redis.hget(key, "1")
+    raw: Any = store.redis.hget(key, "1")
     store.redis.hset(key, "1", raw[:-1] + b"?")
     assert store.load_checkpoint(job.id) == (2, b"state 2")
 
@@ -289,7 +290,8 @@ def test_expired_records_leave_the_list(store: JobStore, job: Job) -> None:
     store.forget_expired()
     assert store.redis.zcard("aps:jobs:") == 1, "its time is not over"
     for due in ("files:due", "records:due"):
-        (entry,) = store.redis.zrange(f"aps:{due}", 0, -1)
+        entries: Any = store.redis.zrange(f"aps:{due}", 0, -1)
+        (entry,) = entries
         store.redis.zadd(f"aps:{due}", {entry: 1})
     store.forget_expired()
     assert store.redis.zcard("aps:jobs:") == 0

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx
 import pytest
-from apis import register_idle_worker, running_api
 from click.testing import CliRunner
 from redis import Redis
-from stack import Stack, png, uri
 
 from aps_cli.main import main
 from service.access.keys import KeyRefused, KeyStore, Scope, new_key
 from service.settings import Settings
 from service.telemetry.logs import scrub
 from service.webhooks.sender import secret_for
+from tests.apis import register_idle_worker, running_api
+from tests.stack import Stack, png, uri
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 UNKNOWN = "01900000-0000-7000-8000-000000000000"

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import httpx
-from stack import free_port
 
 from service.settings import Settings
+from tests.stack import free_port
 
 
 def launched(settings: Settings, port: int) -> subprocess.Popen[bytes]:

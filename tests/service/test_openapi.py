@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import httpx
 import pytest
 import schemathesis
-from apis import register_idle_worker, running_api
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from schemathesis import GenerationMode
 from schemathesis.checks import (
@@ -22,11 +23,13 @@ from schemathesis.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from stack import png, uri
+from schemathesis.core.result import Ok
 
 from service.launch.embedded_server import running_server
 from service.main import create_app
 from service.settings import Settings
+from tests.apis import register_idle_worker, running_api
+from tests.stack import png, uri
 
 FROZEN = Path(__file__).parents[2] / "docs/openapi.json"
 CHECKS = [
@@ -81,7 +84,7 @@ def operations() -> dict[str, schemathesis.APIOperation]:
         ),
     )
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi()).get_all_operations()
-    return {operation.label: operation for operation in (each.ok() for each in found)}
+    return {each.ok().label: each.ok() for each in found if isinstance(each, Ok)}
 
 
 OPERATIONS = operations()
@@ -104,3 +107,41 @@ def test_no_request_causes_a_server_error(api: httpx.Client, label: str) -> None
         case.call_and_validate(base_url=str(api.base_url), checks=CHECKS, timeout=30)
 
     holds()
+
+
+def test_every_operation_has_a_short_id_and_examples_that_are_valid() -> None:
+    described = json.loads(FROZEN.read_text())
+    schemas = described["components"]["schemas"]
+
+    def valid(schema: dict[str, Any], example: object) -> None:
+        whole = {**schema, "components": described["components"]}
+        Draft202012Validator(whole).validate(example)
+
+    def check(schema: dict[str, Any], where: str) -> None:
+        reference = str(schema.get("$ref", "")).rpartition("/")[2]
+        found = schemas[reference] if reference else schema
+        assert found.get("examples"), f"{where} has no example"
+        for example in found["examples"]:
+            valid(found, example)
+
+    seen = set()
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            name = operation["operationId"]
+            assert "_v1_" not in name
+            assert operation["tags"][0] in {tag["name"] for tag in described["tags"]}
+            seen.add(name)
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] != "header":
+                    valid(parameter["schema"], parameter["example"])
+            body = operation.get("requestBody", {}).get("content", {})
+            for kind, media in body.items():
+                if "properties" in media["schema"] and kind == "application/json":
+                    check(media["schema"], f"the body of {name}")
+            for status, answer in operation["responses"].items():
+                media = answer.get("content", {}).get("application/json", {})
+                if "$ref" in media.get("schema", {}):
+                    check(media["schema"], f"{status} of {path}")
+                elif media.get("schema"):
+                    assert "example" in media, f"{status} of {path}"
+    assert {"list_jobs", "get_job", "restore", "estimate_restore", "store_picture"} <= seen

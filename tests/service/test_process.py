@@ -8,10 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from apis import running_api
-from stack import Stack, png
 
-MOST_KB = 150_000
+from tests.apis import running_api
+from tests.stack import Stack, png
+
+MAX_KB = 150_000
 
 
 def test_the_process_is_small(stack: Stack, tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_the_process_is_small(stack: Stack, tmp_path: Path) -> None:
             for path in ("/", "/openapi.json", "/docs", "/v1/capabilities", "/v1/jobs", "/metrics"):
                 assert http.get(path).status_code == 200
         [resident] = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-        assert int(resident) < MOST_KB
+        assert int(resident) < MAX_KB
 
 
 ANSWERS = [

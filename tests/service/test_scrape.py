@@ -15,10 +15,10 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
-from stack import Stack, png
 
 import service.telemetry.metrics
 import worker.telemetry
+from tests.stack import Stack, png
 
 QUICK = {"steps": 2, "inner_steps": 1}
 ELSEWHERE = {

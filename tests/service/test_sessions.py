@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 from redis import Redis
-from stack import Stack, png
 
 from service.access.keys import KeyStore, Scope, new_key
 from service.access.sessions import MAX_SESSIONS, SessionStore
+from tests.stack import Stack, png
 
 ALL: frozenset[Scope] = frozenset({"read", "write"})
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 2, "inner_steps": 1}}

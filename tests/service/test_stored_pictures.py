@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 from redis import Redis
-from stack import Stack, png
 
 from aps_core.tasks import TaskSpec
 from service.api.app_state import Services
@@ -28,6 +27,7 @@ from service.jobs import (
     open_store,
 )
 from service.settings import Settings
+from tests.stack import Stack, png
 
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 1, "inner_steps": 1}}
 
@@ -163,7 +163,8 @@ def test_stored_pictures_are_limited_per_client(redis: Redis, settings: Settings
         )
         keep_here(services, png(10, 10), "bob")
         # its time is over
-        redis.zadd("aps:uploads:ann", {redis.zrange("aps:uploads:ann", 0, 0)[0]: 1})
+        oldest: Any = redis.zrange("aps:uploads:ann", 0, 0)
+        redis.zadd("aps:uploads:ann", {oldest[0]: 1})
         keep_here(services, png(10, 10), "ann")
     finally:
         services.close()

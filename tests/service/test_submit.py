@@ -11,12 +11,16 @@ from uuid import uuid4
 import httpx
 import pytest
 from redis import Redis
-from stack import Stack, png
 
 from service.jobs import Claim, Job, JobStore, QueueFull, QuotaExceeded, Terms, new_job_id
+from tests.stack import Stack, png
 
-QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 1, "inner_steps": 1}}
-LONG = {**QUICK, "sampler": {"steps": 24, "inner_steps": 8}}
+QUICK: dict[str, Any] = {
+    "operator": {"type": "denoise"},
+    "sigma": 0.1,
+    "sampler": {"steps": 1, "inner_steps": 1},
+}
+LONG: dict[str, Any] = {**QUICK, "sampler": {"steps": 24, "inner_steps": 8}}
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -124,7 +128,8 @@ def test_a_repeated_request_may_wait_for_the_first_one(stack: Stack) -> None:
     ("header", "value"), [("Idempotency-Key", "x" * 256), ("Cancel-After", "later")]
 )
 def test_malformed_headers_are_refused(stack: Stack, header: str, value: str) -> None:
-    answer = post(stack, **{header: value})
+    sent: dict[str, Any] = {header: value}
+    answer = post(stack, **sent)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_header")
     assert header in answer.json()["detail"]
 

@@ -56,8 +56,10 @@ def test_restarts_back_off_for_repeated_failures(
     for failures in (1, 2, 3, 4):
         until(
             processes,
-            lambda failures=failures: member.failures == failures and member.due_at is not None,
-        )  # type: ignore[misc]
+            lambda failures=failures: (  # type: ignore[misc]
+                member.failures == failures and member.due_at is not None
+            ),
+        )
         assert member.due_at is not None
         pauses.append(member.due_at - time.monotonic())
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.05)

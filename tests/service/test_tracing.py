@@ -14,15 +14,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from apis import running_api
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from stack import png
 
 from service.launch.embedded_server import running_server
 from service.launch.processes import worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.apis import running_api
+from tests.stack import png
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

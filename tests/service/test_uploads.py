@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from stack import png
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from service.settings import Settings
-from service.uploads.decoder import Decoder, Upload
+from service.uploads.decoder import Decoder
 from service.uploads.png import encode
+from service.uploads.upload import Upload
+from tests.stack import png
 
 
 def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
@@ -34,7 +37,7 @@ def decoder() -> Iterator[Callable[..., Decoder]]:
     """Creates decoders with these settings."""
     with ExitStack() as stack:
 
-        def make(**settings: int) -> Decoder:
+        def make(**settings: Any) -> Decoder:
             decoder = Decoder(Settings(**settings))
             stack.callback(decoder.close)
             return decoder
@@ -107,35 +110,47 @@ def test_limits_hold(decoder) -> None:
         decoder(decode_bytes=10_000_000).sanitise(png(), "image")
 
 
+def processes(one: Decoder) -> list[subprocess.Popen[bytes]]:
+    return [slot.process for slot in one._idle if slot.process is not None]
+
+
+def children(one: Decoder) -> set[str]:
+    """Process ids of the children that hold a client's data."""
+    tasks = [Path(f"/proc/{each.pid}/task/{each.pid}/children") for each in processes(one)]
+    return {pid for task in tasks for pid in task.read_text().split()}
+
+
 def test_a_process_decodes_many_pictures_and_a_crash_costs_one(decoder) -> None:
     one = decoder()
     one.start()
-    process = one._idle.queue[-1]
+    started = processes(one)
     assert one.sanitise(png(), "image").size == one.sanitise(png(), "image").size
-    assert one._idle.queue[-1] is process
-    process.kill()
-    with pytest.raises(ImageRejected, match="limits on memory and time"):
-        one.sanitise(png(), "image")
+    assert set(processes(one)) == set(started)
+    for process in started:
+        process.kill()
+        with pytest.raises(ImageRejected, match="limits on memory and time"):
+            one.sanitise(png(), "image")
     assert one.sanitise(png(), "image").size == (64, 64)
 
 
-def test_a_child_process_serves_one_client_until_a_bad_file(decoder) -> None:
+def test_a_child_process_serves_one_client_until_a_bad_file(decoder, monkeypatch) -> None:
+    monkeypatch.setattr("service.uploads.decoder.CONCURRENT_DECODES", 2)
     one = decoder()
     one.start()
-    process = one._idle.queue[-1]
-
-    def child() -> str:
-        return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().strip()
-
-    assert child() == ""
+    assert children(one) == set()
     one.sanitise(png(), "image", "ann")
-    anns = child()
+    anns = children(one)
     one.sanitise(png(), "image", "ann")
-    assert child() == anns != ""
+    assert children(one) == anns != set()
     one.sanitise(png(), "image", "bob")
-    assert child() not in (anns, "")
+    bobs = children(one) - anns
+    assert children(one) > anns, "ann keeps her process while another is idle"
+    one.sanitise(png(), "image", "eve")
+    eves = children(one) - bobs
+    assert children(one) > bobs, "the process idle for longest changes its client"
+    assert not eves & anns
     with pytest.raises(ImageRejected):
         one.sanitise(b"GIF89a", "image", "bob")
-    assert child() == "", "who met a bad file meets no other"
+    assert children(one) == eves, "who met a bad file meets no other"
     one.sanitise(png(5000, 5000, "RGB", "JPEG"), "image", "bob").file.close()
-    assert child() == "", "nor is so much memory kept"
+    assert children(one) == eves, "nor is so much memory kept"

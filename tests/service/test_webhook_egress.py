@@ -8,10 +8,10 @@ from typing import Any
 import httpcore
 import httpx
 import pytest
-from internet import ESCAPES, INSIDE, OUTSIDE, Server, answers
 
 from service.egress.public_only import check_url, open_client
 from service.egress.requests import UrlRefused
+from tests.service.internet import ESCAPES, INSIDE, OUTSIDE, Server, answers
 
 PUBLIC = "93.184.215.14"
 

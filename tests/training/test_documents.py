@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -156,7 +157,12 @@ def test_the_exported_prior_is_the_trained_one(tokenizer, tmp_path):
     again = load_mmada(folder, loaded, device, torch.float32)
     z_BL = torch.full((1, 1024), MASK)
     z_BL[0, :500] = 3
-    arguments = {"grid": (32, 32), "mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
+    arguments: dict[str, Any] = {
+        "grid": (32, 32),
+        "mask_fraction": 0.5,
+        "condition": "",
+        "guidance_scale": 0.0,
+    }
     rows = slice(config.layout.image_offset, None)
     prior.head_KD = prior.model.lm_head.weight[rows].detach()
     expected = prior.logits(z_BL, **arguments)

@@ -31,12 +31,16 @@ class Regression:
         return loss, {"loss": loss.item()}
 
 
+def bias(model):
+    return {"bias": model.bias.item()}
+
+
 def run(out, schedule, at=None, action=None):
     torch.manual_seed(0)
     model = nn.Linear(1, 1)
     loss = Regression(model, at, action)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    train(model, loss, [optimizer], out, schedule, lambda m: {"bias": m.bias.item()})
+    train(model, loss, [optimizer], out, schedule, bias)
     return model, loss
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from stack import Stack
+
+from tests.stack import Stack
 
 CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [

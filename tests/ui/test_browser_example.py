@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
-from stack import Stack, free_port, png
+
+from tests.stack import Stack, free_port, png
 
 CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import SLOW, comparison, ended, findings, scrub, submit, task
 from playwright.sync_api import Browser, Page, expect
-from stack import Stack, png
 
 from benchmarks.studio import loaded, scrubbed
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, comparison, ended, findings, scrub, submit, task
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -91,7 +91,7 @@ def test_a_whole_run_without_a_mouse(page: Page, stack: Stack) -> None:
     page.keyboard.type("a raccoon with a hat")
     tab_to("Sampler")
     page.keyboard.press("Enter")
-    for name, value in (("Steps", "1"), ("Inner steps", "1")):
+    for name, value in (("reverse steps", "1"), ("inner steps", "1")):
         tab_to(name)
         page.keyboard.type(value)
     tab_to("Edit")
@@ -131,8 +131,8 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
         assert phone.evaluate(width) <= 390
     phone.get_by_role("button", name="Coffee").tap()
     expect(phone.get_by_text("coffee.png, 32 × 32 pixels")).to_be_visible()
-    phone.get_by_label("Steps", exact=True).fill("1")
-    phone.get_by_label("Inner steps").fill("1")
+    phone.get_by_label("reverse steps").fill("1")
+    phone.get_by_label("inner steps").fill("1")
     submit(phone)
     expect(scrub(phone)).to_be_visible(timeout=SLOW)
     ended(phone, "Restored")

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pages import SLOW, choose, ended, sampler, submit
 from PIL import Image
 from playwright.sync_api import Page, expect
-from stack import Stack, png
 from torch import Tensor
 
 from aps_core.evaluation import metrics
 from aps_core.imaging import images
 from aps_core.operators import OperatorSpec
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, choose, ended, sampler, submit
 
 PHOTO = Path(__file__).parents[2] / "service" / "ui" / "samples" / "photo-raccoon.png"
 HEIGHT, WIDTH = 40, 56

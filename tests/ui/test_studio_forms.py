@@ -8,11 +8,15 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from pages import choose, sampler, submit
 from PIL import Image
 from playwright.sync_api import Page, expect
 from pydantic import BaseModel, Field
-from stack import Stack, png
+
+from aps_core.durations import in_words
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.samplers.aps import APSConfig
+from tests.stack import Stack, png
+from tests.ui.pages import choose, sampler, submit
 
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
@@ -38,7 +42,8 @@ def test_the_form_offers_every_operator_with_the_fields_of_its_schema(
     page: Page, stack: Stack
 ) -> None:
     described = stack.http.get("/v1/capabilities").json()
-    assert page.locator(".settings").get_by_role("radio").count() == len(described["operators"])
+    operators = page.get_by_role("group", name="How was it degraded?").get_by_role("radio")
+    assert operators.count() == len(described["operators"])
     for operator in described["operators"]:
         page.locator(f".chip:has([value={operator['type']}])").click()
         for name, field in operator["schema"].get("properties", {}).items():
@@ -196,3 +201,87 @@ def test_a_value_out_of_range_is_marked_at_its_field(page: Page) -> None:
     expect(noise).to_be_focused()
     noise.fill("0.1")
     expect(noise).to_have_attribute("aria-invalid", "false")
+
+
+def test_the_result_is_announced_before_it_is_computed(page: Page, stack: Stack) -> None:
+    choose(page, png(500, 340))
+    page.get_by_text("Noise only", exact=True).click()
+    line = page.locator(".forecast-line")
+    expect(line).to_have_text(re.compile("^Result 256 × 174 pixels, about"))
+    expect(page.get_by_text("detail smaller than 2 pixels is lost")).to_be_visible()
+    spec = {"operator": {"type": "denoise"}, "working_size": 256}
+    asked = {"spec": spec, "image_size": [500, 340]}
+    found = stack.http.post("/v1/restore/estimate", json=asked).json()
+    for name, label in (("fast", "Fast"), ("balanced", "Balanced"), ("best", "Best")):
+        seconds = in_words(found["seconds_by_preset"][name])
+        expect(page.get_by_role("radio", name=f"{label} about {seconds}")).to_be_attached()
+        page.get_by_text(label, exact=True).click()
+        expect(line).to_have_text(f"Result 256 × 174 pixels, about {seconds}.")
+    page.get_by_role("button", name="Keep full size").click()
+    expect(line).to_have_text(re.compile("^Result 500 × 340 pixels"))
+    expect(page.get_by_role("button", name="Crop instead")).to_be_hidden()
+
+
+def test_a_size_that_is_refused_is_explained_before_submission(page: Page) -> None:
+    choose(page, png(900, 700))
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_text("More settings").click()
+    page.get_by_label("Longest side of the result").fill("900")
+    expect(page.locator(".forecast-line.refused")).to_contain_text("this device allows")
+
+
+def test_a_part_is_cropped_instead_of_reducing_the_picture(page: Page, stack: Stack) -> None:
+    sent = Image.open(io.BytesIO(png(500, 340)))
+    choose(page, png(500, 340))
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_role("button", name="Crop instead").click()
+    expect(page.get_by_text("256 × 256 pixels, used as they are")).to_be_visible()
+    for key in ("ArrowLeft", "ArrowUp", "Shift+ArrowLeft"):
+        page.keyboard.press(key)
+    expect(page.get_by_text("246 × 256 pixels, used as they are")).to_be_visible()
+    page.get_by_role("button", name="Use this part").click()
+    expect(page.get_by_text("Part of photo.png, 246 × 256 pixels")).to_be_visible()
+    expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result 246 × 256 pixels"))
+    sampler(page, steps=1, inner_steps=1)
+    job_id = submit(page)
+    with Image.open(io.BytesIO(stack.artifact(job_id, "measurement.png"))) as used:
+        wanted = np.asarray(sent.crop((112, 32, 112 + 246, 32 + 256)))
+        assert np.array_equal(np.asarray(used.convert("RGB")), wanted)
+    page.go_back()
+    page.get_by_role("button", name="Whole picture").click()
+    expect(page.get_by_text("photo.png, 500 × 340 pixels")).to_be_visible()
+
+
+def test_an_unsent_form_survives_a_reload_and_a_stray_drop(page: Page) -> None:
+    page.get_by_role("heading", name="Restore a picture").evaluate(
+        """async (heading) => {
+            const canvas = new OffscreenCanvas(24, 16);
+            canvas.getContext("2d").fillRect(0, 0, 9, 9);
+            const blob = await canvas.convertToBlob();
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([blob], "stray.png", { type: "image/png" }));
+            const drop = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
+            if (heading.dispatchEvent(drop)) throw new Error("the browser would open the file");
+        }"""
+    )
+    expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()
+    page.get_by_text("Out of focus", exact=True).click()
+    page.get_by_label("Blur width").fill("1.25")
+    page.get_by_text("Best", exact=True).click()
+    page.wait_for_timeout(1500)  # forms are kept 0.4 s after the last change
+    page.reload()
+    expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()
+    expect(page.get_by_label("Blur width")).to_have_value("1.25")
+    expect(page.get_by_role("radio", name="Best")).to_be_checked()
+    page.get_by_text("Sampler", exact=True).click()
+    placeholder = page.get_by_label("reverse steps").get_attribute("placeholder")
+    assert placeholder == str(EmbeddedPrior.recommended_for(APSConfig, preset="best")["steps"])
+
+
+def test_durations_have_the_same_words_as_in_the_library(page: Page) -> None:
+    seconds = [0.2, 1, 1.5, 45, 89.5, 90, 150, 5399, 5400, 9000, 36_000, 129_599, 133_931, 1e6]
+    words = page.evaluate(
+        "async (all) => all.map((await import('/strings.js')).duration)",
+        seconds,
+    )
+    assert words == [in_words(each) for each in seconds]

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages import SLOW, choose, colours, comparison, ended, sampler, scrub, submit, task
 from PIL import Image
 from playwright.sync_api import Page, expect
-from stack import Stack, png
+
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, choose, colours, comparison, ended, sampler, scrub, submit, task
 
 QUICK = {"sampler": {"steps": 6, "inner_steps": 2}}
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from apis import running_api
-from pages import choose, ended, findings, sampler, submit
 from playwright.sync_api import Browser, Page, expect
 from redis import Redis
-from stack import Stack, png
 
 from service.access.keys import KeyStore, new_key
+from tests.apis import running_api
+from tests.stack import Stack, png
+from tests.ui.pages import choose, ended, findings, sampler, submit
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
-from pages import SLOW, choose, ended, sampler, scrub, submit
 from playwright.sync_api import Browser, Request, expect
-from stack import Stack, free_port, png
 
 from service.launch.processes import api_command
 from service.launch.supervisor import process
+from tests.stack import Stack, free_port, png
+from tests.ui.pages import SLOW, choose, ended, sampler, scrub, submit
 
 STEPS = 40
 

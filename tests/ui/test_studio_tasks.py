@@ -8,10 +8,22 @@ import re
 from typing import Any
 
 import numpy as np
-from pages import SLOW, choose, colours, comparison, downloaded, ended, sampler, scrub, submit, task
 from PIL import Image
 from playwright.sync_api import Page, expect
-from stack import Stack, png
+
+from tests.stack import Stack, png
+from tests.ui.pages import (
+    SLOW,
+    choose,
+    colours,
+    comparison,
+    downloaded,
+    ended,
+    sampler,
+    scrub,
+    submit,
+    task,
+)
 
 
 def size_of(data: bytes) -> tuple[int, int]:
@@ -25,7 +37,8 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
     page.get_by_text("Low resolution", exact=True).click()
     page.get_by_label("Factor").select_option("2")
     page.get_by_label("Noise level", exact=True).fill("0.1")
-    page.get_by_label("Seed").fill("7")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Seed of the result").fill("7")
     sampler(page, steps=5, inner_steps=3)
     job_id = submit(page)
 
@@ -57,7 +70,7 @@ def test_a_picture_is_restored_compared_and_downloaded(page: Page, stack: Stack)
 
     page.get_by_role("button", name="Edit and run again").click()
     expect(page.get_by_text("measurement.png, 32 × 32 pixels")).to_be_visible()
-    expect(page.get_by_label("Seed")).to_have_value("7")
+    expect(page.get_by_label("Seed of the result")).to_have_value("7")
     expect(page.get_by_label("Factor")).to_have_value("0")
     expect(page.locator('[data-pointer="/sampler/steps"]')).to_have_value("5")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -9,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stack import free_port
 
 from service.jobs import WorkerInfo
 from service.launch.devices import NoDevice, gpus
 from service.launch.processes import start_workers
 from service.launch.supervisor import Supervisor
 from service.settings import Settings
+from tests.stack import free_port
 from worker import device, exporter, telemetry
 
 
@@ -178,7 +179,7 @@ def test_a_worker_is_stalled_only_if_idle_with_queued_jobs_and_not_loading(
     from worker import lifecycle
 
     killed: list[int] = []
-    monkeypatch.setattr(lifecycle.os, "kill", lambda pid, _: killed.append(pid))
+    monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
     worker = lifecycle.Worker()
     worker.entries = [
         WorkerInfo(

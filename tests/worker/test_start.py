@@ -11,11 +11,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from stack import PATIENCE, Stack, free_port, png
-
 from service.launch.processes import worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
+from tests.stack import PATIENCE, Stack, free_port, png
 
 ROOT = Path(__file__).parents[2]
 ALTERED = os.pathsep.join([str(Path(__file__).with_name("altered")), str(ROOT)])

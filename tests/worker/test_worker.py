@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
-from stack import Stack, png
 
 from aps_core.errors import InvalidSpec
 from service.launch.processes import worker_command
 from service.settings import RUN_JOB, Settings, queue_name
+from tests.stack import Stack, png
 from worker.capacity import capacities
 
 ENDLESS = {"steps": 128, "inner_steps": 500}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.imaging.resampling import reflect_pad
+from aps_core.imaging.resampling import mirror_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class NonlinearBlur(OperatorSpec):
             return net if dtype == torch.float32 else deepcopy(net).to(dtype)
 
         def blur(x_BCHW: Tensor) -> Tensor:
-            padded = reflect_pad(x_BCHW, (0, rows * STRIDE - height), (0, columns * STRIDE - width))
+            padded = mirror_pad(x_BCHW, (0, rows * STRIDE - height), (0, columns * STRIDE - width))
             blurred: Tensor = network(x_BCHW.dtype)(
                 (padded + 1) / 2, code.to(x_BCHW.dtype).expand(len(x_BCHW), -1, -1, -1)
             )

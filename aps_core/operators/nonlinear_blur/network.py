@@ -14,7 +14,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
-from aps_core.checkpoints.files import read_json, read_tensors
+from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid
 
 STRIDE = 128

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from aps_core.checkpoints.files import read_config
+from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
 from aps_core.text.masked_lm import MaskedLM, TextIds
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
-from aps_core.checkpoints.files import EMBEDDED, read_json
+from aps_core.checkpoints.files import EMBEDDED
+from aps_core.checkpoints.metadata import read_json
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.prompts import check_length
 from aps_core.runtime import memory

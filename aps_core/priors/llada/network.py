@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from aps_core.checkpoints.files import read_config
+from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
 from aps_core.text.chat import ChatFormat
 from aps_core.text.masked_lm import MaskedLM, TextIds

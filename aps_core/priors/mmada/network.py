@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as TextTokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from aps_core.checkpoints.files import read_config
+from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
 from aps_core.errors import WeightsInvalid
 from aps_core.priors.llada.network import LLaDANetwork, published_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core._lazy import lazy_import
-from aps_core.checkpoints.files import read_json
+from aps_core.checkpoints.metadata import read_json
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded.image import mmada_check_prompt, mmada_token_bytes

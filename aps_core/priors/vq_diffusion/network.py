@@ -21,7 +21,8 @@ from torch import Tensor
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from aps_core.checkpoints.diffusers_parts import load_part
-from aps_core.checkpoints.files import read_json, read_tensors
+from aps_core.checkpoints.files import read_tensors
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.sampling.windows import windowed_logits
 from aps_core.tokenizers.vq_diffusion import load_vq_tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from aps_core.checkpoints.files import read_json
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsMissing
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.embedded.image import fast_dtype

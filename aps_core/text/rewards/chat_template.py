@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from aps_core.checkpoints.files import read_json
+from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsInvalid, WeightsMissing
 from aps_core.text.chat import Chat
 

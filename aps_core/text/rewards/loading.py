@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.checkpoints.files import read_json
 from aps_core.checkpoints.manifest import CHECKPOINTS
+from aps_core.checkpoints.metadata import read_json
 from aps_core.checkpoints.networks import differentiable, load_network, load_tokenizer
 from aps_core.errors import WeightsInvalid
 from aps_core.text.masked_lm import MaskedLM

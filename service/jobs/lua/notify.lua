@@ -1,8 +1,8 @@
 -- adds a webhook message to the outbox if the job's client subscribed to this kind of event
-local MOST_MESSAGES = 1000 -- per job; beyond it, progress messages are dropped but the final one is sent
+local MAX_MESSAGES = 1000 -- per job; beyond it, progress messages are dropped but the final one is sent
 local function notify(kind)
   local wish = get('webhook')
-  if not wish or kind == 'job.progress' and redis.call('LLEN', webhooks) >= MOST_MESSAGES then return end
+  if not wish or kind == 'job.progress' and redis.call('LLEN', webhooks) >= MAX_MESSAGES then return end
   wish = cjson.decode(wish)
   for _, event in ipairs(wish.events) do
     if event == kind then

@@ -18,8 +18,8 @@ def alter(**_):
     from aps_core.tokenizers.execution import ExecutionPlan
 
     if os.environ["ALTERED"] == "broken":
-        Engine.load = None
+        setattr(Engine, "load", None)  # noqa: B010 - a type checker refuses the assignment
         return
     plan = ExecutionPlan.default(torch.device("cuda"), torch.bfloat16)
-    ExecutionPlan.default = classmethod(lambda *_: plan)
-    group_norm.CHANNELS_LAST_DEVICES = ()
+    setattr(ExecutionPlan, "default", classmethod(lambda *_: plan))  # noqa: B010
+    setattr(group_norm, "CHANNELS_LAST_DEVICES", ())  # noqa: B010

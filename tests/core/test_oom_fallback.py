@@ -15,6 +15,7 @@ from aps_core.errors import InsufficientMemory
 from aps_core.imaging import images
 from aps_core.runtime.engine import Engine, ImageEngine
 from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
+from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Decoder
 
 STEPS = 5
@@ -79,10 +80,10 @@ def test_freeing_the_cache_does_not_change_the_result(
     engine: Engine, tmp_path: Path, decoder: Callable[..., None]
 ) -> None:
     undisturbed, _ = restored(engine, tmp_path)
-    assert undisturbed.memory_rungs == []
+    assert undisturbed.memory_fallbacks == []
     decoder(nth_call(8))  # three a step: the second of the third
     result, seen = restored(engine, tmp_path)
-    assert result.memory_rungs == ["free_cache"]
+    assert result.memory_fallbacks == ["free_cache"]
     assert "after step 2" in result.notes[0]
     assert seen == [1, 2, 3, 4, 5], "no step is computed twice, but the one that failed"
     assert torch.equal(result.codes_BL, undisturbed.codes_BL)
@@ -96,9 +97,9 @@ def test_samples_that_exceed_memory_are_computed_one_by_one(
     undisturbed, _ = restored(engine, tmp_path, num_samples=2)
     decoder(lambda _, z_BDhw: len(z_BDhw) > 1)
     result, seen = restored(engine, tmp_path, num_samples=2)
-    assert result.memory_rungs == ["free_cache", "split_batch"]
+    assert result.memory_fallbacks == ["free_cache", "split_batch"]
     assert seen == [1, 2, 3, 4, 5]
-    assert result.sidecar()["memory_rungs"] == result.memory_rungs
+    assert result.sidecar()["memory_fallbacks"] == result.memory_fallbacks
     # the same up to rounding, which may flip single tokens
     assert (result.codes_BL == undisturbed.codes_BL).float().mean() > 0.8
     assert result.pictures_BCHW.shape == undisturbed.pictures_BCHW.shape
@@ -116,12 +117,11 @@ def test_a_large_picture_is_decoded_with_recomputation(
 ) -> None:
     decoder(lambda self, z_BDhw: z_BDhw.requires_grad and not self.recompute)
     result, _ = restored(engine, tmp_path, num_samples)
-    assert result.memory_rungs == [*before, "recompute"]
+    assert result.memory_fallbacks == [*before, "recompute"]
     assert torch.isfinite(result.pictures_BCHW).all()
     assert isinstance(engine, ImageEngine)
-    assert engine.prior.tokenizer.net.decoder.recompute is False, (
-        "the next job starts at full speed"
-    )  # type: ignore[attr-defined]
+    assert isinstance(engine.prior.tokenizer, MagvitTokenizer)
+    assert not engine.prior.tokenizer.net.decoder.recompute, "the next job starts at full speed"
 
 
 def test_recomputing_gives_the_same_gradient_from_less_memory(engine: Engine) -> None:
@@ -178,7 +178,7 @@ def test_out_of_memory_errors_of_cuda_libraries_are_recognised(
         return forward(self, z_BDhw)
 
     monkeypatch.setattr(Decoder, "forward", limited)
-    assert restored(engine, tmp_path)[0].memory_rungs == ["free_cache"]
+    assert restored(engine, tmp_path)[0].memory_fallbacks == ["free_cache"]
 
 
 def test_other_errors_are_not_treated_as_out_of_memory(

@@ -1,0 +1,131 @@
+"""Files of a command: folders and patterns as input, ``-`` for standard input and output, and no
+silent overwriting.
+"""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from aps_core.errors import InvalidSpec
+
+STDIO = Path("-")
+"""Standard input or output."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+"""Files of a folder that count as pictures."""
+
+
+class PictureFile(click.Path):
+    """Path of an existing file, or ``-``."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.4
+    """Existing files as a list: a file, the pictures of a folder, those matching a pattern, or
+    ``-``.
+    """
+
+    name = "pictures"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Completes paths."""
+        return click.Path().shell_complete(ctx, param, incomplete)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[Path]:
+        """Lists the files that ``value`` names."""
+        path = Path(value)
+        if path.is_dir():
+            found = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+            # a second run would otherwise restore the results of the first
+            inputs = [each for each in found if not each.with_suffix(".json").exists()]
+            if not inputs:
+                self.fail(f"The folder '{path}' contains no pictures.", param, ctx)
+            return inputs
+        if glob.has_magic(str(value)) and not path.exists():
+            matching = sorted(Path(name) for name in glob.glob(str(value), recursive=True))
+            if not matching:
+                self.fail(f"No file matches '{value}'.", param, ctx)
+            return matching
+        if path != STDIO and not path.exists():
+            self.fail(f"File '{value}' does not exist.", param, ctx)
+        return [path]
+
+
+def read(path: Path) -> bytes:
+    """Contents of a file or of standard input."""
+    return sys.stdin.buffer.read() if path == STDIO else path.read_bytes()
+
+
+def write_out(data: bytes) -> None:
+    """Writes a picture to standard output."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[Path]:
+    """Path of the result of each source; ``STDIO`` for standard output.
+
+    Args:
+        sources: input pictures, possibly ``STDIO``.
+        output: value of ``--output``: a file, a folder, ``STDIO``, or None for a name beside the
+            source.
+        suffix: suffix of default names, such as ``.restored.png``.
+
+    Raises:
+        InvalidSpec: several results would go to one file.
+    """
+    if output is None:
+        return [path if path == STDIO else path.with_suffix(suffix) for path in sources]
+    into = output.is_dir() or (len(sources) > 1 and not output.suffix and output != STDIO)
+    if into:
+        output.mkdir(parents=True, exist_ok=True)
+        names = [Path("result" if path == STDIO else path.name) for path in sources]
+        return [output / name.with_suffix(suffix) for name in names]
+    if len(sources) > 1:
+        raise InvalidSpec(f"Several pictures need a folder as --output, not '{output}'.")
+    return [output]
+
+
+def check_free(paths: Sequence[Path], force: bool) -> None:
+    """Checks that no result overwrites a file.
+
+    Raises:
+        InvalidSpec: a result or its sidecar exists, or two results have the same name.
+    """
+    if len(set(paths)) < len(paths):
+        raise InvalidSpec("Two of the pictures have the same name; restore them separately.")
+    for path in paths:
+        for each in (path, path.with_suffix(".json")):
+            if path != STDIO and each.exists() and not force:
+                raise InvalidSpec(
+                    f"'{each}' exists; overwrite it with --force, or choose another --output."
+                )
+
+
+def output_options(hidden: bool = False) -> list[Callable[[Any], Any]]:
+    """Options ``--output`` and ``--force``."""
+    return [
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path, allow_dash=True),
+            hidden=hidden,
+            help=(
+                "Result picture, a folder, or - for standard output; default: beside the input,"
+                " with the task in its name."
+            ),
+        ),
+        click.option("--force", is_flag=True, hidden=hidden, help="Overwrite existing files."),
+    ]

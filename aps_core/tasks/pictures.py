@@ -1,0 +1,124 @@
+"""Base classes of tasks whose result is a picture."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, StringConstraints
+
+from aps_core.losses import LossSpec
+from aps_core.losses.measurement import MeasurementLoss
+from aps_core.priors import ImagePriorSpec
+from aps_core.priors.base import PRESETS, Preset
+from aps_core.registry import any_of
+from aps_core.samplers import SamplerSpec
+from aps_core.samplers.aps import APSConfig
+from aps_core.tasks.base import Size, TaskSpec
+
+Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+"""A prompt that must not be empty."""
+
+
+class PictureTaskSpec(TaskSpec):
+    """A task whose result is a picture."""
+
+    prompt: str = Field("", max_length=500, description="Optional text that describes the picture.")
+    num_samples: int = Field(1, ge=1, le=16, description="Samples to draw.")
+    preset: Preset = Field(
+        "balanced",
+        description=(
+            "Amount of work: 'fast' and 'best' take fewer or more steps than the prior's"
+            " recommendation, 'balanced'. Applies to sampler settings that are left out."
+        ),
+    )
+    sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
+        default_factory=APSConfig,
+        description=(
+            "Sampler and its settings ('aps' if no type is given); omitted fields follow the"
+            " prior's recommendation."
+        ),
+    )
+
+    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False}
+
+    def prior_spec(self) -> ImagePriorSpec:
+        """Spec of the prior this task samples from.
+
+        Raises:
+            InvalidSpec: no image prior has that name.
+        """
+        return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
+
+    def settings(self) -> SamplerSpec:
+        """Sampler settings with recommendations filled in; the task's override the prior's."""
+        sampler: SamplerSpec = self.sampler
+        recommended = self.prior_spec().recommended_for(
+            type(sampler), self.own_settings(), self.preset
+        )
+        return sampler.with_recommended(recommended)
+
+    def own_settings(self) -> dict[str, Any]:
+        """Fields of :class:`aps_core.samplers.aps.APSConfig` that this task recommends, overriding
+        the prior's. Other samplers derive their settings from them.
+        """
+        return {}
+
+    def resolved(self) -> Self:
+        """Fills in the sampler's settings."""
+        return self.model_copy(update={"sampler": self.settings()})
+
+    def by_preset(self) -> dict[Preset, Self]:
+        """This task with each preset; all alike if the sampler's steps are set."""
+        return {name: self.model_copy(update={"preset": name}) for name in PRESETS}
+
+    @abstractmethod
+    def output_size(self, image: Size | None) -> Size:
+        """Always a size, never None."""
+
+    def sampled_size(self, image: Size | None) -> Size:
+        """Always a size; equals :meth:`output_size` by default."""
+        return self.output_size(image)
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """The measured unit is one inner step."""
+        width, height = self.sampled_size(image)
+        stride = self.prior_spec().stride
+        sampler = self.settings()
+        tokens = -(-width // stride) * -(-height // stride) * self.num_samples
+        return tokens, sampler.steps * sampler.decodes
+
+
+class MeasuredTaskSpec(PictureTaskSpec):
+    """A picture task whose samples must agree with a measurement."""
+
+    loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
+        default_factory=MeasurementLoss,
+        description=(
+            "Loss and its settings ('measurement' if no type is given); omitted fields follow the"
+            " prior's recommendation."
+        ),
+    )
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Weights needed by the loss."""
+        loss: LossSpec = self.resolved().loss
+        return loss.checkpoints
+
+    def resolved(self) -> Self:
+        """Fills in the settings of sampler and loss."""
+        loss: LossSpec = self.loss
+        recommended = self.prior_spec().recommended_loss.get(loss.type, {})
+        return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
+
+    def settled(self) -> Self:
+        """Fixes the loss's machine-dependent choices."""
+        loss: LossSpec = self.loss
+        return self.model_copy(update={"loss": loss.settled()})
+
+    def caveats(self) -> list[str]:
+        """Notes of the loss."""
+        loss: LossSpec = self.loss
+        return loss.caveats()

@@ -1,0 +1,162 @@
+"""Progress of a job after each reverse step: event, preview and checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aps_core._lazy import lazy_import
+from aps_core.imaging.images import encode_jpeg
+from aps_core.types import MASK, SamplerState, StepInfo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.types import Grid
+else:
+    torch = lazy_import("torch")
+
+MAX_CARRIED_BYTES = 1 << 20
+"""Maximum bytes in a checkpoint besides the tokens."""
+CARRIED = "carried."
+"""Prefix of a sampler's carried tensors in a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Argument of a job's hook after each reverse step."""
+
+    state: SamplerState
+    total: int
+    """Reverse steps of the whole run."""
+    seconds: float
+    """Wall time of this step in seconds."""
+    prior_seconds: float
+    """Part of ``seconds`` spent in the prior's forward passes."""
+    fingerprint: str
+
+    @property
+    def step(self) -> int:
+        """Number of finished reverse steps."""
+        return self.state.step
+
+    @property
+    def inner_steps(self) -> int:
+        """Number of inner iterations in this step."""
+        raise NotImplementedError
+
+    def event(self) -> dict[str, Any]:
+        """JSON payload of the progress event."""
+        return {
+            "step": self.step,
+            "total": self.total,
+            "seconds": self.seconds,
+            "prior_seconds": self.prior_seconds,
+        }
+
+    def preview(self) -> bytes | None:
+        """The current estimate as a small JPEG; None for text."""
+        return None
+
+    def checkpoint(self) -> bytes:
+        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
+
+        Empty if the sampler carries more than ``MAX_CARRIED_BYTES`` bytes between steps. Such a run
+        cannot resume and restarts.
+        """
+        from safetensors.torch import save
+
+        carried = {
+            f"{CARRIED}{name}": tensor.cpu().contiguous()
+            for name, tensor in self.state.carried.items()
+        }
+        if sum(tensor.nbytes for tensor in carried.values()) > MAX_CARRIED_BYTES:
+            return b""
+        tensors = {
+            "z": self.state.z_BL.cpu().contiguous(),
+            "generator": self.state.generator_state.cpu(),
+            "step": torch.tensor(self.step),
+            **carried,
+        }
+        return save(tensors, metadata={"fingerprint": self.fingerprint})
+
+
+@dataclass(frozen=True)
+class PictureProgress(Progress):
+    """Progress of a picture task."""
+
+    info: StepInfo
+    picture_BCHW: Tensor
+    """Current estimate, cropped to the picture; values may exceed [-1, 1]."""
+    grid: Grid
+    noise_floor: float
+
+    @property
+    def inner_steps(self) -> int:
+        """Decoder evaluations of this step."""
+        return len(self.info.loss_curve)
+
+    def event(self) -> dict[str, Any]:
+        """Adds the misfit and the tokens of the first sample.
+
+        ``confidence`` is the score of each of ``anchors`` when it was decided. ``known`` is only in
+        the first event and lists tokens decided before the first step.
+        """
+        info, anchors_L = self.info, self.info.anchors_BL[0]
+        known = (
+            {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
+        )
+        return {
+            **super().event(),
+            "misfit": info.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": _indices(anchors_L),
+            "confidence": [
+                float(f"{score:.3g}")
+                for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()
+            ],  # JSON cannot represent infinity
+            **known,
+            "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
+        }
+
+    def preview(self) -> bytes:
+        """JPEG of the first sample."""
+        return encode_jpeg(self.picture_BCHW[0], quality=80)
+
+
+def read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
+    """State stored by :meth:`Progress.checkpoint`; None if it is damaged or belongs to another
+    run.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
+            return None
+        tensors = load(data)
+    except (SafetensorError, ValueError):
+        return None
+    carried = {
+        name.removeprefix(CARRIED): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(CARRIED)
+    }
+    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)
+
+
+def _indices(chosen_L: Tensor) -> list[int]:
+    """Indices of the true entries of a mask over tokens."""
+    indices: list[int] = chosen_L.nonzero().flatten().tolist()
+    return indices
+
+
+ProgressHook = Callable[[Any], bool | None]
+"""Called after every reverse step with the task's :class:`Progress`; returning False cancels the
+run.
+"""

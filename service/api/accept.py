@@ -1,0 +1,249 @@
+"""Accepts jobs: checks a submission, then stores its pictures and its record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+from starlette.concurrency import run_in_threadpool
+
+from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
+from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
+from service.api.app_state import Services
+from service.api.availability import check_weights, worker_for
+from service.api.errors import Gone, NotFound, UnknownPicture
+from service.api.options import Options
+from service.api.views import EstimateView, JobView, view
+from service.egress.public_only import check_url
+from service.jobs import (
+    IdempotencyConflict,
+    Job,
+    JobError,
+    NotNow,
+    Quota,
+    StorageUnavailable,
+    Terms,
+    WorkerInfo,
+    new_job_id,
+)
+from service.uploads.upload import Source, Upload, digest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A parsed submission request."""
+
+    task: str
+    spec: dict[str, Any]
+    pictures: Mapping[str, Source | str]
+    """By slot name in :class:`Inputs`: a file, its URL, or the content hash of a stored picture."""
+    tenant: str = ""
+    quota: Quota = Quota()  # noqa: RUF009  frozen
+    request_id: str = ""
+    traceparent: str = ""
+    idempotency_key: str = ""
+    cancel_after_seconds: int | None = None
+    options: Options = Options()  # noqa: RUF009  frozen
+
+    def fingerprint(self) -> str:
+        """SHA-256 of task, spec, pictures and options, independent of how they were encoded."""
+        pictures = {
+            name: data if isinstance(data, str) else digest(data)
+            for name, data in self.pictures.items()
+        }
+        asked = [self.task, self.spec, pictures, self.options.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A submission with a valid spec and a worker that can compute it."""
+
+    spec: TaskSpec
+    worker: WorkerInfo
+    terms: Terms
+    max_job_seconds: float
+
+    def cost(self, image: tuple[int, int] | None) -> Estimate:
+        """Estimates the cost for an upload of this size (width, height).
+
+        Raises:
+            ImageTooLarge, InsufficientMemory: it exceeds the worker's limits.
+            JobTooLong: its predicted duration exceeds the limit.
+        """
+        worker = self.worker
+        capacity = Capacity(worker.job_bytes, worker.token_bytes)
+        cost = check_size(self.spec, image, worker.max_pixels, worker.seconds_per_token, capacity)
+        check_seconds(self.spec, image, cost, self.max_job_seconds, worker.seconds_per_token)
+        return cost
+
+
+async def accept(services: Services, submission: Submission) -> tuple[JobView, bool]:
+    """Accepts a job. Returns the job, and whether an earlier request with the same idempotency
+    key had already created it. Stores nothing if it raises.
+
+    The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
+    are decoded only in the decoder's child processes.
+
+    Raises:
+        InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
+            pictures.
+        ImageRejected: a picture is refused.
+        UrlRefused, EgressFailed: a URL is refused or cannot be fetched.
+        UnknownPicture: the client has no stored picture with this hash.
+        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+        IdempotencyConflict, QuotaExceeded, QueueFull: see :meth:`service.jobs.JobStore.submit`.
+        Gone: the job of an earlier identical request has been deleted.
+        Busy: too many pictures are being decoded.
+    """
+    tenant = submission.tenant
+    draft = await run_in_threadpool(_draft, services, submission)
+    if isinstance(draft, JobView):
+        return draft, True
+    uploads: dict[str, Upload] = {}
+    try:
+        for name, sent in submission.pictures.items():
+            uploads[name] = await services.pictures.read(sent, name, tenant)
+        return await _fitted(services, submission, draft, uploads)
+    finally:
+        for upload in uploads.values():
+            upload.file.close()
+
+
+async def _fitted(
+    services: Services, submission: Submission, draft: Draft, uploads: Mapping[str, Upload]
+) -> tuple[JobView, bool]:
+    """Checks the pictures' sizes and the mask's coverage, then accepts the job."""
+    tenant = submission.tenant
+    inputs = Inputs(**{name: upload.picture for name, upload in uploads.items()})
+    draft.spec.check_sizes(inputs)
+    cost = draft.cost(uploads["image"].size if "image" in uploads else None)
+    if (slot := draft.spec.mask_slot(inputs)) is not None:
+        draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
+    large = any(not upload.holder for upload in uploads.values())
+    arguments = (services, submission, draft, uploads, cost)
+    return await (
+        services.pictures.decoding.run(tenant, _stored, *arguments)
+        if large
+        else run_in_threadpool(_stored, *arguments)
+    )
+
+
+def predict(
+    services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
+) -> EstimateView:
+    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+
+    Raises:
+        InvalidSpec, pydantic.ValidationError: the spec is invalid.
+        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+    """
+    spec = _validated(task, spec_json)
+    worker = worker_for(spec.prior, services.settings.priors, services.capable())
+    pace, refusal = worker.seconds_per_token, None
+    cost = estimate(spec, image, pace)
+    try:
+        Draft(spec, worker, Terms(), services.settings.max_job_seconds).cost(image)
+    except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
+        refusal = JobError.of(error)
+    presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
+    return EstimateView(
+        output_size=cost.output,
+        reduced_size=spec.reduced_size(image),
+        tokens=cost.tokens,
+        seconds=cost.seconds,
+        refusal=refusal,
+        seconds_by_preset={
+            name: estimate(variant, image, pace).seconds for name, variant in presets.items()
+        },
+    )
+
+
+def _validated(task: str, spec: dict[str, Any]) -> TaskSpec:
+    try:
+        return validate_spec({**spec, "type": task})
+    except RecursionError as error:
+        raise InvalidSpec("The spec is nested too deeply.") from error
+
+
+def _draft(services: Services, submission: Submission) -> JobView | Draft:
+    """Validates the spec and selects a worker; or the job of an earlier identical request."""
+    terms = _terms(services, submission)
+    if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
+        return _repeated(services, before, submission.tenant)
+    spec = _validated(submission.task, submission.spec)
+    webhook = submission.options.webhook
+    if webhook is not None:
+        check_url(webhook.url, services.settings.webhook_allow_private)
+    live = services.capable()
+    worker = worker_for(spec.prior, services.settings.priors, live)
+    check_weights(spec.checkpoints, spec.prior, live)
+    return Draft(spec, worker, terms, services.settings.max_job_seconds)
+
+
+def _stored(
+    services: Services,
+    submission: Submission,
+    draft: Draft,
+    uploads: Mapping[str, Upload],
+    cost: Estimate,
+) -> tuple[JobView, bool]:
+    """Stores the pictures and the job, and publishes its message."""
+    job_id, spec = new_job_id(), draft.spec
+    try:
+        job = Job(
+            id=job_id,
+            task=submission.task,
+            prior=spec.prior,
+            spec=spec.resolved().model_dump(mode="json"),
+            inputs={
+                name: services.pictures.put(job_id, name, upload)
+                for name, upload in uploads.items()
+            },
+            image_size=uploads["image"].size if "image" in uploads else None,
+            output_size=cost.output,
+            estimated_seconds=round(cost.seconds, 3),
+            tenant=submission.tenant,
+            max_running=submission.quota.max_running,
+            request_id=submission.request_id,
+            traceparent=submission.traceparent,
+            cancel_after_seconds=submission.cancel_after_seconds,
+            priority=submission.options.priority,
+            webhook=submission.options.webhook,
+        )
+        stands = services.store.submit(job, draft.terms)
+    except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict, UnknownPicture):
+        services.discard_files(job_id)
+        raise
+    if stands.job is None:  # a concurrent identical request was stored first
+        services.discard_files(job_id)
+        return _repeated(services, stands.id, submission.tenant), True
+    services.notifier.notify_soon(stands.job)
+    log.info("Job %s: %s accepted, about %.1f s", job_id, job.task, cost.seconds)
+    return view(stands.job, stands.queue_position), False
+
+
+def _terms(services: Services, submission: Submission) -> Terms:
+    return Terms(
+        idempotency_key=submission.idempotency_key,
+        fingerprint=submission.fingerprint() if submission.idempotency_key else "",
+        max_queued=submission.quota.max_queued,
+        max_backlog_seconds=services.settings.max_backlog_seconds,
+        max_own_backlog_seconds=submission.quota.max_backlog_seconds,
+        max_stored_bytes=submission.quota.max_stored_bytes,
+    )
+
+
+def _repeated(services: Services, job_id: str, tenant: str) -> JobView:
+    try:
+        return services.shown(job_id, tenant)
+    except NotFound as error:
+        raise Gone(f"The job of this Idempotency-Key, '{job_id}', has been deleted.") from error

@@ -1,0 +1,101 @@
+// What will happen: size and duration of the result beside the button, and of every preset.
+
+import * as api from "./api.js";
+import { button, el } from "./dom.js";
+import { t } from "./strings.js";
+
+const PAUSE_MILLISECONDS = 250;
+
+let serial = 0;
+
+/** The task's presets as buttons that name their duration; null for a task without presets. */
+export function presetChooser(schema) {
+  if (!schema) return null;
+  const name = `preset${++serial}`;
+  const durations = new Map();
+  const chips = schema.enum.map((value) => {
+    const radio = el("input", { type: "radio", name, value, class: "visually-hidden", checked: value === schema.default });
+    const seconds = el("small");
+    durations.set(value, seconds);
+    return el("label", { class: "chip" }, radio, el("span", {}, t.presets[value] ?? value, seconds));
+  });
+  const radios = chips.map((chip) => chip.querySelector("input"));
+  return {
+    element: el("fieldset", { class: "choice presets" }, el("legend", { textContent: t.presets.legend }), el("div", { class: "chips" }, ...chips)),
+    read: () => radios.find((radio) => radio.checked)?.value,
+    write: (value) => radios.forEach((radio) => (radio.checked = radio.value === (value ?? schema.default))),
+    show: (seconds) => durations.forEach((element, value) => (element.textContent = value in seconds ? t.presets.about(seconds[value]) : "")),
+  };
+}
+
+/**
+ * Size and duration of the result, and what is lost if the picture is reduced. ``sizeOf()`` gives the width and
+ * height of the picture that would be sent, or null; ``onCrop`` gets the longest side that is not reduced.
+ */
+export function forecast(task, { settings, sizeOf, onCrop, valid }) {
+  const line = el("p", { class: "forecast-line", role: "status" });
+  const lost = el("p", { class: "help" });
+  const crop = button(t.crop.open, () => onCrop(longest), { class: "small" });
+  const whole = button("", () => settings.write({ working_size: null }), { class: "small" });
+  const ways = el("div", { class: "chips" }, crop, whole);
+  const details = el("div", { class: "forecast-details" }, lost, ways);
+  let longest = 0;
+  let timer = 0;
+  let asked = 0;
+
+  const show = (text, { reduced = null, presets = null, refused = false } = {}) => {
+    line.textContent = text;
+    line.classList.toggle("known", Boolean(presets));
+    line.classList.toggle("refused", refused);
+    lost.textContent = reduced ?? "";
+    details.hidden = !reduced;
+    whole.hidden = true;
+    settings.preset?.show(presets ?? {});
+  };
+
+  const estimate = (spec, size) => api.estimate(task.type, { spec: filled(spec, task.schema), image_size: size });
+
+  /** Offers to keep the whole picture at full size, if the service would take it. */
+  async function offerWhole(spec, size, number) {
+    const full = await estimate({ ...spec, working_size: undefined }, size);
+    if (number !== asked || full.refusal) return;
+    whole.textContent = t.forecast.whole(full.seconds);
+    whole.hidden = false;
+  }
+
+  async function update() {
+    const number = ++asked;
+    const size = sizeOf();
+    if (task.pictures.image && !size) return show(t.forecast.waiting);
+    if (!valid()) return show("");
+    const spec = settings.read();
+    try {
+      const found = await estimate(spec, size);
+      if (number !== asked) return; // a later change has been asked about
+      const { output_size: output, reduced_size: reduced, seconds, seconds_by_preset: presets, refusal } = found;
+      const keeps = reduced && task.type === "edit";
+      const text = refusal?.detail ?? (output ? t.forecast.picture(output, seconds) : t.forecast.text(seconds));
+      show(text, { reduced: reduced && (keeps ? t.forecast.drawn(reduced) : t.forecast.reduced(size, reduced)), presets, refused: Boolean(refusal) });
+      longest = reduced ? Math.max(...reduced) : 0;
+      crop.hidden = !reduced || !onCrop;
+      if (reduced) await offerWhole(spec, size, number);
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error;
+      if (number === asked) show(""); // a submission names the problem at its field
+    }
+  }
+
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(update, PAUSE_MILLISECONDS);
+  };
+  for (const kind of ["input", "change", "choose"]) settings.element.addEventListener(kind, later);
+  later();
+  return { line, details, later };
+}
+
+/** The spec with something in place of required texts that are still empty: they do not change the duration. */
+function filled(spec, schema) {
+  const empty = (schema.required ?? []).filter((name) => spec[name] === undefined && schema.properties[name].type === "string");
+  return { ...spec, ...Object.fromEntries(empty.map((name) => [name, "…"])) };
+}

@@ -1,0 +1,112 @@
+"""Files of the command line: several pictures, folders, patterns, pipes, no silent overwriting."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from aps_cli.main import main
+from aps_core.imaging import images
+
+QUICK = ("--operator", "denoise", "--steps", 1, "--inner-steps", 1, "--device", "cpu")
+
+
+def aps(*arguments, stdin=None):
+    return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three small pictures and a text file."""
+    for number, name in enumerate(("a.png", "b.jpg", "c.webp")):
+        pixels = np.full((16, 16, 3), 80 * number, dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("no picture")
+    return tmp_path
+
+
+def test_a_folder_is_restored_once_per_picture_and_never_its_results(folder):
+    done = aps("restore", folder, *QUICK)
+    assert done.exit_code == 0, done.output
+    results = [folder / f"{stem}.restored.png" for stem in "abc"]
+    assert done.stdout.splitlines() == [str(path) for path in results]
+    again = aps("restore", folder, *QUICK)
+    assert again.exit_code == 2
+    assert f"'{results[0]}' exists; overwrite it with --force" in again.output
+    assert aps("restore", folder, "--force", *QUICK).stdout == done.stdout
+
+
+def test_a_pattern_goes_to_a_folder_and_one_bad_file_stops_no_other(folder):
+    (folder / "broken.png").write_bytes(b"no picture")
+    done = aps("restore", folder / "*.png", folder / "b.jpg", *QUICK, "-o", folder / "out")
+    assert done.exit_code == 1
+    assert f"{folder / 'broken.png'}: " in done.stderr
+    assert sorted(path.name for path in (folder / "out").glob("*.png")) == [
+        "a.restored.png",
+        "b.restored.png",
+    ]
+    refused = aps("restore", folder / "a.png", folder / "b.jpg", *QUICK, "-o", folder / "one.png")
+    assert (refused.exit_code, "need a folder" in refused.output) == (2, True)
+    assert aps("restore", folder / "x*.png", *QUICK).exit_code == 2
+
+
+def test_pictures_pass_through_pipes(folder):
+    data = (folder / "a.png").read_bytes()
+    degraded = aps("degrade", "-", "--operator", "denoise", "-o", "-", stdin=data)
+    assert degraded.exit_code == 0, degraded.output
+    done = aps("restore", "-", *QUICK, stdin=degraded.stdout_bytes)
+    assert done.exit_code == 0, done.output
+    assert images.open_image(done.stdout_bytes).image.size == (16, 16)
+    assert not list(folder.glob("*.json"))
+
+
+def test_a_preset_chooses_the_steps(folder):
+    out = folder / "out.png"
+    arguments = ("--operator", "denoise", "--device", "cpu", "--inner-steps", 1, "-o", out)
+    done = aps("restore", folder / "a.png", "--preset", "fast", *arguments)
+    assert done.exit_code == 0, done.output
+    spec = json.loads(out.with_suffix(".json").read_text())["spec"]
+    assert (spec["preset"], spec["sampler"]["steps"], spec["sampler"]["inner_steps"]) == (
+        "fast",
+        5,
+        1,
+    )
+
+
+def test_help_shows_types_ranges_and_what_a_shared_option_means_for_each_operator():
+    text = " ".join(aps("restore", "--help").stdout.split())
+    assert "VALUE" not in text
+    for words in (
+        "--preset fast|balanced|best",
+        "--steps INTEGER",
+        "[1 to 128]",
+        "--sigma NUMBER|auto",
+        "[0 to 1; default: auto]",
+        "--factor 2|4|8",
+    ):
+        assert words in text
+    seeds = text.partition("--operator-seed INTEGER")[2].partition("--o")[0]
+    assert "inpainting" in seeds
+    assert "motion_blur" in seeds
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "offered"),
+    [("aps rest", 1, "restore"), ("aps restore a.png --preset f", 4, "fast")],
+)
+def test_the_shell_completes_commands_and_choices(words, number, offered):
+    environment = {"COMP_WORDS": words, "COMP_CWORD": str(number), "_APS_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from aps_cli.main import main; main(prog_name='aps')"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert f"plain,{offered}" in done.stdout

@@ -1,0 +1,147 @@
+"""Layout of every view and state at five widths: nothing is wider than the window.
+
+``APS_SCREENSHOTS=FOLDER`` also saves a picture of each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.stack import Stack, png
+from tests.ui.pages import SLOW, choose, ended, submit, task
+
+WIDTHS = (360, 390, 768, 1280, 1920)
+HEIGHTS = {360: 740, 390: 844, 768: 1024, 1280: 800, 1920: 1080}
+FOLDER = os.environ.get("APS_SCREENSHOTS")
+# elements that stick out of the window, except inside something that scrolls or clips on purpose
+WIDER = """() => {
+    const clipped = (each) => each.closest("pre, .tasks, .stage, .drop, .visually-hidden, .skip");
+    const wide = [...document.querySelectorAll("body *")].filter((each) => {
+        const { left, right, width } = each.getBoundingClientRect();
+        return width > 1 && (right > innerWidth + 1 || left < -1) && !clipped(each);
+    });
+    return wide.map((each) => `${each.tagName}.${each.getAttribute("class")}`);
+}"""
+
+
+@pytest.fixture
+def shown(page: Page) -> Iterator[Any]:
+    """Checks the state that ``page`` shows at every width, and collects what is wrong."""
+    wrong: list[str] = []
+
+    def check(name: str) -> None:
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+            over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            wrong.extend(f"{name} at {width}: {each}" for each in page.evaluate(WIDER))
+            if over > 0:
+                wrong.append(f"{name} at {width}: the page is {over} px too wide")
+            if FOLDER:
+                path = Path(FOLDER) / f"{name}-{width}.png"
+                page.screenshot(path=path, full_page=True)
+        page.set_viewport_size({"width": 1280, "height": 900})
+
+    yield check
+    assert wrong == []
+
+
+def test_forms_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
+    shown("restore-empty")
+    for name in ("Stylize", "Edit", "Guide text", "Generate"):
+        task(page, name)
+        shown(f"{name}-empty")
+        for summary in page.locator("summary:visible").all():
+            summary.click()
+        shown(f"{name}-unfolded")
+    task(page, "Edit")
+    page.get_by_role("button", name="Raccoon").click()
+    expect(page.get_by_role("application")).to_be_visible()
+    shown("edit-mask")
+    task(page, "Restore")
+    choose(page, png(500, 340), "a-photograph-with-quite-a-long-name-from-a-phone-20260712.png")
+    page.get_by_text("Noise only", exact=True).click()
+    expect(page.get_by_text("is first reduced to 256 × 174 pixels")).to_be_visible()
+    expect(page.get_by_role("button", name="Keep full size")).to_be_visible()
+    shown("restore-reduced")
+    page.get_by_role("button", name="Crop instead").click()
+    shown("restore-crop")
+    page.get_by_role("button", name="Cancel").click()
+    for chip in page.locator(".settings .chip:has([type=radio]):visible").all():
+        chip.click()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for summary in page.locator("summary:visible").all():
+        summary.click()
+    shown("restore-unfolded")
+    page.get_by_text("Demo: degrade a clean picture").click()
+    page.get_by_role("button", name="Raccoon, to reduce").click()
+    expect(page.get_by_text("computed on this page")).to_be_visible()
+    shown("restore-demo")
+
+
+def test_jobs_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
+    slow = stack.submit(png(96, 64), sampler={"steps": 40, "inner_steps": 60})
+    waiting = stack.submit(png(64, 64), num_samples=3, sampler={"steps": 4, "inner_steps": 2})
+    text = stack.http.post(
+        "/v1/guide",
+        json={
+            "prompt": "Why is the sky blue?",
+            "compare_unguided": True,
+            "sampler": {"steps": 4, "max_new_tokens": 8},
+        },
+    ).json()
+    page.goto(f"/#{waiting['id']}")
+    expect(page.get_by_text(re.compile("Next in line|ahead"))).to_be_visible()
+    shown("job-waiting")
+    page.goto(f"/#{slow['id']}")
+    expect(page.get_by_text(re.compile(r"Step \d+ of 40")).first).to_be_visible(timeout=SLOW)
+    shown("job-running")
+    page.get_by_role("button", name="Cancel").click()
+    ended(page, "Canceled")
+    shown("job-canceled")
+    for job, title in ((waiting, "Restored"), (text, "Answered")):
+        stack.wait(job["id"])
+        page.goto(f"/#{job['id']}")
+        ended(page, title)
+        shown(f"job-{title}")
+        page.get_by_text("Use it in code").click()
+        for kind in ("curl", "Python", "Command line"):
+            page.locator(".code").get_by_text(kind, exact=True).click()
+            shown(f"job-{title}-{kind}")
+    page.goto("/#history")
+    expect(page.get_by_role("listitem").first).to_be_visible()
+    shown("history")
+    page.get_by_role("button", name=re.compile("worker")).click()
+    expect(page.get_by_role("dialog", name="This service")).to_be_visible()
+    shown("service")
+
+
+def test_an_error_fits_every_width(page: Page, shown: Any, complaints: list[str]) -> None:
+    choose(page, png(8000, 100), "panorama.png")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Longest side of the result").fill("4096")
+    page.get_by_text("Low resolution", exact=True).click()
+    page.get_by_role("button", name="Restore", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    shown("refused")
+    complaints.clear()
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_progress_is_above_the_fold_of_a_phone(page: Page, stack: Stack, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+    choose(page, png(64, 64))
+    page.get_by_text("Noise only", exact=True).click()
+    submit(page)
+    for element in (page.get_by_role("progressbar"), page.get_by_role("button", name="Cancel")):
+        box = element.bounding_box()
+        assert box is not None
+        assert 0 < box["y"] < HEIGHTS[width] - box["height"]
+    page.get_by_role("button", name="Cancel").click()
+    ended(page, "Canceled")
