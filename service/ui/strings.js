@@ -223,6 +223,8 @@ export const t = {
 
   guided: "Guided",
   unguided: "Without guidance",
+  candidate: (run, n) => `${run}, answer ${n}`,
+  bestReward: (value) => `Best reward ${value.toFixed(3)}`,
   rewardOf: (value) => `Reward ${value.toFixed(3)}`,
   notStarted: "Generated after the guided answer, with the same seed.",
 
