@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from aps_cli import files
-from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_options
+from aps_cli.fields import PICTURE, operator_from, operator_options
+from aps_cli.sections import SectionedCommand
 
 
 @click.command(cls=SectionedCommand)
@@ -37,6 +38,7 @@ from aps_cli.fields import PICTURE, SectionedCommand, operator_from, operator_op
 @click.option("--mask", type=PICTURE, help="Mask picture, white = known.")
 @files.output_options()[0]
 @files.output_options()[1]
+@click.option("--kernel", type=PICTURE, help="Blur kernel as a small grey picture.")
 def degrade(
     photo: Path,
     output: Path | None,
@@ -46,6 +48,7 @@ def degrade(
     peak: float,
     seed: int,
     mask: Path | None,
+    kernel: Path | None,
     **options: Any,
 ) -> None:
     """Degrade a clean PHOTO with an operator and noise, to try out a restoration.
@@ -57,11 +60,14 @@ def degrade(
 
     from aps_core.imaging import images, noise
     from aps_core.operators import OperatorSpec
+    from aps_core.operators.kernel_blur import kernel_rows
 
     chosen = operator_from(options)
     spec = OperatorSpec.named(chosen["type"]).model_validate(chosen)
     (path,) = files.targets([photo], output, ".degraded.png")
     files.check_free([path], force)
+    if kernel is not None:
+        spec = spec.with_kernel(kernel_rows(images.open_image(kernel.read_bytes())))
     x = images.to_tensor(images.open_image(files.read(photo)))
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)

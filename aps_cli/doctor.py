@@ -74,8 +74,8 @@ def _compute(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "compute",
             "note",
-            "PyTorch is not installed: this machine can run the API and the client, but no worker",
-            "pip install 'aps[worker]'",
+            "PyTorch is not installed: this machine can run the client, but compute nothing itself",
+            "pip install 'aps[library]'",
         )
         return
     import torch
@@ -128,6 +128,14 @@ def _weights(settings: Settings) -> Iterator[Finding]:
 
 def _redis(settings: Settings) -> Iterator[Finding]:
     """Checks that the job store responds, or that an embedded one can be started."""
+    if find_spec("redis") is None:
+        yield Finding(
+            "redis",
+            "note",
+            "the service's packages are not installed: this machine can run the client only",
+            "pip install 'aps[service]'",
+        )
+        return
     from redis.exceptions import RedisError
 
     from service.jobs import connect

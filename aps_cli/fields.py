@@ -175,31 +175,6 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
     return _pop_prefixed(options, "sampler__")
 
 
-class SectionedCommand(click.Command):
-    """A command whose help lists general, operator and sampler options in separate sections."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes one section per family, chosen by the prefix of the parameter name."""
-        titles = {
-            "operator": "Operator (each option names the operators it applies to)",
-            "sampler": "Sampler (default: what the prior recommends, see 'aps capabilities')",
-            "loss": "Loss (default: what the prior recommends)",
-        }
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is None or param.name is None:
-                continue
-            field, nested, _ = param.name.partition("__")
-            family = field if nested or field in titles else ""
-            title = titles.get(family, f"{family.capitalize()}") if family else "Options"
-            sections.setdefault(title, []).append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-
-
 def operator_options(command: Command) -> Command:
     """Adds ``--operator`` and one option per operator field."""
     info = FieldInfo(description="The degradation")
@@ -214,6 +189,16 @@ def field_lines(operator: str) -> list[str]:
             default = "" if field.is_required() else f" [default: {field.default}]"
             lines.append(f"{_flag(name, 'operator'):<16} {field.description}{default}")
     return lines
+
+
+def words_of(operator: dict[str, Any]) -> list[str]:
+    """Command-line words that select an operator; the inverse of :func:`operator_from`."""
+    words = ["--operator", operator["type"]]
+    for name, value in operator.items():
+        if name != "type":
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += [_flag(name, "operator"), text]
+    return words
 
 
 def parse_value(text: Any) -> Any:
@@ -300,6 +285,7 @@ def _pop_prefixed(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 # Names of options that would clash with another option of the command.
 _RENAMED = {
     ("operator", "mask"): "--mask-source",
+    ("operator", "kernel"): "--kernel-weights",
     ("operator", "sigma"): "--blur-sigma",
     ("operator", "seed"): "--operator-seed",
 }

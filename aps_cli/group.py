@@ -15,6 +15,19 @@ from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
 USER = (InvalidSpec, ImageRejected, WeightsMissing, InvalidRequest, Forbidden, NotFound)
 """Errors the caller can fix; they exit with code 2."""
 
+EXTRAS = {
+    "torch": "library",
+    "transformers": "library",
+    "safetensors": "library",
+    "redis": "service",
+    "celery": "service",
+    "fastapi": "service",
+    "uvicorn": "service",
+    "fsspec": "service",
+    "prometheus_client": "service",
+}
+"""Extra of the distribution that installs a package."""
+
 EXIT_CODES = """\b
 Exit codes:
   0    done
@@ -34,12 +47,12 @@ class OneLineErrors(click.Group):
     }
 
     def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
     ) -> NoReturn:
         """Runs the command line and exits; expected errors print one line, not a traceback."""
-        extra["standalone_mode"] = False
+        options["standalone_mode"] = False
         try:
-            code = super().main(args, "aps", **extra)
+            code = super().main(args, "aps", **options)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             sys.exit(2)
@@ -54,6 +67,10 @@ class OneLineErrors(click.Group):
             _fail(explain(error), 2)
         except APSError as error:
             _fail(str(error), 2 if isinstance(error, USER) else 1)
+        except ModuleNotFoundError as error:
+            if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
+                raise
+            _fail(f"The package {error.name} is not installed: pip install 'aps[{extra}]'.", 1)
         sys.exit(code if isinstance(code, int) else 0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

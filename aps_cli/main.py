@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aps_cli.degrade import degrade
+from aps_cli.diagnose import diagnose
 from aps_cli.doctor import doctor
 from aps_cli.eval_text import eval_text
 from aps_cli.evaluate import evaluate
@@ -35,6 +36,7 @@ def main() -> None:
     task.
 
     \b
+    aps diagnose photo.jpg                                          say what is wrong with it
     aps restore blurred.jpg --operator gaussian_blur                compute locally
     aps restore blurred.jpg --operator gaussian_blur --server URL   use a running service
     aps serve --embedded                                            run service and studio
@@ -198,6 +200,7 @@ def verify(
 
 for command in (
     degrade,
+    diagnose,
     doctor,
     evaluate,
     eval_text,

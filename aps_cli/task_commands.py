@@ -11,7 +11,8 @@ import click
 
 from aps_cli import files
 from aps_cli.compute import Backend, Files
-from aps_cli.fields import PICTURE, SectionedCommand, json_of, prompt_is_argument, spec_options
+from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
+from aps_cli.sections import SectionedCommand
 from aps_client.models import save
 from aps_core.errors import APSError
 from aps_core.priors import PriorSpec, TextPriorSpec
@@ -101,6 +102,7 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
         return prompt
     helps = {
         "mask": "Mask picture of the same size, white = known.",
+        "kernel": "Blur kernel as a small grey picture: the picture of a point of light.",
         "image": "Picture whose content is kept.",
     }
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]
@@ -166,6 +168,8 @@ def _write(found: Files, output: Path, as_json: bool) -> None:
             f"({'guided' if answer['guided'] else 'unguided'}, reward {answer['reward']:.3f})",
             err=True,
         )
+    if sidecar.get("fit"):
+        click.echo(sidecar["fit"]["text"], err=True)
     for note in sidecar["notes"]:
         click.echo(note, err=True)
 

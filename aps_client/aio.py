@@ -9,7 +9,7 @@ from typing import Any, Self
 from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.flows import Source
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from aps_client.tasks import Tasks
 from aps_client.transport import AsyncTransport
 
@@ -124,6 +124,20 @@ class AsyncClient(Tasks[Awaitable[Result]]):
             ServiceError, Unreachable: the request failed.
         """
         return await self._transport.do(flows.keep(picture, self.connection.retry))
+
+    async def diagnose(self, picture: Source) -> Diagnosis:
+        """Asks what seems to have happened to a picture; nothing is stored.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            Findings in plain words, and fields of a restore job in ``proposal``.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return await self._transport.do(flows.diagnose(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.

@@ -33,7 +33,7 @@ from aps_client.errors import (
     error_of,
     seconds,
 )
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from service.api.views import JobPage
 from service.jobs import JobState, Progress
 
@@ -164,6 +164,13 @@ def keep(picture: Source, retry: Retry) -> Flow[StoredPicture]:
     sent = {"content": _read(picture), "headers": {"Content-Type": "application/octet-stream"}}
     answer = yield from exchange(Call("POST", "/v1/files", sent), retry)
     return StoredPicture.model_validate_json(answer.content)
+
+
+def diagnose(picture: Source, retry: Retry) -> Flow[Diagnosis]:
+    """``POST /v1/diagnose``."""
+    sent = {"content": _read(picture), "headers": {"Content-Type": "application/octet-stream"}}
+    answer = yield from exchange(Call("POST", "/v1/diagnose", sent), retry)
+    return Diagnosis.model_validate_json(answer.content)
 
 
 def get(job: str | Job, retry: Retry) -> Flow[Job]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aps_core.diagnosis.report import Diagnosis
 from service.api.views import JobView as Job
 from service.api.views import StoredPicture
 
-__all__ = ["Event", "Job", "Preview", "Result", "StoredPicture"]
+__all__ = ["Diagnosis", "Event", "Job", "Preview", "Result", "StoredPicture"]
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Tasks(ABC, Generic[R]):
         operator: str | Mapping[str, Any] = "denoise",
         *,
         mask: Source | None = None,
+        kernel: Source | None = None,
         **spec: Any,
     ) -> R:
         """Restores a degraded picture.
@@ -60,11 +61,12 @@ class Tasks(ABC, Generic[R]):
             image: the degraded picture.
             operator: the degradation: a name, or a mapping with ``type`` and the operator's fields.
             mask: picture of the same size, white where pixels are known.
+            kernel: small grey picture of a point of light, for ``kernel_blur``.
             spec: further fields of the spec, and ``timeout``.
         """
         return self.run(
             "restore",
-            {"image": image, "mask": mask},
+            {"image": image, "mask": mask, "kernel": kernel},
             operator={"type": operator} if isinstance(operator, str) else operator,
             **spec,
         )

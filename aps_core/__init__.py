@@ -17,6 +17,8 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from aps_core.aps import sample_aps
+    from aps_core.diagnosis import Diagnosis, diagnose
+    from aps_core.fit import Fit
     from aps_core.losses import LossSpec
     from aps_core.losses.measurement import MeasurementLoss
     from aps_core.measurement import Measurement
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "aps": ["sample_aps"],
+    "diagnosis": ["Diagnosis", "diagnose"],
+    "fit": ["Fit"],
     "losses": ["LossSpec"],
     "losses.measurement": ["MeasurementLoss"],
     "measurement": ["Measurement"],
@@ -74,6 +78,8 @@ __all__ = [
     "APSConfig",
     "Bound",
     "BoundOperator",
+    "Diagnosis",
+    "Fit",
     "G2D2Config",
     "ImagePriorSpec",
     "LossSpec",
@@ -97,6 +103,7 @@ __all__ = [
     "TextPrior",
     "TextPriorSpec",
     "Tokenizer",
+    "diagnose",
     "load_prior",
     "restore",
     "sample",

@@ -15,6 +15,7 @@ from aps_core._lazy import lazy_import
 from aps_core.adapters import deepinv
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
+from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.types import BoundOperator
 
@@ -43,7 +44,7 @@ class Measurement:
             H, W) in [-1, 1] to measurements.
         sigma: standard deviation of the noise in the scale of ``y``, as a number or a tensor that
             broadcasts to ``y``. 'auto' uses the physics object's noise level, or estimates it from
-            ``y``, which must then be a picture.
+            ``y``, which must then be a picture; of 8 bits, at least their rounding error.
         size: height and width of x in pixels; required if the operator does not determine it.
         mask: picture of the known pixels (white or opaque = known), for operators that use a mask.
             Default: the alpha channel of ``y``.
@@ -108,7 +109,7 @@ class Measurement:
         if y_BCHW.shape[1] != 3 or min(y_BCHW.shape[2:]) < 8:
             raise InvalidSpec("The noise of this measurement cannot be estimated; set 'sigma'.")
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
-        return sum(estimates) / len(estimates)
+        return max(sum(estimates) / len(estimates), QUANTISATION if _eight_bit(self.y) else 0.0)
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,15 @@ def _opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
         given = Image.fromarray(given)
     return images.upright(given) if isinstance(given, Image.Image) else None
+
+
+def _eight_bit(given: PictureLike | Sequence[PictureLike]) -> bool:
+    """Whether a picture's values were rounded to 8 bits: files, PIL images and 8-bit arrays."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return any(map(_eight_bit, given))
+    if isinstance(given, np.ndarray):
+        return given.dtype == np.uint8
+    return isinstance(given, str | PathLike | Image.Image)
 
 
 def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:

@@ -11,18 +11,20 @@ from PIL import Image
 from torch import Tensor
 
 from aps_core.errors import InvalidSpec
+from aps_core.fit import Fit, judge
 from aps_core.imaging import images
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.losses import LossSpec
-from aps_core.measurement import Measurement
+from aps_core.measurement import Bind, Measurement
 from aps_core.objectives.perceptual import perceptual_features
+from aps_core.operators import OperatorSpec
 from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.sampling import driver
-from aps_core.types import InnerHook, Prior, StepHook
+from aps_core.types import InnerHook, Prior, StepHook, Tokenizer
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
@@ -38,6 +40,8 @@ class Restoration:
     """Data misfit of each sample in the units of the measurement."""
     noise_floor: float
     """Misfit expected of the true picture."""
+    fit: Fit
+    """Whether the best sample of the first measurement agrees with it."""
     samples: int
     """Number of samples per measurement."""
     sampler: SamplerSpec
@@ -53,8 +57,7 @@ class Restoration:
     @property
     def image(self) -> Image.Image:
         """The sample of the first measurement with the lowest misfit."""
-        first = self.misfit_B[: self.samples]
-        return self.images[first.index(min(first))]
+        return self.images[_best(self.misfit_B[: self.samples])]
 
     def _repr_png_(self) -> bytes:
         return png_row(self.pictures_BCHW)
@@ -88,7 +91,7 @@ def restore(
     measurement: Measurement,
     prior: ImageEngine | Prior | str = "embedded",
     *,
-    sampler: SamplerSpec | Mapping[str, Any] | str = "aps",
+    sampler: SamplerSpec | Mapping[str, Any] | str | None = None,
     loss: LossSpec | Mapping[str, Any] | str = "measurement",
     preset: Preset = "balanced",
     seed: int = 0,
@@ -104,7 +107,7 @@ def restore(
         prior: return value of :func:`load_prior`, the name of a registered prior, or any object
             that implements :class:`aps_core.types.Prior`.
         sampler: a sampler's settings or name. Fields that are not set use the recommendation of a
-            registered prior.
+            registered prior. Default: the sampler that the prior recommends, else ``aps``.
         loss: a loss's settings or name; defaults as for ``sampler``.
         preset: ``fast`` or ``best`` take fewer or more steps than the registered prior's
             recommendation, ``balanced``.
@@ -128,6 +131,8 @@ def restore(
     network: Prior = prior.prior if isinstance(prior, ImageEngine) else prior
     tokenizer = network.tokenizer
     device = tokenizer.codebook_KD.device
+    if sampler is None:
+        sampler = engine.spec.restoring_sampler if engine is not None else "aps"
     chosen = _spec(SamplerSpec, sampler)  # type: ignore[type-abstract]
     compared = _spec(LossSpec, loss)  # type: ignore[type-abstract]
     if engine is not None:
@@ -158,16 +163,34 @@ def restore(
         on_step=on_step,
         on_inner=on_inner,
     )
+    pictures_BCHW = sample.x_BCHW[..., :height, :width].clamp(-1, 1)
+    misfit_B = sample.misfit_B.tolist()
     return Restoration(
-        pictures_BCHW=sample.x_BCHW[..., :height, :width].clamp(-1, 1),
+        pictures_BCHW=pictures_BCHW,
         codes_BL=sample.z_BL,
-        misfit_B=sample.misfit_B.tolist(),
+        misfit_B=misfit_B,
+        fit=_fit(measurement, bind, pictures_BCHW[_best(misfit_B[:samples])], tokenizer),
         noise_floor=objective.noise_floor,
         samples=samples,
         sampler=chosen,
         loss=compared,
         seed=seed,
     )
+
+
+def _best(misfits: list[float]) -> int:
+    """Index of the sample with the lowest misfit."""
+    return misfits.index(min(misfits))
+
+
+def _fit(measurement: Measurement, bind: Bind, x_CHW: Tensor, tokenizer: Tokenizer) -> Fit:
+    """The verdict on one sample of the first measurement."""
+    given = measurement.operator
+    words = given.words() if isinstance(given, OperatorSpec) else "the given operator"
+    sigma = bind.sigma
+    if isinstance(sigma, Tensor):
+        sigma = sigma.expand_as(bind.y_BCHW)[0]
+    return judge(bind.operator, words, x_CHW, bind.y_BCHW[0], sigma, tokenizer)
 
 
 def _spec(root: type[AnySpec], given: AnySpec | Mapping[str, Any] | str) -> AnySpec:

@@ -41,8 +41,8 @@ class Tokenizer(Protocol):
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L)."""
         ...
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Nearest code of every embedding: codes (B, L) and their embeddings (B, L, D)."""
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Nearest code of every embedding (..., D): codes (...) and their embeddings (..., D)."""
         ...
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
@@ -163,8 +163,9 @@ class Likelihood(Protocol):
 class Sample:
     """Result of a run.
 
-    ``z_BL`` are codes. ``x_BCHW`` are decoded pictures with C = 3 in [-1, 1]; the decoder may
-    overshoot slightly. ``misfit_B`` is 0 without a measurement.
+    ``z_BL`` are codes. ``x_BCHW`` are their decoded pictures with C = 3 in [-1, 1]; the decoder may
+    overshoot slightly, and a sampler may have corrected them. ``misfit_B`` is that of the decoded
+    pictures, and 0 without a measurement.
     """
 
     z_BL: Tensor

@@ -28,8 +28,8 @@ class Palette:
     def encode(self, x_BCHW: Tensor) -> Tensor:
         return self.quantize(self.features(x_BCHW).flatten(2).mT)[0]
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        codes = torch.cdist(e_BLD, self.codebook_KD.expand(*e_BLD.shape[:-2], -1, -1)).argmin(-1)
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        codes = torch.cdist(e, self.codebook_KD.expand(*e.shape[:-2], -1, -1)).argmin(-1)
         return codes, self.codebook_KD[codes]
 
     def decode(self, e_BLD: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -1,7 +1,8 @@
 """MkDocs hooks that generate parts of the documentation from the code.
 
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
-``{{ limits }}``, ``{{ algorithm }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
+``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}`` and
+``{{ model_card }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from aps_cli.main import main as aps  # noqa: E402 - needs the path set above
 from aps_core.checkpoints.manifest import CHECKPOINTS, Checkpoint  # noqa: E402
 from aps_core.errors import APSError  # noqa: E402
 from aps_core.operators import OperatorSpec  # noqa: E402
+from aps_core.priors import ImagePriorSpec  # noqa: E402
+from aps_core.priors.base import PRESETS  # noqa: E402
+from aps_core.samplers.aps import APSConfig  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -174,6 +178,33 @@ def limits() -> str:
     return table()
 
 
+def settings() -> str:
+    """Every setting of the API and the workers: variable, default, meaning."""
+    from service.limits import Limits
+    from service.settings import Settings
+
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        if name in Limits.model_fields:
+            continue  # on the page of limits
+        default = "" if field.default_factory else f"`{field.default}`"
+        if field.default in (None, "", []):
+            default = ""
+        rows.append(f"| `APS_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows)
+
+
+def presets() -> str:
+    """Steps of every preset of the priors for pictures, with the sampler ``aps``."""
+    rows = ["| prior | preset | reverse steps | inner steps | decodes |", "|---|---|---|---|---|"]
+    for name, prior in sorted(ImagePriorSpec.family.items()):
+        for preset in PRESETS if issubclass(prior, ImagePriorSpec) else ():
+            chosen = prior.recommended_for(APSConfig, preset=preset)
+            steps, inner = chosen["steps"], chosen["inner_steps"]
+            rows.append(f"| `{name}` | {preset} | {steps} | {inner} | {steps * inner} |")
+    return "\n".join(rows)
+
+
 def model_card() -> str:
     """Returns the model card shipped with the weights."""
     card = (ROOT / "aps_core/embedded/MODEL_CARD.md").read_text()
@@ -208,6 +239,8 @@ MADE: dict[str, Callable[[], str]] = {
     "commands": commands,
     "errors": errors,
     "limits": limits,
+    "settings": settings,
+    "presets": presets,
     "algorithm": algorithm,
     "model_card": model_card,
     "checkpoints": checkpoints,

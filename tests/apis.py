@@ -1,11 +1,11 @@
-"""Additional API processes with other settings, on the server of the running stack."""
+"""Starts the service for tests: whole, or further API processes on the server of a running one."""
 
 from __future__ import annotations
 
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import httpx
 from redis import Redis
 
 from service.jobs import WorkerInfo, WorkerRegistry
-from service.launch.processes import api_command
+from service.launch.embedded_server import running_server
+from service.launch.processes import api_command, wait_ready
 from service.launch.supervisor import process
 from service.settings import Settings
-from tests.stack import free_port
+from tests.stack import Stack, free_port
 
 
 @contextmanager
@@ -57,3 +58,26 @@ def register_idle_worker(settings: Settings) -> None:
         for prior in settings.priors:
             worker = WorkerInfo(name=f"idle {prior}", prior=prior, device="cpu", **speed, **room)
             WorkerRegistry(redis, settings.key_prefix).renew(worker)
+
+
+@contextmanager
+def started_stack(folder: Path, **changes: Any) -> Iterator[Stack]:
+    """Starts server, API and a worker, with ``changes`` to the default settings."""
+    with ExitStack() as stack:
+        base = Settings(
+            metrics_port=free_port(),
+            data_dir=folder,
+            artifacts_dir=folder / "artifacts",
+            threads=1,
+            **changes,
+        )
+        settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
+        port = free_port()
+        log, url = folder / "service.log", f"http://127.0.0.1:{port}"
+        api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        running = Stack(settings, url, http, log, stack)
+        wait_until_it_answers(http, api, log)
+        running.start_worker()
+        wait_ready(url, {"API": api})
+        yield running

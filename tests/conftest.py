@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 from redis import Redis
 
 from service.launch.embedded_server import running_server
-from service.launch.processes import api_command, wait_ready
-from service.launch.supervisor import process
 from service.settings import Settings
-from tests.apis import wait_until_it_answers
-from tests.stack import Stack, free_port
+from tests.apis import started_stack
+from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")
@@ -42,31 +38,17 @@ def settings(redis_url: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Starts server, API and a worker with the embedded prior; short leases keep tests fast."""
-    folder = tmp_path_factory.mktemp("stack")
-    with ExitStack() as stack:
-        base = Settings(
-            metrics_port=free_port(),
-            data_dir=folder,
-            artifacts_dir=folder / "artifacts",
-            threads=1,
-            lease_seconds=2,
-            heartbeat_seconds=0.5,
-            sweep_seconds=0.3,
-            max_upload_bytes=2_000_000,
-            max_job_seconds=10**6,  # some tests need a worker that is busy for long
-            max_backlog_seconds=0,
-            webhook_allow_private=True,
-        )
-        settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
-        port = free_port()
-        log, url = folder / "service.log", f"http://127.0.0.1:{port}"
-        api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
-        http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
-        running = Stack(settings, url, http, log, stack)
-        wait_until_it_answers(http, api, log)
-        running.start_worker()
-        wait_ready(url, {"API": api})
+    """Server, API and a worker with the embedded prior; short leases keep tests fast."""
+    with started_stack(
+        tmp_path_factory.mktemp("stack"),
+        lease_seconds=2,
+        heartbeat_seconds=0.5,
+        sweep_seconds=0.3,
+        max_upload_bytes=2_000_000,
+        max_job_seconds=10**6,  # some tests need a worker that is busy for long
+        max_backlog_seconds=0,
+        webhook_allow_private=True,
+    ) as running:
         yield running
 
 

@@ -53,6 +53,24 @@ def free_port() -> int:
     return port
 
 
+def stream_events(
+    http: httpx.Client, job_id: str, after: str | None = None
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yields (id, type, data) of each event until the stream ends or breaks."""
+    headers = {"Last-Event-ID": after} if after else {}
+    with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["Cache-Control"] == "no-store"
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if not line and "data" in fields:
+                yield fields["id"], fields["event"], json.loads(fields["data"])
+                fields = {}
+            elif line and not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+
+
 @dataclass
 class Stack:
     """The running service, with methods of a client and an operator."""
@@ -117,19 +135,7 @@ class Stack:
         self, job_id: str, after: str | None = None
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """The job's events as (id, type, data), until the stream closes."""
-        headers = {"Last-Event-ID": after} if after else {}
-        with self.http.stream(
-            "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60
-        ) as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            fields: dict[str, str] = {}
-            for line in answer.iter_lines():
-                if not line and "data" in fields:
-                    yield fields["id"], fields["event"], json.loads(fields["data"])
-                    fields = {}
-                elif line and not line.startswith(":"):
-                    name, _, value = line.partition(": ")
-                    fields[name] = value
+        return stream_events(self.http, job_id, after)
 
     def wait(self, job_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """Waits until the job has ended and returns it."""

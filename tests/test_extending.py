@@ -9,18 +9,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
-from service.launch.embedded_server import running_server
-from service.launch.processes import api_command, wait_ready
-from service.launch.supervisor import process
-from service.settings import Settings
-from tests.apis import wait_until_it_answers
-from tests.stack import Stack, free_port, png
+from tests.apis import started_stack
+from tests.stack import Stack, png
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = {
@@ -130,26 +124,11 @@ def outside_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A running service in whose environment the outside files are installed."""
     folder = tmp_path_factory.mktemp("outside")
     environment = installed(folder, FAMILIES)
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        base = Settings(
-            metrics_port=free_port(),
-            data_dir=folder,
-            artifacts_dir=folder / "artifacts",
-            threads=1,
-            priors=["outside_prior"],
-        )
-        settings = base.model_copy(update={"redis_url": stack.enter_context(running_server(base))})
-        port = free_port()
-        log, url = folder / "service.log", f"http://127.0.0.1:{port}"
-        api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
-        http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
-        running = Stack(settings, url, http, log, stack)
-        wait_until_it_answers(http, api, log)
-        running.start_worker()
-        wait_ready(url, {"API": api})
-        yield running
+        with started_stack(folder, priors=["outside_prior"]) as running:
+            yield running
 
 
 def test_the_service_computes_with_all_of_them(outside_stack: Stack) -> None:

@@ -7,6 +7,7 @@ differentiable operator, minimised by Adam on the pixels.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.types import Likelihood
@@ -19,8 +20,8 @@ def total_variation(x_BCHW: Tensor) -> Tensor:
     """Isotropic total variation (B,): the sum of the gradient's length over all pixels, with the
     colours' gradients taken together so that their edges coincide.
     """
-    down = (x_BCHW[..., 1:, :-1] - x_BCHW[..., :-1, :-1]).square()
-    right = (x_BCHW[..., :-1, 1:] - x_BCHW[..., :-1, :-1]).square()
+    down = F.pad(x_BCHW.diff(dim=2), (0, 0, 0, 1)).square()
+    right = F.pad(x_BCHW.diff(dim=3), (0, 1)).square()
     return ((down + right).sum(1) + 1e-6).sqrt().flatten(1).sum(1)
 
 
@@ -30,8 +31,8 @@ def total_variation_estimate(
     *,
     weight: float = WEIGHT,
     correction_weight: float = 0.0,
-    steps: int = 100,
-    learning_rate: float = 0.1,
+    steps: int = 250,
+    learning_rate: float = 0.05,
 ) -> Tensor:
     """Minimises ``-log q(y | x) + weight TV(x) + correction_weight TV(x - start)``.
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from pydantic import Field
 
 from aps_core.registry import Spec
 
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Shape = tuple[int, int, int]
+
+KERNEL_SIDE = 63
+"""Longest side of an uploaded kernel in pixels."""
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=KERNEL_SIDE)]
+KernelRows = Annotated[tuple[Row, ...], Field(min_length=1, max_length=KERNEL_SIDE)]
+"""A blur kernel as rows of non-negative weights. It is the picture of a point of light and need not
+be normalised.
+"""
 
 
 class OperatorSpec(Spec, family=True):
@@ -34,6 +45,9 @@ class OperatorSpec(Spec, family=True):
     :func:`aps_core.checkpoints.checkpoint_cache.path`.
     """
 
+    lengths: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that are lengths in pixels of the upload; see :meth:`scaled`."""
+
     @property
     def checkpoints(self) -> tuple[str, ...]:
         """All downloaded weights this operator needs."""
@@ -43,6 +57,30 @@ class OperatorSpec(Spec, family=True):
     def needs_mask(self) -> bool:
         """Whether a job must include a mask picture or an alpha channel."""
         return False
+
+    @property
+    def needs_kernel(self) -> bool:
+        """Whether a job must include a picture of the blur kernel."""
+        return False
+
+    def with_kernel(self, rows: KernelRows) -> Self:
+        """Returns this operator with the uploaded kernel filled in."""
+        return self
+
+    def scaled(self, factor: float) -> Self:
+        """Returns the operator on an upload whose sides were multiplied by ``factor``.
+
+        Users measure a blur in pixels of their upload, but the computation uses the working size.
+        """
+        return self.model_copy(update={name: getattr(self, name) * factor for name in self.lengths})
+
+    def words(self) -> str:
+        """The degradation with its strength, for messages: 'a Gaussian blur of 2 pixels'."""
+        numbers = {
+            name: value for name, value in self if isinstance(value, float | int) and name != "seed"
+        }
+        strength = ", ".join(f"{name.replace('_', ' ')} {v:.3g}" for name, v in numbers.items())
+        return f"the degradation '{self.type}'" + (f" ({strength})" if strength else "")
 
     @abstractmethod
     def bind(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape
 from aps_core.operators.inpainting import Inpainting
 from aps_core.registry import any_of
 
@@ -56,6 +56,22 @@ class Compose(OperatorSpec):
     def needs_mask(self) -> bool:
         """True if any stage needs a mask."""
         return any(step.needs_mask for step in self.stages)
+
+    @property
+    def needs_kernel(self) -> bool:
+        """True if any stage needs a kernel."""
+        return any(step.needs_kernel for step in self.stages)
+
+    def with_kernel(self, rows: KernelRows) -> Self:
+        """Fills the kernel into every stage that needs one."""
+        return self.model_copy(update={"stages": [step.with_kernel(rows) for step in self.stages]})
+
+    def scaled(self, factor: float) -> Self:
+        """Scales every stage."""
+        return self.model_copy(update={"stages": [step.scaled(factor) for step in self.stages]})
+
+    def words(self) -> str:
+        return ", then ".join(step.words() for step in self.stages)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
         return reduce(

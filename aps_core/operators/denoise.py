@@ -17,6 +17,9 @@ class Denoise(OperatorSpec):
     type: Literal["denoise"] = "denoise"
     linear: ClassVar[bool] = True
 
+    def words(self) -> str:
+        return "noise alone"
+
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:

@@ -19,19 +19,20 @@ else:
 
 
 class GaussianBlur(OperatorSpec):
-    """The picture is out of focus: a Gaussian blur of known width."""
+    """The picture is soft: a Gaussian blur of known width."""
 
     type: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: float = Field(
         3.0,
         ge=0.01,
-        le=15,
+        le=200,
         description=(
-            "Width of the blur in pixels. The paper's 3.0 is for 512-pixel pictures; at 128 use"
-            " 1.5."
+            "Width of the blur in pixels of the upload. The paper's 3.0 is for 512-pixel pictures;"
+            " at 128 use 1.5."
         ),
     )
     linear: ClassVar[bool] = True
+    lengths: ClassVar[tuple[str, ...]] = ("sigma",)
 
     @property
     def reach(self) -> int:
@@ -39,6 +40,9 @@ class GaussianBlur(OperatorSpec):
         implementation.
         """
         return int(4 * self.sigma + 0.5)
+
+    def words(self) -> str:
+        return f"a Gaussian blur of {self.sigma:.3g} pixels"
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""

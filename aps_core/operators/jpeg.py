@@ -50,6 +50,9 @@ class JPEG(OperatorSpec):
         description="JPEG quality on the encoders' usual scale (without chroma subsampling).",
     )
 
+    def words(self) -> str:
+        return f"JPEG compression of quality {self.quality}"
+
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -29,8 +29,8 @@ class MotionBlur(OperatorSpec):
         ge=3,
         le=121,
         description=(
-            "Side of the kernel in pixels; an even number is raised to the next odd one. The"
-            " paper's 61 is for 512-pixel pictures; at 128 use 15."
+            "Side of the kernel in pixels of the upload; an even number is raised to the next odd"
+            " one. The paper's 61 is for 512-pixel pictures; at 128 use 15."
         ),
     )
     intensity: float = Field(
@@ -38,6 +38,11 @@ class MotionBlur(OperatorSpec):
     )
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of the random path.")
     linear: ClassVar[bool] = True
+    lengths: ClassVar[tuple[str, ...]] = ("kernel_size",)
+
+    def scaled(self, factor: float) -> Self:
+        """The same path: its length is drawn in proportion to the kernel's side."""
+        return self.model_copy(update={"kernel_size": max(3, round(self.kernel_size * factor))})
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""

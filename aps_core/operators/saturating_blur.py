@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,10 +31,10 @@ class SaturatingBlur(OperatorSpec):
     sigma: float = Field(
         3.0,
         ge=0.03,
-        le=15,
+        le=200,
         description=(
-            "Width of the blur in pixels where it is strongest. 3.0 is for 512-pixel pictures; at"
-            " 128 use 1.5."
+            "Width of the blur where it is strongest, in pixels of the upload. 3.0 is for 512-pixel"
+            " pictures; at 128 use 1.5."
         ),
     )
     focus_x: float = Field(
@@ -58,6 +58,7 @@ class SaturatingBlur(OperatorSpec):
             " means no clipping."
         ),
     )
+    lengths: ClassVar[tuple[str, ...]] = ("sigma",)
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the widest blur."""

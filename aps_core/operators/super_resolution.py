@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 class SuperResolution(OperatorSpec):
-    """The picture was reduced in size; restore it at ``factor`` times the measurement's size."""
+    """The picture was reduced in size; restore it at a multiple of the measurement's size."""
 
     type: Literal["super_resolution"] = "super_resolution"
     factor: Literal[2, 4, 8] = Field(
         4, description="Restored pixels per measured pixel along one axis."
     )
     linear: ClassVar[bool] = True
+
+    def words(self) -> str:
+        return f"a reduction to 1/{self.factor} of the size"
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -89,6 +89,8 @@ class ImagePriorSpec(PriorSpec):
     :class:`aps_core.samplers.aps.APSConfig`.
     """
 
+    restoring_sampler: ClassVar[str] = "aps"
+    """Sampler of a restoration that names none."""
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings tuned on this prior for samplers other than ``aps``, by sampler type."""
     presets: ClassVar[dict[Preset, dict[str, float]]] = {
@@ -133,7 +135,11 @@ class ImagePriorSpec(PriorSpec):
                 for field, factor in cls.presets[preset].items()
             }
         )
-        return sampler.like(base, cls.tuned.get(name)).model_dump(exclude={"type"})
+        tuned = dict(cls.tuned.get(name, {}))
+        for field, factor in cls.presets[preset].items():
+            if field in tuned:
+                tuned[field] = max(1, round(tuned[field] * factor))
+        return sampler.like(base, tuned).model_dump(exclude={"type"})
 
     @property
     def native_tokens(self) -> int:

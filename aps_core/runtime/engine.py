@@ -133,7 +133,7 @@ class ImageEngine(Engine):
     def padded(self, x_CHW: Tensor) -> Tensor:
         """Repeats the picture's last row and column until it fills whole tokens."""
         height, width = (-size % self.stride for size in x_CHW.shape[1:])
-        return edge_pad(x_CHW, height, width)
+        return edge_pad(x_CHW[None], height, width)[0]
 
     def network(self, name: str, load: Callable[[], Network]) -> Network:
         """A network beside the prior, loaded once; see

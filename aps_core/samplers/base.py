@@ -82,9 +82,9 @@ class SamplerSpec(Spec, family=True):
             SamplingDiverged: the loss is not finite.
         """
 
-    def finish(self, problem: Problem, z_BL: Tensor) -> Tensor:
-        """The pictures (B, 3, H, W) of the final tokens."""
-        return problem.decode(z_BL)
+    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
+        """The result, given the decoded pictures (B, 3, H, W) of the final tokens."""
+        return x_BCHW
 
     @property
     def decodes(self) -> int:

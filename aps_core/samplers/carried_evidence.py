@@ -126,11 +126,11 @@ class CarriedEvidence(AnchoredSampler):
             carried=fit.carried(),
         )
 
-    def finish(self, problem: Problem, z_BL: Tensor) -> Tensor:
+    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
         """The decoded pictures, corrected by the measurement if its noise is known."""
         from aps_core.imaging.total_variation import total_variation_estimate
 
-        x_BCHW, objective = problem.decode(z_BL), problem.objective
+        objective = problem.objective
         if not self.correction or not isinstance(objective, Likelihood):
             return x_BCHW
         return total_variation_estimate(
@@ -138,6 +138,7 @@ class CarriedEvidence(AnchoredSampler):
             x_BCHW,
             weight=self.smoothness,
             correction_weight=self.correction,
+            steps=100,
             learning_rate=0.03,
         )
 

@@ -166,8 +166,9 @@ def sample(
                 raise SamplingCancelled(
                     f"Stopped after reverse step {state.step} of {sampler.steps}."
                 )
-        x_BCHW = sampler.finish(problem, state.z_BL)
-        return Sample(state.z_BL, x_BCHW, problem.objective(x_BCHW)[1])
+        x_BCHW = problem.decode(state.z_BL)
+        misfit_B = problem.objective(x_BCHW)[1]
+        return Sample(state.z_BL, sampler.finish(problem, x_BCHW), misfit_B)
 
 
 def _info(

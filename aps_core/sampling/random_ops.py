@@ -28,13 +28,13 @@ def categorical(p_NK: Tensor, generator: Generator) -> Tensor:
     return torch.searchsorted(below_NK, uniform_N1, right=True)[:, 0]
 
 
-def gumbel_perturbed(logits_NK: Tensor, temperature: float, generator: Generator) -> Tensor:
-    """Logits plus Gumbel noise times ``temperature``. At temperature 1 the argmax is a sample from
-    softmax(logits).
+def gumbel_perturbed(logits: Tensor, temperature: float, generator: Generator) -> Tensor:
+    """Logits (..., K) plus Gumbel noise times ``temperature``. At temperature 1 the argmax is a
+    sample from softmax(logits).
 
     Algorithm 1 itself is deterministic. This noise is what makes several samples differ.
     """
     if temperature == 0:
-        return logits_NK
-    uniform = torch.rand(logits_NK.shape, generator=generator, device=logits_NK.device)
-    return logits_NK - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+        return logits
+    uniform = torch.rand(logits.shape, generator=generator, device=logits.device)
+    return logits - temperature * torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))

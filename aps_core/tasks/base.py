@@ -32,7 +32,7 @@ AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 Size = tuple[int, int]
 """Width and height in pixels."""
 
-Slot = Literal["image", "mask", "style"]
+Slot = Literal["image", "mask", "style", "kernel"]
 """Name of a picture in :class:`Inputs`."""
 
 
@@ -76,11 +76,19 @@ class TaskSpec(Spec, family=True):
             if needed and name not in given:
                 raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
         sizes = {name: (picture.width, picture.height) for name, picture in given.items()}
+        self.check_further(sizes)
         self.check(
             sizes.get("image"),
             sizes.get("mask"),
             inputs.image is not None and inputs.image.has_alpha,
         )
+
+    def check_further(self, sizes: Mapping[str, Size]) -> None:
+        """Checks pictures other than image and mask, given all sizes by name.
+
+        Raises:
+            InvalidSpec: a picture is missing, not accepted, or of an impossible size.
+        """
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """Picture whose pixels are passed to :meth:`check_mask`; None if the task reads no mask."""
@@ -176,6 +184,8 @@ class Inputs:
     image: Picture | None = None
     mask: Picture | None = None
     style: Picture | None = None
+    kernel: Picture | None = None
+    """Blur kernel, for operators with ``needs_kernel``."""
 
     def picture(self) -> Picture:
         """The main picture.

@@ -139,19 +139,19 @@ class EditSpec(MeasuredTaskSpec):
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
         width, height = self.sampled_size((upload.width, upload.height))
         y_CHW, seen_HW = _reduced(truth_CHW, known_HW, height, width)
-        z_L = known_tokens(engine, y_CHW, seen_HW)
+        z_1L = known_tokens(engine, y_CHW, seen_HW)
         feather = round(self.feather * width / known_HW.shape[1])
         operator = (
             Inpainting().bind((3, height, width), engine.device, seen_HW).cropped(height, width)
         )
         objective = engine.measurement_objective(operator, y_CHW, 0.0, self.loss)
-        steps = min(self.sampler.steps, int((z_L == MASK).sum()))  # at least one token per step
+        steps = min(self.sampler.steps, int((z_1L == MASK).sum()))  # at least one token per step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
         result = job.sample(
             spec,
             objective,
             (height, width),
-            z_L.expand(self.num_samples, -1),
+            z_1L.expand(self.num_samples, -1),
             lambda x: joined(x, y_CHW, seen_HW, feather),
         )
         if (height, width) == known_HW.shape:

@@ -37,7 +37,8 @@ class PictureTaskSpec(TaskSpec):
         default_factory=APSConfig,
         description=(
             "Sampler and its settings ('aps' if no type is given); omitted fields follow the"
-            " prior's recommendation."
+            " prior's recommendation. Without a sampler, a restoration uses the one that the prior"
+            " recommends."
         ),
     )
 
@@ -53,11 +54,19 @@ class PictureTaskSpec(TaskSpec):
 
     def settings(self) -> SamplerSpec:
         """Sampler settings with recommendations filled in; the task's override the prior's."""
-        sampler: SamplerSpec = self.sampler
+        sampler: SamplerSpec = (
+            self.sampler
+            if "sampler" in self.model_fields_set
+            else SamplerSpec.named(self.default_sampler()).model_validate({})
+        )
         recommended = self.prior_spec().recommended_for(
             type(sampler), self.own_settings(), self.preset
         )
         return sampler.with_recommended(recommended)
+
+    def default_sampler(self) -> str:
+        """Type of the sampler of a job that names none."""
+        return "aps"
 
     def own_settings(self) -> dict[str, Any]:
         """Fields of :class:`aps_core.samplers.aps.APSConfig` that this task recommends, overriding

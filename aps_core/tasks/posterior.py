@@ -42,7 +42,7 @@ class Run:
     def sample(
         self,
         spec: PictureTaskSpec,
-        objective: Objective,
+        objective: Objective | None,
         size: tuple[int, int],
         z_BL: Tensor | None = None,
         finish: Callable[[Tensor], Tensor] | None = None,
@@ -51,7 +51,7 @@ class Run:
 
         Args:
             spec: resolved spec with sampler, seed, prompt and number of samples.
-            objective: loss of a decoded picture.
+            objective: loss of a decoded picture; None samples without a measurement.
             size: height and width of the result in pixels.
             z_BL: decided tokens; see :func:`aps_core.sampling.driver.sample`.
             finish: maps decoded pictures (B, 3, H, W), cropped to ``size``, to the pictures that
@@ -64,6 +64,7 @@ class Run:
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         height, width = size
         grid = engine.grid(height, width)
+        floor = objective.noise_floor if objective is not None else 0.0
         steps: list[Step] = []
 
         def shown(x_BCHW: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ class Run:
             generator=torch.Generator(engine.device).manual_seed(spec.seed),
             batch=spec.num_samples,
             condition=spec.prompt,
-            on_step=lambda info: self._report(info, steps, grid, objective, shown),
+            on_step=lambda info: self._report(info, steps, grid, floor, shown),
             on_inner=context.on_inner,
             resume=context.resume,
             z_BL=z_BL,
@@ -87,9 +88,9 @@ class Run:
             spec=spec,
             pictures_BCHW=shown(sample.x_BCHW).clamp(-1, 1),
             codes_BL=sample.z_BL,
-            misfit_B=sample.misfit_B.tolist(),
-            noise_floor=objective.noise_floor,
-            misfit_curve=[step.misfit for step in steps],
+            misfit_B=sample.misfit_B.tolist() if objective is not None else [],
+            noise_floor=floor,
+            misfit_curve=[step.misfit for step in steps] if objective is not None else [],
             inner_steps=[step.inner_steps for step in steps],
             seconds={
                 "prior": sum(step.prior_seconds for step in steps),
@@ -105,7 +106,7 @@ class Run:
         info: StepInfo,
         steps: list[Step],
         grid: Grid,
-        objective: Objective,
+        noise_floor: float,
         shown: Callable[[Tensor], Tensor],
     ) -> bool | None:
         steps.append(Step(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds))
@@ -122,6 +123,6 @@ class Run:
                 info=info,
                 picture_BCHW=picture_BCHW,
                 grid=grid,
-                noise_floor=objective.noise_floor,
+                noise_floor=noise_floor,
             )
         )

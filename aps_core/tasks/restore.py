@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.fit import STEPS, judge
 from aps_core.imaging import images, noise
-from aps_core.imaging.images import Coverage
+from aps_core.imaging.images import Coverage, Picture
 from aps_core.operators import OperatorSpec
+from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
+from aps_core.types import InnerInfo
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +71,8 @@ class RestoreSpec(MeasuredTaskSpec):
         ),
     )
 
+    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False, "kernel": False}
+
     @property
     def checkpoints(self) -> tuple[str, ...]:
         """Weights needed by operator and loss."""
@@ -77,6 +83,10 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
+
+    def default_sampler(self) -> str:
+        """The prior's choice."""
+        return self.prior_spec().restoring_sampler
 
     def reduced_size(self, image: Size | None) -> Size | None:
         """The measurement's size, if ``working_size`` reduces the upload."""
@@ -111,7 +121,35 @@ class RestoreSpec(MeasuredTaskSpec):
                 " must have the same size."
             )
         width, height = self.measurement_size(image)
-        self.operator.check_shape(self.operator.image_shape((3, height, width)))
+        operator = self.working_operator(image)
+        operator.check_shape(operator.image_shape((3, height, width)))
+
+    def check_further(self, sizes: Mapping[str, Size]) -> None:
+        """Checks the kernel picture."""
+        kernel = sizes.get("kernel")
+        if self.operator.needs_kernel and kernel is None:
+            raise InvalidSpec(
+                f"Operator '{self.operator.type}' needs a kernel: send a 'kernel' picture, or its"
+                " weights in the operator's 'kernel'."
+            )
+        if kernel is not None:
+            if not self.operator.needs_kernel:
+                raise InvalidSpec(
+                    f"Operator '{self.operator.type}' takes no kernel picture; leave it out."
+                )
+            check_kernel_size(*kernel)
+
+    def working_operator(self, image: Size, kernel: Picture | None = None) -> OperatorSpec:
+        """The operator at the working size, for an upload of size ``image``.
+
+        Lengths in the spec are in pixels of the upload. This is the only place that scales them.
+        """
+        operator: OperatorSpec = self.operator
+        if kernel is not None:
+            operator = operator.with_kernel(kernel_rows(kernel))
+        used = self.measurement_size(image)
+        # sides are rounded down, so the longer one has the more exact factor
+        return operator if used == image else operator.scaled(max(used) / max(image))
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """The mask or a transparent image, if the operator needs a mask."""
@@ -130,32 +168,45 @@ class RestoreSpec(MeasuredTaskSpec):
         job = Run(context)
         upload = inputs.picture()
         y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        notes = (
-            []
-            if y_CHW.shape[-2:] == (upload.height, upload.width)
-            else [f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."]
-        )
-        shape = self.operator.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
-        operator = self.operator.bind(shape, engine.device, mask_HW)
-        sigma, spread = self._noise(y_CHW, operator.weight)
+        used = self.working_operator((upload.width, upload.height), inputs.kernel)
+        reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
+        notes = [_reduced(y_CHW, self.operator, used)] if reduced else []
+        shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
+        operator = used.bind(shape, engine.device, mask_HW)
+        sigma, spread = self._noise(y_CHW, operator.weight, noise.least_sigma(upload))
         _, height, width = shape
         objective = engine.measurement_objective(
             operator.cropped(height, width), y_CHW, spread, self.loss
         )
         result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
-        return replace(result, notes=notes, drawn=operator.state())
+        best_CHW = result.pictures_BCHW[result.best]
+        words = self.operator.words()
+        fit = judge(
+            operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, self._asked(context)
+        )
+        return replace(result, notes=notes, drawn=operator.state(), fit=fit)
 
-    def _noise(self, y_CHW: Tensor, weight: Tensor | None) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, and the standard deviation of all noise.
+    def _asked(self, context: RunContext) -> Callable[[int], bool | None] | None:
+        """Asks the run's inner hook whether to go on, after the last reverse step."""
+        hook, last = context.on_inner, self.sampler.steps
+        return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
 
-        Photon noise is added to ``sigma``. If it is set, 'auto' means a ``sigma`` of 0.
+    def _noise(
+        self, y_CHW: Tensor, weight: Tensor | None, least: float
+    ) -> tuple[float, float | Tensor]:
+        """``sigma`` as a number, at least ``least`` if it is estimated, and the standard deviation
+        of all noise.
+
+        Photon noise is added to ``sigma``. If it is set, 'auto' means the least ``sigma``.
         """
         if self.noise == "gaussian":
-            sigma = float(
-                noise.estimate_sigma(y_CHW, weight) if self.sigma == "auto" else self.sigma
+            sigma = (
+                max(least, noise.estimate_sigma(y_CHW, weight))
+                if self.sigma == "auto"
+                else self.sigma
             )
             return sigma, sigma
-        sigma = 0.0 if self.sigma == "auto" else self.sigma
+        sigma = least if self.sigma == "auto" else self.sigma
         return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
     def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -178,6 +229,12 @@ class RestoreSpec(MeasuredTaskSpec):
                 else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
             )
         return self.operator.measurement(y_CHW), mask_HW
+
+
+def _reduced(y_CHW: Tensor, given: OperatorSpec, used: OperatorSpec) -> str:
+    """Note about a reduced upload."""
+    note = f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."
+    return note if used == given else f"{note} In these pixels the degradation is {used.words()}."
 
 
 def _given(image: Size | None) -> Size:

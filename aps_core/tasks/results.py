@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aps_core._lazy import lazy_import
+from aps_core.fit import Fit
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.imaging.provenance import COMPOSITE, encode
 
@@ -92,6 +93,8 @@ class PictureResult(Result):
     """Data misfit of each sample in the units of the measurement; empty without a measurement."""
     noise_floor: float = 0.0
     """Misfit expected of the true picture."""
+    fit: Fit | None = None
+    """Whether the best sample agrees with the measurement; None without a verdict."""
     misfit_curve: list[float] = field(default_factory=list)
     """Misfit at the end of each reverse step of this run, mean over the samples."""
     inner_steps: list[int] = field(default_factory=list)
@@ -149,6 +152,7 @@ class PictureResult(Result):
             ),
             "misfit": self.misfit_B,
             "noise_floor": self.noise_floor,
+            "fit": self._fit(),
             "misfit_curve": self.misfit_curve,
             "inner_steps": self.inner_steps,
         }
@@ -159,8 +163,12 @@ class PictureResult(Result):
             "misfit": self.misfit_B,
             "noise_floor": self.noise_floor,
             "sigma": getattr(self.spec, "sigma", None),
+            "fit": self._fit(),
         }
         return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
+
+    def _fit(self) -> dict[str, Any] | None:
+        return None if self.fit is None else self.fit.model_dump(mode="json")
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The best sample; every sample if there are several; with a measurement also their mean,

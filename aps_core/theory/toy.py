@@ -32,9 +32,9 @@ class ToyTokenizer:
         self.codebook_KD = self.quantizer.codebook_KD
         self.colours_D3 = torch.randn(BITS, 3, generator=generator) / 2
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Nearest codes and their embeddings."""
-        return self.quantizer(e_BLD)
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Nearest codes (...) of embeddings (..., D), and their embeddings."""
+        return self.quantizer(e)
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Pictures (B, 3, gh, gw)."""

@@ -67,9 +67,9 @@ class MagvitTokenizer:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""
         return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) and embeddings in {-1, +1}."""
-        return self.quantizer(e_BLD)
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (..., D) to codes (...) and embeddings in {-1, +1}."""
+        return self.quantizer(e)
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D) to pictures (B, 3, gh * stride, gw * stride), float32, unclamped."""

@@ -48,9 +48,9 @@ class VQDiffusionTokenizer:
         """Pictures in [-1, 1], sides divisible by ``stride``, to codes (B, L) in raster order."""
         return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        """Nearest codes (B, L) and their codebook rows (B, L, D)."""
-        return self.quantizer(e_BLD)
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (..., D) to nearest codes (...) and their codebook rows (..., D)."""
+        return self.quantizer(e)
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D), quantised or not, to pictures (B, 3, gh * stride, gw * stride),

@@ -1,17 +1,19 @@
-"""Upload of pictures for later jobs, and download of job files with ranges, conditional requests
-and digests.
+"""Upload of pictures, for later jobs or for a diagnosis, and download of job files with ranges,
+conditional requests and digests.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
 from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
+from aps_core.diagnosis import Diagnosis
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
 from service.api.errors import Gone, NotFound, UnsupportedBody
@@ -93,6 +95,31 @@ async def store_picture(request: Request, who: Writer) -> StoredPicture:
     """Stores a picture, sent as the request body. Later jobs refer to it by its hash: ``"image":
     "sha256:..."``.
     """
+    async with picture_body(request) as body:
+        return await services_of(request).pictures.keep(body, who.name, who.quota.max_stored_bytes)
+
+
+@router.post(
+    "/diagnose",
+    tags=["tasks"],
+    responses=problems(400, 401, 403, 413, 415, 422, 429, 503),
+    openapi_extra={"requestBody": {"required": True, "content": _PICTURE}},
+)
+async def post_diagnose(request: Request, who: Writer) -> Diagnosis:
+    """Tells what seems to have happened to a picture, sent as the request body, and proposes a
+    restore job. Nothing is stored.
+    """
+    async with picture_body(request) as body:
+        return await services_of(request).pictures.diagnose(body, who.name)
+
+
+@asynccontextmanager
+async def picture_body(request: Request) -> AsyncIterator[BinaryIO]:
+    """The request's body, which is a picture, in a temporary file.
+
+    Raises:
+        UnsupportedBody: the content type is not that of a picture.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _PICTURE:
         raise UnsupportedBody(
@@ -102,9 +129,7 @@ async def store_picture(request: Request, who: Writer) -> StoredPicture:
     with SpooledTemporaryFile(max_size=MEMORY_BYTES) as body:
         async for chunk in request.stream():
             body.write(chunk)
-        return await services_of(request).pictures.keep(
-            cast(BinaryIO, body), who.name, who.quota.max_stored_bytes
-        )
+        yield cast(BinaryIO, body)
 
 
 @router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)

@@ -29,12 +29,15 @@ const json = async (url, options) => (await request(url, options)).json();
 export const capabilities = () => json("/v1/capabilities");
 export const samples = () => json("samples/index.json");
 export const getJob = (id) => json(`/v1/jobs/${encodeURIComponent(id)}`);
-export const page = (url = "/v1/jobs?limit=24") => json(url);
+export const FIRST_PAGE = "/v1/jobs?limit=24";
+export const page = (url) => json(url);
 export const cancel = (job) => json(job.urls.cancel, { method: "POST" });
 export const remove = (job) => request(job.urls.self, { method: "DELETE" });
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 
+/** What seems to have happened to a picture. */
+export const diagnose = (file) => json("/v1/diagnose", { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
 /** Size and duration of a job that is not submitted; ``asked`` is { spec, image_size }. */
 export const estimate = (task, asked) => json(`/v1/${task}/estimate`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
 

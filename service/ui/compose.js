@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { demo } from "./demo.js";
+import { diagnosisOf } from "./diagnosis.js";
 import { el } from "./dom.js";
 import * as drafts from "./drafts.js";
 import { forecast, presetChooser } from "./estimate.js";
@@ -25,6 +26,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
+  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, demonstration.on);
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
   const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
@@ -34,7 +36,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, demonstration?.shown, ...galleries),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, diagnosis, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
@@ -169,9 +171,9 @@ function settingsForm(task, described) {
     }
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
-  // a degradation may or may not need a mask; a task without one that takes masks needs them always
-  const needsMask = () => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read()) : true);
-  return { element, warning, preset, read, write, needsMask, degrades: main.controls.has("operator") };
+  // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
+  const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
+  return { element, warning, preset, read, write, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -188,9 +190,10 @@ function ownSettings(property, defs, pointer, recommended) {
   return group(inner, defs, pointer, type ? (recommended[type] ?? {}) : recommended);
 }
 
-/** Whether an operator, or one inside it, takes its mask from an upload. */
-function wantsUpload(operator) {
-  return operator.mask === "upload" || Object.values(operator).some((value) => Array.isArray(value) && value.some(wantsUpload));
+/** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
+function wantsUpload(operator, name, described) {
+  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties[name];
+  return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
 }
 
 function folded(title, ...content) {
@@ -208,7 +211,10 @@ function pictureInputs(task, limits, settings, onProblem) {
   let hasImage = false;
   const showMask = () => {
     if (!masked) return;
-    tools.hidden = mask.surface.hidden = !hasImage || !settings.needsMask();
+    tools.hidden = mask.surface.hidden = !hasImage || !settings.needs("mask");
+  };
+  const showKernel = () => {
+    if (slots.has("kernel")) slots.get("kernel").element.hidden = !settings.needs("kernel");
   };
   for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
     const onChange = (shown) => {
@@ -229,13 +235,15 @@ function pictureInputs(task, limits, settings, onProblem) {
     slot.holder.append(mask.surface);
     slot.element.append(tools);
   }
-  settings.element.addEventListener("change", showMask);
-  settings.element.addEventListener("choose", showMask);
-  showMask();
+  for (const show of [showMask, showKernel]) {
+    settings.element.addEventListener("change", show);
+    settings.element.addEventListener("choose", show);
+    show();
+  }
 
   const files = async () => {
-    const found = [...slots].map(([name, slot]) => [name, slot.file()]);
-    if (masked && hasImage && settings.needsMask()) found.push(["mask", await mask.blob()]);
+    const found = [...slots].filter(([, slot]) => !slot.element.hidden).map(([name, slot]) => [name, slot.file()]);
+    if (masked && hasImage && settings.needs("mask")) found.push(["mask", await mask.blob()]);
     return Object.fromEntries(found.filter(([, file]) => file));
   };
   const missing = () => {
@@ -253,7 +261,7 @@ function pictureInputs(task, limits, settings, onProblem) {
     }
   };
   /** A picture that was pasted, or dropped beside the slots. */
-  const give = (file, name) => ([...slots.values()].find((slot) => !slot.file()) ?? slots.values().next().value)?.take(file, name);
+  const give = (file, name) => ([...slots.values()].find((slot) => !slot.element.hidden && !slot.file()) ?? slots.values().next().value)?.take(file, name);
   const size = () => {
     const shown = slots.get("image")?.picture();
     return shown ? [shown.naturalWidth, shown.naturalHeight] : null;

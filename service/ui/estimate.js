@@ -38,7 +38,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   const crop = button(t.crop.open, () => onCrop(longest), { class: "small" });
   const whole = button("", () => settings.write({ working_size: null }), { class: "small" });
   const ways = el("div", { class: "chips" }, crop, whole);
-  const details = el("div", { class: "forecast-details" }, lost, ways);
+  const details = el("div", { class: "forecast-details", hidden: true }, lost, ways);
   let longest = 0;
   let timer = 0;
   let asked = 0;

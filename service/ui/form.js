@@ -63,25 +63,36 @@ function input(schema, pointer, suggested) {
   const kinds = schema.anyOf ?? [schema];
   const number = kinds.find((kind) => kind.type === "number" || kind.type === "integer");
   const word = kinds.find((kind) => kind.const !== undefined)?.const;
+  const json = kinds.some((kind) => kind.type === "array"); // a word or a list, which is typed as JSON
   const fallback = suggested ?? schema.default;
   // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
   const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
   const long = !number && schema.maxLength >= LONG;
   const inputElement = long ? el("textarea", { rows: schema.maxLength > 1000 ? 4 : 2 }) : el("input", { type: number ? "number" : "text", autocomplete: "off" });
   if (number) limit(inputElement, number);
-  else inputElement.maxLength = schema.maxLength ?? 1000;
+  else inputElement.maxLength = schema.maxLength ?? (json ? 100_000 : 1000);
   inputElement.required = Boolean(schema.minLength);
   if (optional) inputElement.placeholder = fallback ?? t.noDefault.toLowerCase();
   else inputElement.value = fallback ?? "";
   const read = () => {
     const text = inputElement.value.trim();
+    if (json) return listOf(text);
     if (!number) return text || undefined;
     if (text === "") return optional ? undefined : fallback;
     return Number(text);
   };
   const asSuggested = (value) => suggested !== undefined && value === suggested;
-  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : value);
+  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : json ? JSON.stringify(value) : value);
   return { element: field(pointer, inputElement, schema), read, write };
+}
+
+/** A list typed as JSON; text that is none is sent as it is, for the service to name the field. */
+function listOf(text) {
+  try {
+    return text ? JSON.parse(text) : undefined;
+  } catch {
+    return text;
+  }
 }
 
 function check(schema, pointer, suggested) {

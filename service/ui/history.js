@@ -25,7 +25,7 @@ export function historyView(described, { onProblem }) {
   };
   const select = (name, label, options) => {
     const input = el("select", {}, el("option", { value: "", textContent: t.all }), ...options.map(([value, text]) => el("option", { value, textContent: text })));
-    input.addEventListener("change", () => show());
+    input.addEventListener("change", guarded(onProblem, filter));
     return [field(name, label, input), input];
   };
   const [taskField, task] = select("task", t.filterTask, described.tasks.map(({ type }) => [type, wordsOf(type).name]));
@@ -57,18 +57,30 @@ export function historyView(described, { onProblem }) {
     search.focus();
   }
 
+  /** Adds a page of jobs; "Show older jobs" continues after it. */
   async function load(url) {
-    const page = await api.page(url ?? undefined);
+    const page = await api.page(url);
+    next = page.next;
+    add(page);
+  }
+
+  function add(page) {
     for (const job of page.jobs) jobs.set(job.id, job);
-    if (url || next === null) next = page.next;
     show();
     clearTimeout(timer);
     timer = setTimeout(guarded(onProblem, watch), POLL_MILLISECONDS);
   }
 
-  /** Looks again while something is under way. */
+  /** Shows what is known at once, then asks the service for the newest jobs that match. */
+  async function filter() {
+    show();
+    const asked = Object.entries({ task: task.value, state: state.value }).filter(([, value]) => value);
+    await load(`${api.FIRST_PAGE}&${new URLSearchParams(asked)}`);
+  }
+
+  /** Looks again while something is under way; of all states, as they change. */
   async function watch() {
-    if ([...jobs.values()].some(active)) await load();
+    if ([...jobs.values()].some(active)) add(await api.page(api.FIRST_PAGE));
   }
 
   const element = el(
@@ -80,7 +92,7 @@ export function historyView(described, { onProblem }) {
     empty,
     older,
   );
-  guarded(onProblem, () => load())();
+  guarded(onProblem, () => load(api.FIRST_PAGE))();
   return { element, title: t.historyTitle, close: () => clearTimeout(timer) };
 }
 

@@ -144,7 +144,11 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   };
 }
 
-const titleOf = (job, words) => ({ running: words.running, succeeded: words.succeeded })[job.state] ?? t.states[job.state];
+/** The heading; a result that does not agree with the picture is not called restored. */
+function titleOf(job, words) {
+  if (job.state === "succeeded") return t.fits[job.metrics.fit?.verdict] ?? words.succeeded;
+  return job.state === "running" ? words.running : t.states[job.state];
+}
 
 /** Runs ``action``; a problem is shown rather than thrown. */
 export function guarded(onProblem, action) {
@@ -159,6 +163,7 @@ export function guarded(onProblem, action) {
 }
 
 function stateText(job, compared) {
+  if (job.metrics?.fit) return `${job.metrics.fit.text} ${compared ? t.done : t.doneAlone}`;
   if (job.state === "succeeded") return job.output_size ? (compared ? t.done : t.doneAlone) : t.doneText;
   if (job.state === "canceled") return t.canceledText;
   if (job.state === "failed") return "";

@@ -67,7 +67,8 @@ export const t = {
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
 
-  pictures: { image: "Picture", style: "Style picture", mask: "Mask" },
+  diagnosis: { title: "Diagnosis", looking: "Looking at the picture…", use: "Use these settings", used: "Settings taken over" },
+  pictures: { image: "Picture", style: "Style picture", mask: "Mask", kernel: "Blur kernel" },
   optional: "optional",
   choose: "Drop, paste or choose a picture",
   draftKept: "Your unsent form is back.",
@@ -133,13 +134,13 @@ export const t = {
   fieldLabels: {
     "/seed": "Seed of the result", "/operator/seed": "Seed of the degradation",
     "/sampler/steps": "Rounds (reverse steps)", "/sampler/inner_steps": "Corrections per round (inner steps)", "/sampler/learning_rate": "Size of a correction (learning rate)",
-    "/sampler/guidance_scale": "Weight of the prompt (guidance)", "/sampler/inner": "When a round ends (inner loop)", "/sampler/prior_weight": "Pull towards the prior (prior term)",
+    "/sampler/guidance_scale": "Weight of the description (guidance)", "/sampler/inner": "When a round ends (inner loop)", "/sampler/prior_weight": "Pull towards the prior (prior term)",
     "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
     "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness of the start (temperature)", "/sampler/state_update": "How many are decided (state update)",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
-    jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Out of focus", motion_blur: "Motion blur", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
+    jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
     gram: "Gram statistics", csd: "CSD",
   },
@@ -190,6 +191,7 @@ export const t = {
   reconnecting: "Connection lost; reconnecting…",
   done: "Move the handle to compare. Move the slider below to see each step.",
   doneAlone: "Move the slider below to see each step.",
+  fits: { undecided: "Finished: agreement undecided", disagrees: "Does not agree with your picture" },
   doneText: "Move the slider to see the order in which the tokens were written.",
   canceledText: "The job was stopped before it finished.",
   expired: "Its files have expired.",

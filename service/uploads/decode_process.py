@@ -25,10 +25,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 from PIL import Image, PngImagePlugin
 
+from aps_core.diagnosis import diagnose
 from aps_core.errors import ImageRejected
 from aps_core.imaging.images import Picture, mask_coverage, open_image
 from service.uploads import png
@@ -37,7 +38,11 @@ LENGTH_BYTES = 8
 KILLED = b'{"killed": true}\n'
 """The answer when the child was killed before it could give one."""
 
-_QUESTION = struct.Struct(">QQ?")
+Wish = Literal["picture", "coverage", "diagnosis"]
+"""What is asked about a file: the picture itself, its mask coverage, or its diagnosis."""
+_WISHES: tuple[Wish, ...] = get_args(Wish)
+
+_QUESTION = struct.Struct(">QQB")
 _ANSWER = struct.Struct(">Q?")
 _LARGE_KILOBYTES = 150_000
 """A child whose peak memory exceeds this is not reused."""
@@ -45,15 +50,15 @@ _LARGE_FILE, _NICENESS = 1_000_000, 10
 """Files larger than this, in bytes, are decoded at a lower CPU priority."""
 
 
-def question_head(length: int, owner: int, pixels: bool = True) -> bytes:
+def question_head(length: int, owner: int, wish: Wish = "picture") -> bytes:
     """Header sent before a file.
 
     Args:
         length: Length of the file in bytes.
         owner: :func:`tenant_number` of the client.
-        pixels: Whether to return the picture, or only its mask coverage.
+        wish: What to answer.
     """
-    return _QUESTION.pack(length, owner, pixels)
+    return _QUESTION.pack(length, owner, _WISHES.index(wish))
 
 
 def tenant_number(tenant: str) -> int:
@@ -68,10 +73,10 @@ class _Child:
     questions: BinaryIO
     answers: BinaryIO
 
-    def ask(self, data: bytes, pixels: bool) -> tuple[bytes, bool]:
+    def ask(self, data: bytes, wish: Wish) -> tuple[bytes, bool]:
         """Returns the answer (empty if the child died) and whether the child may be reused."""
         with contextlib.suppress(BrokenPipeError):
-            self.questions.write(question_head(len(data), self.owner, pixels))
+            self.questions.write(question_head(len(data), self.owner, wish))
             self.questions.write(data)
             self.questions.flush()
         head = self.answers.read(_ANSWER.size)
@@ -92,7 +97,7 @@ def serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child: _Child | None = None
     while head := requests.read(_QUESTION.size):
-        length, owner, pixels = _QUESTION.unpack(head)
+        length, owner, number = _QUESTION.unpack(head)
         data = requests.read(length)
         if child is not None and child.owner != owner:
             _end(child)
@@ -100,11 +105,11 @@ def serve(
         if child is None:
             child = _forked(
                 owner,
-                lambda data, pixels: _read(data, pixels, max_pixels),
+                lambda data, wish: _read(data, wish, max_pixels),
                 address_space,
                 seconds,
             )
-        answer, again = child.ask(data, pixels)
+        answer, again = child.ask(data, _WISHES[number])
         if not again:
             _end(child)
             child = None
@@ -123,7 +128,7 @@ def _end(child: _Child) -> None:
     child.answers.close()
 
 
-Read = Callable[[bytes, bool], tuple[bytes, bool]]
+Read = Callable[[bytes, Wish], tuple[bytes, bool]]
 
 
 def _forked(owner: int, read: Read, address_space: int, seconds: int) -> _Child:
@@ -149,11 +154,11 @@ def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> N
     while head := questions.read(_QUESTION.size):
         until = int(time.process_time()) + 1 + seconds
         resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
-        length, _, pixels = _QUESTION.unpack(head)
+        length, _, number = _QUESTION.unpack(head)
         large = length > _LARGE_FILE
         if large:
             os.nice(_NICENESS)  # cannot be undone, so this child is not reused
-        answer, proper = read(questions.read(length), pixels)
+        answer, proper = read(questions.read(length), _WISHES[number])
         again = (
             proper
             and not large
@@ -163,12 +168,14 @@ def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> N
         answers.flush()
 
 
-def _read(data: bytes, pixels: bool, max_pixels: int) -> tuple[bytes, bool]:
+def _read(data: bytes, wish: Wish, max_pixels: int) -> tuple[bytes, bool]:
     """Returns the answer and whether the picture was accepted."""
-    if not pixels:  # a stored PNG, written by one of these processes
+    if wish == "coverage":  # a stored PNG, written by one of these processes
         stored = Picture(Image.open(io.BytesIO(data), formats=["PNG"]))
         return json.dumps({"known": mask_coverage(stored)}).encode() + b"\n", True
     try:
+        if wish == "diagnosis":
+            return diagnose(data, max_pixels).model_dump_json().encode() + b"\n", True
         picture = open_image(data, max_pixels)
     except ImageRejected as error:
         return json.dumps({"error": str(error), "code": error.code}).encode() + b"\n", False

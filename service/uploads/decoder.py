@@ -20,12 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from aps_core.diagnosis import Diagnosis
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.imaging.images import Coverage
 from service.api.errors import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 from service.telemetry import metrics
-from service.uploads.decode_process import LENGTH_BYTES, question_head, tenant_number
+from service.uploads.decode_process import LENGTH_BYTES, Wish, question_head, tenant_number
 from service.uploads.upload import CHUNK_BYTES, Source, Spool, Upload
 
 CONCURRENT_DECODES = max(2, min(8, os.cpu_count() or 2))
@@ -93,13 +94,26 @@ class Decoder:
             BodyTooLarge: the file has too many bytes.
             Busy: too many uploads are being decoded.
         """
+        said, png = self._ask(data, self._checked_size(data, name), name, tenant, "picture")
+        return png.upload(said["known"])
+
+    def diagnosis(self, data: Source, tenant: str = "") -> Diagnosis:
+        """What seems to have happened to an uploaded picture.
+
+        Raises:
+            ImageRejected, BodyTooLarge, Busy: see :meth:`sanitise`.
+        """
+        name = "The picture"
+        said, _ = self._ask(data, self._checked_size(data, name), name, tenant, "diagnosis")
+        return Diagnosis.model_validate(said)
+
+    def _checked_size(self, data: Source, name: str) -> int:
         size = _size(data)
         if size > self.settings.max_upload_bytes:
             raise BodyTooLarge(
                 f"'{name}' has {size} bytes; the limit is {self.settings.max_upload_bytes}."
             )
-        said, png = self._ask(data, size, name, tenant, pixels=True)
-        return png.upload(said["known"])
+        return size
 
     def coverage(self, stored: Upload, name: str, tenant: str = "") -> Coverage:
         """How much of a stored picture its mask keeps.
@@ -107,13 +121,13 @@ class Decoder:
         Raises:
             ImageRejected, Busy: see :meth:`sanitise`.
         """
-        said, _ = self._ask(stored.file, stored.length, name, tenant, pixels=False)
+        said, _ = self._ask(stored.file, stored.length, name, tenant, "coverage")
         return cast(Coverage, said["known"])
 
     def _ask(
-        self, data: Source, size: int, name: str, tenant: str, *, pixels: bool
+        self, data: Source, size: int, name: str, tenant: str, wish: Wish
     ) -> tuple[dict[str, Any], Spool]:
-        """The process's answer about a picture and, if ``pixels``, the PNG."""
+        """The process's answer about a picture, and the PNG if that is the wish."""
         started = time.perf_counter()
         slot = self._take(tenant)
         process, slot.process = slot.process, None
@@ -121,7 +135,7 @@ class Decoder:
         png = Spool()
         try:
             process = process or self._started()
-            head = question_head(size, tenant_number(tenant), pixels)
+            head = question_head(size, tenant_number(tenant), wish)
             answer = _exchange(process, head, data, 2 * self.settings.decode_seconds, png)
             if answer is None:
                 _end(process)

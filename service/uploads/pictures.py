@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
+from aps_core.diagnosis import Diagnosis
 from aps_core.imaging.images import Coverage
 from service.api.errors import UnknownPicture
 from service.api.views import StoredPicture
@@ -81,6 +82,14 @@ class Pictures:
     def _put(self, job_id: str, name: str, upload: Upload) -> Artifact:
         file = self.artifacts.put_upload(job_id, upload.file, upload.sha256, ".png")
         return Artifact(name=name, file=file, media_type="image/png", bytes=upload.length)
+
+    async def diagnose(self, data: Source, tenant: str) -> Diagnosis:
+        """What seems to have happened to a picture; nothing is stored.
+
+        Raises:
+            ImageRejected, BodyTooLarge, Busy: see :meth:`Decoder.sanitise`.
+        """
+        return await self.decoding.run(tenant, self.decoder.diagnosis, data, tenant)
 
     async def keep(self, data: Source, tenant: str, most_bytes: int = 0) -> StoredPicture:
         """Stores a picture for later jobs, if the tenant's storage stays within ``most_bytes``

@@ -23,7 +23,10 @@ def test_codes_are_drawn_with_their_probability(scale):
 @pytest.mark.parametrize(("extreme", "code"), [(0.0, 1), (1 - 2**-24, 5)])
 @pytest.mark.parametrize("scale", [1.0, 1 / 3, 0.7, 1e-30])
 def test_impossible_codes_are_never_drawn(monkeypatch, extreme, code, scale):
-    monkeypatch.setattr(torch, "rand", lambda shape, **options: torch.full(shape, extreme))
+    monkeypatch.setattr(
+        "aps_core.sampling.random_ops.torch.rand",
+        lambda shape, **options: torch.full(shape, extreme),
+    )
     assert categorical((P * scale)[None], torch.Generator()).tolist() == [code]
 
 

@@ -2,13 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from aps_core.imaging import images
-from aps_core.imaging.noise import add_noise, add_poisson, estimate_sigma, poisson_sigma
+from aps_core.imaging.noise import (
+    add_noise,
+    add_poisson,
+    estimate_sigma,
+    least_sigma,
+    poisson_sigma,
+)
+from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.tasks import RestoreSpec
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.png"))
 
@@ -128,3 +137,20 @@ def test_a_constant_noise_map_equals_the_scalar(photos):
     assert many.noise_floor == pytest.approx(one.noise_floor, rel=1e-5)
     for a, b in zip(one(x), many(x), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_estimate_for_an_8_bit_picture_is_at_least_its_rounding_error():
+    """A clean gradient of 8 bits: independent of the constant, the rounding error is measured."""
+    exact = torch.linspace(-0.8, 0.8, 96 * 96).view(1, 96, 96).expand(3, -1, -1)
+    rounded = images.to_tensor(images.Picture(images.to_pil(exact)))
+    spec = RestoreSpec.model_validate({"operator": {"type": "denoise"}})
+    picture = images.Picture(images.to_pil(exact))
+    sigma, _ = spec._noise(rounded, None, least_sigma(picture))
+    assert sigma >= (rounded - exact).std().item() * 0.98
+    assert sigma == pytest.approx(2 / 255 / 12**0.5, rel=0.5)
+    assert RestoreSpec.model_validate({"operator": {"type": "denoise"}, "sigma": 0.0})._noise(
+        rounded, None, least_sigma(picture)
+    ) == (0.0, 0.0), "a given sigma is used as it is"
+    for y in (images.to_pil(torch.zeros(3, 64, 64)), np.zeros((64, 64, 3), dtype=np.uint8)):
+        assert Measurement(y).bind(torch.device("cpu")).sigma == pytest.approx(0.00226, rel=0.01)
+    assert Measurement(torch.zeros(3, 64, 64)).bind(torch.device("cpu")).sigma == 0

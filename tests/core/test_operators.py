@@ -27,6 +27,7 @@ SHAPE = (3, 32, 40)
 SMALL: dict[str, dict[str, Any]] = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
+    "kernel_blur": {"kernel": [[0, 1, 0, 0, 0], [1, 3, 2, 0, 0], [0, 0, 1, 1, 0.5]]},
     "inpainting": {"mask": "random", "fraction": 0.4},
     "compose": {
         "stages": [
@@ -219,6 +220,10 @@ def test_colorize_measures_the_grey_picture_and_reads_any_upload_as_one():
         ("super_resolution", {"factor": 4}, (3, 30, 32), "multiples of 4"),
         ("gaussian_blur", {"sigma": 5}, (3, 16, 64), "reaches 20 pixels"),
         ("motion_blur", {"kernel_size": 61}, (3, 24, 64), "reaches 30 pixels"),
+        ("defocus_blur", {"radius": 20}, (3, 16, 64), "reaches 20 pixels"),
+        ("linear_motion_blur", {"length": 60}, (3, 24, 64), "reaches 31 pixels"),
+        ("kernel_blur", {"kernel": [[1.0] * 41]}, (3, 64, 20), "reaches 20 pixels"),
+        ("kernel_blur", {}, (3, 64, 64), "needs a kernel"),
         ("inpainting", {}, (3, 8, 8), "needs a mask"),
         (
             "compose",

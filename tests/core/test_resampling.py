@@ -66,7 +66,7 @@ def test_bicubic(old, new):
 
 
 def test_the_edge_is_repeated_on_request():
-    x = torch.rand(2, 9, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.rand(2, 1, 9, 3, generator=torch.Generator().manual_seed(0))
     padded = mirror_pad(x, (4, 0), (7, 2), repeat_edge=True)
-    expected = np.pad(x, ((0, 0), (4, 0), (7, 2)), mode="symmetric")
+    expected = np.pad(x, ((0, 0), (0, 0), (4, 0), (7, 2)), mode="symmetric")
     assert np.array_equal(padded, expected)

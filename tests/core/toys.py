@@ -21,8 +21,8 @@ class SignTokenizer:
         self.codebook_KD = self.quantizer.codebook_KD
         self.stride = stride
 
-    def quantize(self, e_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        return self.quantizer(e_BLD)
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        return self.quantizer(e)
 
 
 class MixingTokenizer(SignTokenizer):

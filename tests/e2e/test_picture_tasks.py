@@ -1,4 +1,6 @@
-"""Editing and stylizing over REST: any upload, unchanged known pixels, reproducible results."""
+"""Picture tasks over REST: any upload, unchanged known pixels, an uploaded kernel, reproducible
+results.
+"""
 
 from __future__ import annotations
 
@@ -203,3 +205,23 @@ def test_a_uniform_mask_is_rejected_at_submission(
     )
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_spec")
     assert words in answer.json()["detail"]
+
+
+def test_an_uploaded_kernel_is_used_at_the_working_size(stack: Stack) -> None:
+    kernel, out = np.zeros((9, 5), dtype=np.uint8), io.BytesIO()
+    kernel[:, 2] = 255
+    Image.fromarray(kernel).save(out, "PNG")
+    operator = {"type": "kernel_blur"}
+    files = {"image": png(96, 80), "kernel": out.getvalue()}
+    job = done(stack, "restore", files, operator=operator, working_size=48)
+    sidecar = json.loads(stack.artifact(job["id"], "result.json"))
+    assert sidecar["spec"]["operator"] == {**operator, "kernel": "upload"}
+    assert set(sidecar["origin"]["inputs"]) == {"image", "kernel"}
+    assert "a kernel of 3x5 pixels" in "".join(sidecar["notes"])
+    refused = stack.http.post(
+        "/v1/restore",
+        files={"image": png(96, 80)},
+        data={"spec": json.dumps({"operator": operator})},
+    )
+    assert refused.status_code == 422
+    assert "needs a kernel" in refused.json()["detail"]

@@ -80,15 +80,17 @@ def prior(t2i, tmp_path_factory):
     return load(t2i, tmp_path_factory.mktemp("mmada"))
 
 
+@pytest.fixture(scope="module")
+def fixture(parity):
+    return parity("mmada_lm")
+
+
+@pytest.fixture(scope="module")
+def backbone(fixture, tmp_path_factory):
+    return load(fixture, tmp_path_factory.mktemp("lm"))
+
+
 class TestBackbone:
-    @pytest.fixture(scope="class")
-    def fixture(self, parity):
-        return parity("mmada_lm")
-
-    @pytest.fixture(scope="class")
-    def backbone(self, fixture, tmp_path_factory):
-        return load(fixture, tmp_path_factory.mktemp("lm"))
-
     def logits(self, backbone, ids):
         """Logits of all positions over the image codes, the part of the head the prior keeps."""
         with torch.no_grad():

@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from service.api.events import is_event_id
 from tests.apis import running_api
-from tests.stack import Stack
+from tests.stack import Stack, stream_events
 
 LONG = {"steps": 12, "inner_steps": 4}
-
-
-def events(
-    http: httpx.Client, job_id: str, after: str | None = None
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yields (id, type, data) of each event until the stream ends or breaks."""
-    headers = {"Last-Event-ID": after} if after else {}
-    with http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=60) as answer:
-        assert answer.headers["Cache-Control"] == "no-store"
-        fields: dict[str, str] = {}
-        for line in answer.iter_lines():
-            if not line and "data" in fields:
-                yield fields["id"], fields["event"], json.loads(fields["data"])
-                fields = {}
-            elif line and not line.startswith(":"):
-                name, _, value = line.partition(": ")
-                fields[name] = value
 
 
 def test_every_event_arrives_once_despite_a_server_restart(stack: Stack, tmp_path: Path) -> None:
     job, seen, log = stack.submit(sampler=LONG), [], tmp_path / "log"
     with running_api(stack.settings, log) as first:
         process = int(re.findall(r"Started server process \[(\d+)\]", log.read_text())[-1])
-        following = events(first, job["id"])
+        following = stream_events(first, job["id"])
         seen += (next(following) for _ in range(4))
         os.kill(process, signal.SIGKILL)
         with pytest.raises(httpx.RemoteProtocolError):
             seen += following
-    for event in events(stack.http, job["id"], seen[-1][0]):  # another process
+    for event in stream_events(stack.http, job["id"], seen[-1][0]):  # another process
         seen.append(event)
         if len(seen) >= 8:
             break
     with running_api(stack.settings, log) as restarted:
-        seen += events(restarted, job["id"], seen[-1][0])
+        seen += stream_events(restarted, job["id"], seen[-1][0])
     assert seen == list(stack.events(job["id"]))
     assert [data["step"] for _, kind, data in seen if kind == "progress"] == list(
         range(1, LONG["steps"] + 1)

@@ -12,26 +12,12 @@ from redis import Redis
 from aps_cli.main import main
 from service.jobs import Claim, Job, JobState, JobStore, Phase, Priority, Progress, new_job_id
 from service.settings import Settings, queue_name
-
-FIELDS = {
-    "task": "restore",
-    "prior": "embedded",
-    "spec": {},
-    "inputs": {},
-    "image_size": (1, 1),
-    "output_size": (1, 1),
-}
+from tests.service.records import submitted
 
 
 @pytest.fixture
 def store(redis: Redis) -> JobStore:
     return JobStore(redis, max_attempts=2)
-
-
-def submitted(store: JobStore, **changes: object) -> Job:
-    job = Job.model_validate({"id": new_job_id(), **FIELDS, **changes})
-    store.submit(job)
-    return job
 
 
 def taken(store: JobStore, owner: str = "a") -> str | None:

@@ -13,16 +13,9 @@ from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
 from service.jobs import ArtifactStore, Claim, Job, JobState, JobStore, new_job_id, open_store
 from service.settings import Settings, queue_name
+from tests.service.records import submitted
 
 QUEUE = f"aps:mq:{queue_name('embedded')}"
-FIELDS = {
-    "task": "restore",
-    "prior": "embedded",
-    "spec": {},
-    "inputs": {},
-    "image_size": (1, 1),
-    "output_size": (1, 1),
-}
 
 
 @pytest.fixture
@@ -33,12 +26,6 @@ def sweeper(redis: Redis, settings: Settings) -> Iterator[Sweeper]:
     yield Sweeper(settings, store, ArtifactStore(settings.artifacts), notifier)
     notifier.close()
     store.redis.close()
-
-
-def submitted(store: JobStore, **changes: object) -> Job:
-    job = Job.model_validate({"id": new_job_id(), **FIELDS, **changes})
-    store.submit(job)
-    return job
 
 
 def state_of(store: JobStore, job: Job) -> JobState:

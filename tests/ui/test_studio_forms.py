@@ -215,7 +215,7 @@ def test_the_result_is_announced_before_it_is_computed(page: Page, stack: Stack)
     for name, label in (("fast", "Fast"), ("balanced", "Balanced"), ("best", "Best")):
         seconds = in_words(found["seconds_by_preset"][name])
         expect(page.get_by_role("radio", name=f"{label} about {seconds}")).to_be_attached()
-        page.get_by_text(label, exact=True).click()
+        page.locator(f".chip:has([value={name}])").click()
         expect(line).to_have_text(f"Result 256 × 174 pixels, about {seconds}.")
     page.get_by_role("button", name="Keep full size").click()
     expect(line).to_have_text(re.compile("^Result 500 × 340 pixels"))
@@ -267,7 +267,7 @@ def test_an_unsent_form_survives_a_reload_and_a_stray_drop(page: Page) -> None:
     expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()
     page.get_by_text("Out of focus", exact=True).click()
     page.get_by_label("Blur width").fill("1.25")
-    page.get_by_text("Best", exact=True).click()
+    page.locator(".chip:has([value=best])").click()
     page.wait_for_timeout(1500)  # forms are kept 0.4 s after the last change
     page.reload()
     expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()

@@ -123,10 +123,10 @@ def test_jobs_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
 
 
 def test_an_error_fits_every_width(page: Page, shown: Any, complaints: list[str]) -> None:
-    choose(page, png(8000, 100), "panorama.png")
+    choose(page, png(900, 700), "panorama.png")
     page.get_by_text("More settings").click()
-    page.get_by_label("Longest side of the result").fill("4096")
-    page.get_by_text("Low resolution", exact=True).click()
+    page.get_by_label("Longest side of the result").fill("900")
+    page.get_by_text("Noise only", exact=True).click()
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(page.get_by_role("alert")).to_be_visible()
     shown("refused")

@@ -39,7 +39,17 @@ class EmbeddedPrior(ImagePriorSpec):
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
         "measurement": {"perceptual_weight": 0.0}
     }
+    restoring_sampler: ClassVar[str] = "carried_evidence"
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
+        "carried_evidence": {
+            "steps": 10,
+            "inner_steps": 6,
+            "learning_rate": 0.3,
+            "correction": 2.0,
+            "smoothness": 4.0,
+            "anchor_score": "margin",
+            "anchor_temperature": 2.0,
+        },
         "prior_only": {"steps": 15, "order_temperature": 40.0},
         "single_optimisation": {"learning_rate": 0.05},
         "g2d2": {

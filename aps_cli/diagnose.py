@@ -1,0 +1,56 @@
+"""``aps diagnose``: what seems to have happened to pictures, and how to restore them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aps_cli.fields import PICTURE, words_of
+from aps_cli.jobs import connected
+from aps_core.diagnosis import Diagnosis
+from aps_core.diagnosis import diagnose as diagnose_locally
+
+
+@click.command()
+@click.argument("photos", metavar="PHOTO...", nargs=-1, required=True, type=PICTURE)
+@connected
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per picture.")
+def diagnose(
+    photos: tuple[Path, ...], server: str | None, api_key: str | None, as_json: bool
+) -> None:
+    """Say what is wrong with each PHOTO, how sure that is, and how to restore it.
+
+    Runs on this machine, or with --server on a service.
+    """
+    for photo in photos:
+        found = _diagnosed(photo, server, api_key)
+        if as_json:
+            click.echo(found.model_dump_json())
+            continue
+        about = [each.sentence() for each in found.findings if each.kind in ("content", "size")]
+        click.echo(f"{photo}: {'; '.join(about)}")
+        click.echo(f"  {found.summary}")
+        for note in found.unsure:
+            click.echo(f"  Not certain: {note}")
+        if found.proposal is not None:
+            click.echo(f"  Try: {restore_command(photo, found.proposal)}")
+
+
+def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosis:
+    if server is None:
+        return diagnose_locally(photo.read_bytes())
+    from aps_client import Client
+
+    with Client(server, api_key) as client:
+        return client.diagnose(photo)
+
+
+def restore_command(photo: Path, proposal: dict[str, Any]) -> str:
+    """The command that runs a proposed restore job."""
+    words = ["aps", "restore", str(photo), *words_of(proposal["operator"])]
+    if "working_size" in proposal:
+        words += ["--working-size", str(proposal["working_size"])]
+    return shlex.join(words)

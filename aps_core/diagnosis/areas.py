@@ -1,0 +1,93 @@
+"""Pixels that carry no information: clipped, missing, or repeated by enlarging."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+"""(H, W, 3)."""
+
+LEAST_MISSING = 0.01
+"""Share of missing pixels below which none are reported."""
+FACTORS = range(2, 9)
+
+
+class Missing(NamedTuple):
+    """Pixels of one colour that seem to be missing."""
+
+    share: float
+    shape: Literal["box", "scattered"]
+    colour: tuple[int, int, int]
+
+
+def clipped(rgb: Pixels) -> tuple[float, float]:
+    """Share of pixels with a channel at white, and share that are black."""
+    return float((rgb >= 254).any(2).mean()), float((rgb <= 1).all(2).mean())
+
+
+def missing(rgb: Pixels) -> Missing | None:
+    """A box or scattered pixels of exactly one colour in a photograph; None if there are none.
+
+    Natural areas of one colour are neither rectangular nor made of single pixels.
+    """
+    packed = rgb.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
+    values, counts = np.unique(packed, return_counts=True)
+    most = int(values[counts.argmax()])
+    same = packed == most
+    share = float(same.mean())
+    if share < LEAST_MISSING or share > 0.98:
+        return None
+    colour = (most >> 16, most >> 8 & 255, most & 255)
+    rows, columns = np.flatnonzero(same.any(1)), np.flatnonzero(same.any(0))
+    if (shape := _box(same, share)) is not None:
+        return Missing(shape, "box", colour)
+    inside = same[1:-1, 1:-1]
+    neighbours = np.stack([same[:-2, 1:-1], same[2:, 1:-1], same[1:-1, :-2], same[1:-1, 2:]])
+    # of independent missing pixels, the neighbours are missing as often as any pixel
+    alike = float(neighbours.mean(0)[inside].mean()) if inside.any() else 1.0
+    if abs(alike - share) < 0.1 * max(share, 0.1) and len(rows) > 8 and len(columns) > 8:
+        return Missing(share, "scattered", colour)
+    return None
+
+
+def _box(same: NDArray[np.bool_], share: float) -> float | None:
+    """Share of a filled rectangle that holds nearly all pixels of one colour."""
+    rows = np.flatnonzero(same.mean(1) > 0.05)
+    columns = np.flatnonzero(same.mean(0) > 0.05)
+    if not (len(rows) and len(columns)):
+        return None
+    box = same[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    filled = box.mean() > 0.995 and box.sum() > 0.95 * same.sum()
+    return share if filled and min(box.shape) >= 4 else None
+
+
+def repeated(rgb: Pixels) -> int | None:
+    """Factor by which a picture was enlarged by repeating pixels; None if it was not."""
+    found = [_repeated_along(side) for side in _both(rgb)]
+    return found[0] if found[0] == found[1] else None
+
+
+def _both(rgb: Pixels) -> tuple[Pixels, Pixels]:
+    return rgb, rgb.swapaxes(0, 1)
+
+
+def _repeated_along(rgb: Pixels) -> int | None:
+    """Largest factor at whose multiples alone lines change."""
+    changes = np.flatnonzero((rgb[1:] != rgb[:-1]).any((1, 2)))
+    if len(changes) < 8:
+        return None
+    factors = [f for f in FACTORS if ((changes + 1) % f == 0).all()]
+    return max(factors, default=None)
+
+
+def impulses(rgb: Pixels) -> float:
+    """Share of single black or white pixels between others (salt-and-pepper noise)."""
+    grey = rgb.astype(np.int16).mean(2)
+    inner = grey[1:-1, 1:-1]
+    around = np.stack([grey[:-2, 1:-1], grey[2:, 1:-1], grey[1:-1, :-2], grey[1:-1, 2:]])
+    middle = np.median(around, axis=0)
+    extreme = ((inner >= 253) & (middle < 180)) | ((inner <= 2) & (middle > 75))
+    return float(extreme.mean())

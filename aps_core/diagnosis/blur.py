@@ -1,0 +1,92 @@
+"""Estimates the blur of a picture: its family, size, direction, and how sure that is.
+
+A small network reads the features of :mod:`aps_core.diagnosis.features`. It was trained on
+simulated degradations (``training/diagnosis``). Its confidence is calibrated on pictures that it
+was not trained on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aps_core.diagnosis.features import features
+
+Array = NDArray[np.float64]
+Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged"]
+FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged")
+WEIGHTS = Path(__file__).parents[1] / "embedded" / "diagnosis" / "blur.npz"
+
+TOLERANCE, LEAST_TOLERANCE = 0.15, 0.3
+"""A size counts as right within this share, or within this many pixels."""
+ANGLE_TOLERANCE = 10.0
+"""A direction counts as right within this many degrees."""
+
+
+@dataclass(frozen=True)
+class Blur:
+    """The most probable blur of a picture."""
+
+    family: Family
+    size: float
+    """Width, radius or length in pixels, or factor of enlargement; 0 if sharp."""
+    angle: float
+    """Direction of a movement in degrees, counter-clockwise from the horizontal."""
+    confidence: float
+    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`."""
+    shares: dict[Family, float]
+    """Probability of every family."""
+    document: float
+    """Probability that the picture shows text, a page or a screen."""
+
+    def enlarged(self, zoom: int) -> Blur:
+        """The same blur in the pixels of a picture ``zoom`` times as large."""
+        return replace(self, size=self.size * zoom)
+
+
+def estimate(crops: list[Array]) -> Blur:
+    """The blur of crops (h, w) of the luminance of one picture, at least 48 pixels a side."""
+    return read(_answer(features(crops).vector()))
+
+
+def read(answer: Array) -> Blur:
+    """Interprets one answer of the network, (16,)."""
+    net = _network()
+    logits = answer[:5] / net["temperature"]
+    shares = np.exp(logits - logits.max())
+    shares /= shares.sum()
+    best = int(shares.argmax())
+    family, confidence, size = FAMILIES[best], float(shares[best]), 0.0
+    angle = math.degrees(math.atan2(answer[14], answer[13]) / 2) % 180
+    if best:
+        size = float(np.exp(answer[4 + best]))
+        deviation = float(np.exp(np.clip(answer[8 + best], -4, 2))) * float(net["widening"])
+        allowed = max(TOLERANCE, LEAST_TOLERANCE / size)
+        confidence *= math.erf(math.log1p(allowed) / deviation / math.sqrt(2))
+    if family == "motion":
+        confidence *= min(1.0, math.hypot(answer[13], answer[14]))
+    named = {name: float(share) for name, share in zip(FAMILIES, shares, strict=True)}
+    document = 1 / (1 + math.exp(-float(answer[15])))
+    return Blur(family, size, angle, confidence, named, document)
+
+
+def _answer(vector: Array) -> Array:
+    net = _network()
+    hidden = (vector - net["mean"]) / net["deviation"]
+    hidden = np.clip(hidden, -6, 6)
+    for layer in ("1", "2"):
+        hidden = np.maximum(net[f"weight{layer}"] @ hidden + net[f"bias{layer}"], 0)
+    answer: Array = net["weight3"] @ hidden + net["bias3"]
+    return answer
+
+
+@cache
+def _network() -> dict[str, Array]:
+    with np.load(WEIGHTS) as stored:
+        return {name: stored[name].astype(np.float64) for name in stored.files}

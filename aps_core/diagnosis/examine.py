@@ -1,0 +1,291 @@
+"""Examines a picture: every finding with its confidence, from a few crops of its pixels."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from aps_core.diagnosis import areas, crops, jpeg
+from aps_core.diagnosis.blur import Blur, estimate
+from aps_core.diagnosis.propose import lossless_side, proposal
+from aps_core.diagnosis.report import Confidence, Diagnosis, Finding, summary_of
+from aps_core.imaging.images import MAX_PIXELS, Picture, mask_band, open_image
+from aps_core.imaging.noise_level import noisy_tiles
+
+Array = NDArray[np.float64]
+Pixels = NDArray[np.uint8]
+
+SURE, FAIRLY_SURE = 0.9, 0.6
+"""Least confidence of each word; chosen on withheld pictures, see docs/diagnosis.md."""
+LARGE = {"sharp": 1e9, "gaussian": 3.5, "defocus": 7.0, "motion": 18.0, "enlarged": 6.0}
+"""Sizes from which a picture is examined at half its resolution too."""
+SMALLEST_SIDE = 96
+"""A picture is not halved below this side in pixels."""
+FAINT, STRONG = 0.012, 0.04
+"""Noise below the first deviation is not reported; above the second it is called strong."""
+DOTS = 0.03
+"""Share of single black or white pixels that pages and screens may have."""
+POISSON_SHARE = 0.6
+"""Share of the noise variance at white that must grow with brightness to call it photon noise."""
+FINE_QUALITY = 93
+"""JPEG quality from which compression is no degradation."""
+
+
+def diagnose(data: bytes, max_pixels: int = MAX_PIXELS) -> Diagnosis:
+    """Diagnoses an encoded picture (PNG, JPEG or WebP).
+
+    Raises:
+        ImageRejected, ImageTooLarge: see :func:`aps_core.imaging.images.open_image`.
+    """
+    picture = open_image(data, max_pixels)
+    tables = None
+    if data.startswith(b"\xff\xd8"):
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as file:
+            tables = jpeg.quality_of_tables(getattr(file, "quantization", {}))
+    return examine(picture, tables)
+
+
+def examine(picture: Picture, quality: int | None = None) -> Diagnosis:
+    """Diagnoses a picture; ``quality`` is that of its JPEG file, None for other formats."""
+    return _Examination(picture, quality).diagnosis()
+
+
+@dataclass
+class _Examination:
+    picture: Picture
+    quality: int | None
+
+    def __post_init__(self) -> None:
+        image = self.picture.image
+        if image.mode == "I;16":
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        self.image = image.convert("RGB")
+        self.boxes = crops.detailed(self.image)
+        self.rgb = [np.asarray(self.image.crop(box)) for box in self.boxes]
+        self.grey = [crops.luminance(part) for part in self.rgb]
+        self.unsure: list[str] = []
+
+    def diagnosis(self) -> Diagnosis:
+        """All findings in the order in which they are read out."""
+        blur = self._blur()
+        document = blur is not None and blur.document > FAIRLY_SURE
+        found = [
+            *self._sharpness(blur),
+            *self._compression(),
+            *self._noise(document),
+            *self._clipping(document),
+            *self._missing(document),
+            *self._content(blur),
+        ]
+        width, height = self.picture.width, self.picture.height
+        found.append(self._size(found))
+        return Diagnosis(
+            width=width,
+            height=height,
+            summary=summary_of(found),
+            findings=found,
+            unsure=self.unsure,
+            proposal=proposal(found, (width, height)),
+        )
+
+    def _blur(self) -> Blur | None:
+        if min(self.picture.width, self.picture.height) < crops.SMALLEST:
+            self.unsure.append("The picture is too small to tell its sharpness.")
+            return None
+        blur, image, zoom = estimate(self.grey), self.image, 1
+        while blur.size / zoom >= LARGE[blur.family] and min(image.size) >= 2 * SMALLEST_SIDE:
+            image, zoom = image.reduce(2), 2 * zoom
+            parts = [np.asarray(image.crop(box)) for box in crops.detailed(image)]
+            coarse = estimate([crops.luminance(part) for part in parts])
+            if coarse.family != blur.family:
+                break
+            blur = coarse.enlarged(zoom)
+        return blur
+
+    def _sharpness(self, blur: Blur | None) -> list[Finding]:
+        factor = areas.repeated(self.rgb[0])
+        if factor is not None:
+            values = {"factor": factor, "filter": "nearest"}
+            text = f"enlarged {factor} times by repeating pixels"
+            return [
+                Finding(kind="enlarged", wrong=True, text=text, confidence="sure", values=values)
+            ]
+        if blur is None:
+            return []
+        word = confidence_word(blur.confidence)
+        if blur.family == "sharp":
+            if word != "sure":
+                self.unsure.append("It may be slightly blurred.")
+            return []
+        if blur.shares["sharp"] > 0.25:
+            self.unsure.append("It may be slightly blurred.")
+            return []
+        if word == "not sure":
+            others = sorted(blur.shares, key=lambda name: -blur.shares[name])[:2]
+            self.unsure.append(f"The kind of blur: {NAMES[others[0]]} or {NAMES[others[1]]}.")
+        return [_blur_finding(blur, word)]
+
+    def _compression(self) -> list[Finding]:
+        if self.quality is not None:
+            fine = self.quality >= FINE_QUALITY
+            text = f"JPEG of quality {self.quality}"
+            values = {"quality": self.quality, "from": "file"}
+            return [
+                Finding(kind="jpeg", wrong=not fine, text=text, confidence="sure", values=values)
+            ]
+        # a crop may start anywhere in the grid of blocks
+        traces = jpeg.traces(self.grey[0])
+        if traces is None:
+            return []
+        text = f"was once a JPEG of quality {traces.quality}"
+        values = {"quality": traces.quality, "from": "pixels"}
+        clear = confidence_word(min(1.0, traces.clearness + 0.35))
+        return [Finding(kind="jpeg", wrong=True, text=text, confidence=clear, values=values)]
+
+    def _noise(self, document: bool) -> list[Finding]:
+        impulses = float(np.mean([areas.impulses(part) for part in self.rgb]))
+        if impulses > (DOTS if document else 0.004):
+            text = f"{impulses:.1%} of the pixels are single black or white ones"
+            values = {"kind": "impulses", "share": round(impulses, 4)}
+            return [Finding(kind="noise", wrong=True, text=text, confidence="sure", values=values)]
+        tiles = [
+            tile for part in self.rgb for tile in noisy_tiles(np.moveaxis(part, 2, 0) / 127.5 - 1)
+        ]
+        if len(tiles) < 4:
+            self.unsure.append("The noise: too few areas are neither black nor white.")
+            return []
+        deviations, means = np.array(tiles).T
+        sigma = float(np.quantile(deviations, 0.1)) / 0.95
+        if sigma < FAINT:
+            return []
+        if self.quality is not None or jpeg.traces(self.grey[0]) is not None:
+            self.unsure.append("How strong the noise was before the JPEG compression.")
+        photon = _photon_share(deviations, means)
+        kind = "photons" if photon > POISSON_SHARE else "gaussian"
+        strength = "strong noise" if sigma > STRONG else "noise"
+        grows = ", growing with brightness" if kind == "photons" else ""
+        text = f"{strength} of about {sigma * 127.5:.1f} grey levels{grows}"
+        values = {"kind": kind, "sigma": round(sigma, 4)}
+        return [
+            Finding(kind="noise", wrong=True, text=text, confidence="fairly sure", values=values)
+        ]
+
+    def _clipping(self, document: bool) -> list[Finding]:
+        if document:  # paper is white, ink is black
+            return []
+        white, black = areas.clipped(np.asarray(self._thumbnail()))
+        share = white + black
+        if share < 0.02:
+            return []
+        text = f"{share:.0%} of the pixels are clipped to white or black"
+        values = {"white": round(white, 4), "black": round(black, 4)}
+        word: Confidence = "sure" if share > 0.05 else "fairly sure"
+        return [
+            Finding(kind="clipped", wrong=share > 0.1, text=text, confidence=word, values=values)
+        ]
+
+    def _thumbnail(self) -> Image.Image:
+        """A selection of the pixels, unchanged, of at most a few hundred a side."""
+        step = max(1, max(self.image.size) // 512)
+        return self.image if step == 1 else Image.fromarray(np.asarray(self.image)[::step, ::step])
+
+    def _missing(self, document: bool) -> list[Finding]:
+        if self.picture.has_alpha:
+            share = float((np.asarray(mask_band(self.picture)) < 128).mean())
+            if share > 0:
+                text = f"{share:.0%} of the pixels are transparent"
+                values = {"share": round(share, 4), "shape": "alpha"}
+                return [
+                    Finding(kind="missing", wrong=True, text=text, confidence="sure", values=values)
+                ]
+        found = areas.missing(np.asarray(self._thumbnail()))
+        if found is None or (document and found.shape == "box"):  # pages have boxes of one colour
+            return []
+        text = f"{found.share:.0%} of the pixels seem to be missing"
+        values = {"share": round(found.share, 4), "shape": found.shape, "colour": found.colour}
+        return [
+            Finding(kind="missing", wrong=True, text=text, confidence="fairly sure", values=values)
+        ]
+
+    def _content(self, blur: Blur | None) -> list[Finding]:
+        if blur is None:
+            return []
+        document = blur.document > 0.5
+        text = "a document, page or screen" if document else "a photograph"
+        word = confidence_word(max(blur.document, 1 - blur.document))
+        values = {"document": document}
+        return [Finding(kind="content", wrong=False, text=text, confidence=word, values=values)]
+
+    def _size(self, found: list[Finding]) -> Finding:
+        width, height = self.picture.width, self.picture.height
+        side = lossless_side(found, (width, height))
+        text = f"{width} x {height} pixels"
+        if side < max(width, height):
+            text += f"; reducing the longer side to {side} pixels loses no detail"
+        else:
+            text += "; any reduction loses detail"
+        values = {"width": width, "height": height, "lossless_side": side}
+        return Finding(kind="size", wrong=False, text=text, confidence="fairly sure", values=values)
+
+
+NAMES = {
+    "sharp": "sharp",
+    "gaussian": "soft",
+    "defocus": "out of focus",
+    "motion": "moved",
+    "enlarged": "enlarged",
+}
+
+
+def confidence_word(confidence: float) -> Confidence:
+    """The word for an estimated probability."""
+    if confidence >= SURE:
+        return "sure"
+    return "fairly sure" if confidence >= FAIRLY_SURE else "not sure"
+
+
+def _blur_finding(blur: Blur, word: Confidence) -> Finding:
+    size = round(blur.size, 2)
+    shown = f"{blur.size:.1f}" if blur.size < 10 else f"{blur.size:.0f}"
+    values: dict[str, float | str]
+    if blur.family == "enlarged":
+        text, values = f"enlarged about {shown} times", {"factor": size, "filter": "smooth"}
+        return Finding(kind="enlarged", wrong=True, text=text, confidence=word, values=values)
+    match blur.family:
+        case "gaussian":
+            text, values = f"soft: a Gaussian blur of about {shown} pixels", {"sigma": size}
+        case "defocus":
+            text, values = f"out of focus by about {shown} pixels", {"radius": size}
+        case _:
+            angle = round(blur.angle) % 180
+            text = f"blurred by motion, about {shown} pixels at {angle}°"
+            values = {"length": size, "angle": float(angle)}
+    return Finding(
+        kind="blur",
+        wrong=True,
+        text=text,
+        confidence=word,
+        values={"family": blur.family, **values},
+    )
+
+
+def _photon_share(deviations: Array, means: Array) -> float:
+    """Share of the variance at white that grows with brightness, by a line through the quietest
+    tiles of each brightness; 0 if the brightness hardly varies.
+    """
+    edges = np.quantile(means, np.linspace(0, 1, 7))
+    levels, variances = [], []
+    for low, high in pairwise(edges):
+        chosen = (means >= low) & (means <= high)
+        if chosen.sum() >= 8:
+            levels.append((means[chosen].mean() + 1) / 2)
+            variances.append(np.quantile(deviations[chosen], 0.2) ** 2)
+    if len(levels) < 3 or max(levels) - min(levels) < 0.25:
+        return 0.0
+    slope, constant = np.polyfit(levels, variances, 1)
+    return float(slope / max(slope + constant, 1e-9)) if slope > 0 else 0.0

@@ -1,0 +1,72 @@
+"""The restore job that a diagnosis suggests, and the size that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aps_core.diagnosis.report import Finding
+
+LARGEST_WITH_JPEG = 512
+"""Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
+reduced for the computation, which averages its traces away.
+"""
+SMALLEST_SIDE = 64
+"""No smaller working size is proposed."""
+FINER = {"sigma": 1.4, "radius": 0.8}
+"""Pixels of the upload per pixel that still shows all detail, for a blur of one pixel: there, the
+blur leaves less than a tenth of the contrast.
+"""
+
+
+def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
+    """Longer side in pixels to which the picture can be reduced without losing detail."""
+    step = 1.0
+    for finding in findings:
+        if finding.kind == "enlarged":
+            step = max(step, finding.values["factor"])
+        for name, finer in FINER.items() if finding.kind == "blur" else ():
+            step = max(step, finer * finding.values.get(name, 0.0))
+    return max(min(SMALLEST_SIDE, max(size)), round(max(size) / step))
+
+
+def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
+    """Fields of a restore job; None if nothing is wrong that an operator describes."""
+    operators = [
+        operator
+        for finding in findings
+        if finding.wrong and (operator := _operator(finding, size)) is not None
+    ]
+    noisy = any(finding.wrong and finding.kind == "noise" for finding in findings)
+    if not operators:
+        return {"operator": {"type": "denoise"}} if noisy else None
+    operators.sort(key=lambda operator: ORDER.index(operator["type"]))
+    chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
+    fields: dict[str, Any] = {"operator": chosen}
+    if any(operator["type"] == "super_resolution" for operator in operators):
+        # the upload is reduced to its real resolution, and restored at its present size
+        fields["working_size"] = max(size)
+    return fields
+
+
+ORDER = (
+    *("gaussian_blur", "defocus_blur", "linear_motion_blur", "hdr"),
+    *("super_resolution", "jpeg", "inpainting"),
+)
+"""Order in which the degradations happened."""
+
+
+def _operator(finding: Finding, size: tuple[int, int]) -> dict[str, Any] | None:
+    values = finding.values
+    match finding.kind:
+        case "blur":
+            names = {"gaussian": "gaussian_blur", "defocus": "defocus_blur"}
+            fields = {name: value for name, value in values.items() if name != "family"}
+            return {"type": names.get(values["family"], "linear_motion_blur"), **fields}
+        case "enlarged":
+            factor = min((2, 4, 8), key=lambda each: abs(each / values["factor"] - 1))
+            return {"type": "super_resolution", "factor": factor}
+        case "jpeg" if max(size) <= LARGEST_WITH_JPEG:
+            return {"type": "jpeg", "quality": values["quality"]}
+        case "missing" if values["shape"] == "alpha":
+            return {"type": "inpainting", "mask": "upload"}
+    return None

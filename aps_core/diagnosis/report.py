@@ -1,0 +1,53 @@
+"""A diagnosis as data and in plain words."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aps_core.registry import Config
+
+Confidence = Literal["sure", "fairly sure", "not sure"]
+Kind = Literal["blur", "enlarged", "noise", "jpeg", "clipped", "missing", "content", "size"]
+
+
+class Finding(Config):
+    """One thing found about a picture."""
+
+    kind: Kind
+    wrong: bool = Field(description="Whether it is a degradation; 'content' and 'size' are not.")
+    text: str
+    confidence: Confidence
+    values: dict[str, Any] = Field(description="Numbers behind the text; lengths in pixels.")
+
+    def sentence(self) -> str:
+        """The text, with the confidence unless it is certain."""
+        return self.text if self.confidence == "sure" else f"{self.text} ({self.confidence})"
+
+
+class Diagnosis(Config):
+    """What seems to have happened to a picture, and how to restore it."""
+
+    width: int
+    height: int
+    summary: str = Field(description="The degradations in plain words.")
+    findings: list[Finding]
+    unsure: list[str] = Field(description="What could not be told, and why.")
+    proposal: dict[str, Any] | None = Field(
+        description="Fields of a restore job for this picture; null if nothing is to be restored."
+    )
+
+    @property
+    def wrong(self) -> list[Finding]:
+        """The degradations."""
+        return [finding for finding in self.findings if finding.wrong]
+
+
+def summary_of(findings: list[Finding]) -> str:
+    """The degradations in one sentence."""
+    wrong = [finding.sentence() for finding in findings if finding.wrong]
+    if not wrong:
+        return "Nothing seems to be wrong with this picture."
+    text = "; ".join(wrong)
+    return f"{text[0].upper()}{text[1:]}."

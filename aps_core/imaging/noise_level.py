@@ -1,0 +1,130 @@
+"""Estimates the noise of a picture. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+QUANTISATION = 2 / 255 / 12**0.5
+"""Standard deviation of the rounding error of an 8-bit picture on the [-1, 1] scale."""
+SATURATED = 0.985
+"""Larger absolute values (within about two grey levels of black or white) were probably clipped and
+carry less noise.
+"""
+TILE = 32
+"""Side in pixels of the tiles in which noise is estimated; tiles overlap by half."""
+LOW_DECILE = 0.95
+"""Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
+deviation.
+"""
+
+
+def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
+    """Standard deviation of white Gaussian noise in a picture, on the picture's scale.
+
+    Small patches of a clean picture lie near a subspace, but noise is isotropic. The smallest
+    eigenvalues of the patches' covariance therefore equal the noise variance (Chen, Zhu and Heng
+    2015). Patches include all colours, whose details are correlated. The lowest decile over tiles
+    excludes texture. Saturated and unobserved pixels are ignored; if single pixels are missing, a
+    patch consists of three observed pixels in a row. The result is 0 if too few patches remain.
+
+    Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
+    compression after the noise violates both; specify sigma in that case.
+
+    Args:
+        y_CHW: values on the [-1, 1] scale.
+        observed: False where a value is unknown; broadcasts to the picture.
+    """
+    tiles = list(noisy_tiles(y_CHW, observed))
+    if len(tiles) >= 4:
+        return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
+    y, valid = _usable(y_CHW, observed)
+    for shapes in (((3, 3),), ((1, 3), (3, 1))):
+        pairs = [_patches(y, valid, shape) for shape in shapes]
+        chosen = np.concatenate([patches[:, complete] for patches, complete in pairs], axis=1)
+        if chosen.shape[1] >= 10 * chosen.shape[0]:
+            return float(np.sqrt(_noise_variance(np.cov(chosen)[None])[0]))
+    return 0.0
+
+
+def noisy_tiles(y_CHW: Array, observed: Mask | None = None) -> Iterator[tuple[float, float]]:
+    """Noise deviation and mean value of every tile with enough usable pixels."""
+    y, valid = _usable(y_CHW, observed)
+    for patches, complete in _bands(y, valid):
+        chosen = complete.mean(1) >= 0.5
+        if not chosen.any():
+            continue
+        columns, weights = patches[:, chosen].swapaxes(0, 1), complete[chosen].astype(np.float64)
+        count = weights.sum(1)
+        mean = (columns * weights[:, None]).sum(2) / count[:, None]
+        centred = (columns - mean[..., None]) * weights[:, None]
+        covariance = centred @ centred.swapaxes(1, 2) / (count - 1)[:, None, None]
+        deviations = np.sqrt(_noise_variance(covariance))
+        yield from zip(deviations.tolist(), mean.mean(1).tolist(), strict=True)
+
+
+def _usable(y_CHW: Array, observed: Mask | None) -> tuple[Array, Mask]:
+    """Channels used for the estimate, and mask (H, W) of pixels where all of them are observed and
+    not saturated.
+    """
+    valid = np.abs(y_CHW) < SATURATED
+    if observed is not None:
+        valid = valid & observed
+    if (y_CHW == y_CHW[:1]).all():  # grey: one channel is enough
+        y_CHW, valid = y_CHW[:1], valid[:1]
+    counts = valid.sum((1, 2))
+    # in a picture of saturated colours, a channel can be clipped everywhere
+    kept = counts * 2 >= counts.max()
+    return y_CHW[kept], valid[kept].all(0)
+
+
+def _patches(y_CHW: Array, valid_HW: Mask, shape: tuple[int, int]) -> tuple[Array, Mask]:
+    """Every patch as a column, (C * kh * kw, H', W'), and whether all its pixels are valid, (H',
+    W').
+    """
+    height, width = y_CHW.shape[1] - shape[0] + 1, y_CHW.shape[2] - shape[1] + 1
+    if height < 1 or width < 1:
+        return np.zeros((len(y_CHW) * shape[0] * shape[1], 0, 0)), np.zeros((0, 0), dtype=bool)
+    windows = sliding_window_view(y_CHW, shape, (1, 2))
+    patches = windows.transpose(0, 3, 4, 1, 2).reshape(-1, height, width)
+    complete: Mask = np.asarray(sliding_window_view(valid_HW, shape).all((2, 3)))
+    return patches, complete
+
+
+def _bands(y_CHW: Array, valid_HW: Mask) -> Iterator[tuple[Array, Mask]]:
+    """3x3 patches of one row of tiles at a time, which limits memory: values (D, tiles, n) and
+    validity (tiles, n).
+    """
+    side = TILE + 2
+    if min(valid_HW.shape) < side:
+        return
+    for top in range(0, valid_HW.shape[0] - side + 1, TILE // 2):
+        patches, complete = _patches(y_CHW[:, top : top + side], valid_HW[top : top + side], (3, 3))
+        tiles = sliding_window_view(patches, TILE, 2)[:, :, :: TILE // 2]
+        valid = sliding_window_view(complete, TILE, 1)[:, :: TILE // 2]
+        count = tiles.shape[2]
+        yield (
+            tiles.transpose(0, 2, 1, 3).reshape(len(patches), count, -1),
+            valid.transpose(1, 0, 2).reshape(count, -1),
+        )
+
+
+def _noise_variance(covariance: Array) -> Array:
+    """Noise variance (N,) from covariances (N, D, D).
+
+    It is the mean of the longest run of smallest eigenvalues whose mean does not exceed their
+    median. The mean exceeds the median once eigenvalues of picture structure are included.
+    """
+    values = np.linalg.eigvalsh(covariance).clip(min=0)
+    count = np.arange(1, values.shape[1] + 1)
+    mean = values.cumsum(1) / count
+    median = (values[:, (count - 1) // 2] + values[:, count // 2]) / 2
+    longest = ((mean <= median * (1 + 1e-6)) * count).max(1) - 1
+    chosen: Array = np.take_along_axis(mean, longest[:, None], 1)[:, 0]
+    return chosen

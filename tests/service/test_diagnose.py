@@ -1,0 +1,76 @@
+"""``POST /v1/diagnose`` and ``aps diagnose`` give the library's answer."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from aps_cli.main import main
+from aps_client import Client
+from aps_core.diagnosis import diagnose
+from aps_core.tasks import RestoreSpec
+from tests.stack import Stack
+from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
+
+PHOTO = Path(__file__).parents[2] / "examples/photos/coffee.png"
+
+
+@pytest.fixture(scope="module")
+def blurred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("diagnose") / "blurred.png"
+    x = np.asarray(Image.open(PHOTO).convert("RGB")) / 127.5 - 1
+    to_image(filtered(x, gaussian_kernel(2.0))).save(path)
+    return path
+
+
+def test_a_picture_is_diagnosed_and_nothing_is_stored(stack: Stack, blurred: Path) -> None:
+    buffer = io.BytesIO()
+    Image.open(blurred).save(buffer, "JPEG", quality=70)
+    answer = stack.http.post(
+        "/v1/diagnose", content=buffer.getvalue(), headers={"Content-Type": "image/jpeg"}
+    )
+    assert answer.status_code == 200
+    assert answer.json() == diagnose(buffer.getvalue()).model_dump(mode="json")
+    assert "JPEG of quality 70" in answer.json()["summary"]
+    spec = RestoreSpec.model_validate(answer.json()["proposal"])
+    assert {"type": "jpeg", "quality": 70} in spec.model_dump()["operator"]["stages"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "code"),
+    [
+        (b"GIF89a", "image/png", 422, "unsupported_image_format"),
+        (b"", "image/png", 422, "image_empty"),
+        (b"{}", "application/json", 415, "unsupported_media_type"),
+    ],
+)
+def test_unreadable_files_are_refused(
+    stack: Stack, content: bytes, kind: str, status: int, code: str
+) -> None:
+    answer = stack.http.post("/v1/diagnose", content=content, headers={"Content-Type": kind})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_the_command_prints_words_and_a_command(stack: Stack, blurred: Path) -> None:
+    local, remote = (
+        CliRunner().invoke(main, ["diagnose", str(blurred), str(PHOTO), *where])
+        for where in ((), ("--server", stack.url))
+    )
+    assert local.exit_code == remote.exit_code == 0, local.output + remote.output
+    assert local.output == remote.output
+    assert "Soft: a Gaussian blur" in local.output
+    assert f"Try: aps restore {blurred} --operator gaussian_blur" in local.output
+    assert "Nothing seems to be wrong with this picture." in local.output
+
+
+def test_the_command_and_the_client_give_the_same_json(stack: Stack, blurred: Path) -> None:
+    printed = CliRunner().invoke(main, ["diagnose", "--json", str(blurred)]).output
+    buffer = io.BytesIO(blurred.read_bytes())
+    with Client(stack.url) as client:
+        assert json.loads(printed) == client.diagnose(buffer).model_dump(mode="json")

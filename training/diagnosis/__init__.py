@@ -1,0 +1,1 @@
+"""Training of the blur estimator of :mod:`aps_core.diagnosis`."""

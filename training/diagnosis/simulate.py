@@ -1,0 +1,139 @@
+"""Degrades sharp pictures as cameras, scanners and web sites do; the truth is known.
+
+Pictures are luminance (H, W) or colour (H, W, 3), float64 in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from aps_core.operators.defocus_blur import disc_kernel
+from aps_core.operators.linear_motion_blur import line_kernel
+
+Array = NDArray[np.float64]
+Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged"]
+FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged")
+RANGES: dict[Family, tuple[float, float]] = {
+    "sharp": (0.05, 0.5),
+    "gaussian": (0.7, 6.0),
+    "defocus": (1.5, 12.0),
+    "motion": (3.0, 30.0),
+    "enlarged": (1.5, 8.0),
+}
+"""Sizes drawn: width, radius and length in pixels, factor of enlargement. A Gaussian of half a
+pixel is still sharp.
+"""
+FILTERS = (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was done to a picture."""
+
+    family: Family
+    size: float
+    angle: float
+    noise: float
+    """Standard deviation on the [-1, 1] scale."""
+    quality: int
+    """JPEG quality; 0 is none."""
+    document: bool
+
+    def row(self) -> dict[str, float | str | bool]:
+        return asdict(self)
+
+
+def drawn(rng: np.random.Generator, document: bool) -> Truth:
+    """A random degradation."""
+    family = FAMILIES[rng.integers(len(FAMILIES))]
+    low, high = RANGES[family]
+    size = float(low * (high / low) ** rng.random())
+    if family == "enlarged" and rng.random() < 0.6:
+        size = float(rng.choice([2, 3, 4]))
+    noise = 0.0 if rng.random() < 0.3 else float(0.004 * 25 ** rng.random())
+    quality = int(rng.integers(30, 96)) if rng.random() < 0.3 else 0
+    return Truth(family, size, float(rng.uniform(0, 180)), noise, quality, document)
+
+
+def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
+    """The picture as an 8-bit file would show it. Enlarging keeps its size: the original is reduced
+    first.
+    """
+    y = x
+    match truth.family:
+        case "gaussian" | "sharp":
+            y = filtered(x, gaussian_kernel(truth.size))
+        case "defocus":
+            y = filtered(x, disc_kernel(truth.size))
+        case "motion":
+            y = filtered(x, line_kernel(truth.size, truth.angle))
+        case "enlarged":
+            height, width = x.shape[:2]
+            small = resized(
+                x, (round(height / truth.size), round(width / truth.size)), Image.Resampling.BICUBIC
+            )
+            # cameras and programs add the noise before they enlarge
+            small = eight_bit(small + truth.noise * rng.standard_normal(small.shape))
+            y = resized(small, (height, width), FILTERS[rng.integers(len(FILTERS))])
+    if truth.family != "enlarged":
+        y = y + truth.noise * rng.standard_normal(y.shape)
+    y = eight_bit(y)
+    return compressed(y, truth.quality) if truth.quality else y
+
+
+def gaussian_kernel(sigma: float) -> Array:
+    """Square kernel truncated at four sigma, sum 1."""
+    reach = int(4 * sigma + 0.5)
+    line = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+    kernel: Array = np.outer(line, line) / line.sum() ** 2
+    return kernel
+
+
+def filtered(x: Array, kernel: Array) -> Array:
+    """Convolution with reflecting borders."""
+    reach = len(kernel) // 2
+    padding = [(reach, reach)] * 2 + [(0, 0)] * (x.ndim - 2)
+    padded = np.pad(x, padding, mode="reflect" if reach < min(x.shape[:2]) else "symmetric")
+    size = padded.shape[:2]
+    transfer = np.fft.rfft2(kernel, size)
+    spread = np.fft.irfft2(
+        np.fft.rfft2(padded, axes=(0, 1)) * (transfer[..., None] if x.ndim == 3 else transfer),
+        size,
+        axes=(0, 1),
+    )
+    return spread[2 * reach : size[0], 2 * reach : size[1]]
+
+
+def resized(x: Array, size: tuple[int, int], how: Image.Resampling) -> Array:
+    """Resizes to (height, width) without rounding."""
+    planes = [x] if x.ndim == 2 else list(np.moveaxis(x, 2, 0))
+    done = [
+        np.asarray(Image.fromarray(p.astype(np.float32)).resize(size[::-1], how), dtype=np.float64)
+        for p in planes
+    ]
+    return done[0] if x.ndim == 2 else np.stack(done, 2)
+
+
+def eight_bit(x: Array) -> Array:
+    """Rounds to 255 steps and clips."""
+    rounded: Array = np.round((np.clip(x, -1, 1) + 1) * 127.5) / 127.5 - 1
+    return rounded
+
+
+def to_image(x: Array) -> Image.Image:
+    """An 8-bit grey or colour picture."""
+    return Image.fromarray(np.round((np.clip(x, -1, 1) + 1) * 127.5).astype(np.uint8))
+
+
+def compressed(x: Array, quality: int) -> Array:
+    """The picture after JPEG compression."""
+    buffer = io.BytesIO()
+    to_image(x).save(buffer, "JPEG", quality=quality)
+    read: Array = np.asarray(Image.open(buffer), dtype=np.float64) / 127.5 - 1
+    return read
