@@ -117,21 +117,22 @@ class RewardNetwork:
             position_BS = (seen_BS.long().cumsum(1) - 1).clamp(min=0)
         else:
             position_BS = torch.arange(seen_BS.shape[1], device=x_BLD.device)[None]
-        x_BSD = torch.cat([x_BLD, self._embed(after).expand(rows, -1, -1)], dim=1)
+        # T: the positions that are computed, with or without those before the answer
+        x_BTD = torch.cat([x_BLD, self._embed(after).expand(rows, -1, -1)], dim=1)
         mask_B1SS = causal_mask(seen_BS)
         if not (self.reuse and before):
-            x_BSD = torch.cat([self._embed(before).expand(rows, -1, -1), x_BSD], dim=1)
-            return self._run(x_BSD, mask_B1SS, position_BS)[:, start:]
+            x_BTD = torch.cat([self._embed(before).expand(rows, -1, -1), x_BTD], dim=1)
+            return self._run(x_BTD, mask_B1SS, position_BS)[:, start:]
         return self._run(
-            x_BSD,
+            x_BTD,
             mask_B1SS[:, :, start:],
             position_BS[:, start:],
             past_key_values=self.prefix(before).cache,
         )
 
-    def _run(self, x_BSD: Tensor, mask: Tensor, position_BS: Tensor, **more: Any) -> Tensor:
+    def _run(self, x_BTD: Tensor, mask: Tensor, position_BT: Tensor, **more: Any) -> Tensor:
         hidden: Tensor = self.model.model(
-            inputs_embeds=x_BSD, attention_mask=mask, position_ids=position_BS, **more
+            inputs_embeds=x_BTD, attention_mask=mask, position_ids=position_BT, **more
         ).last_hidden_state
         return hidden
 
