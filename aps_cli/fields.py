@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 from pydantic import BaseModel
@@ -47,6 +47,7 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
                     model=spec,
                     field=name,
                     with_default=True,
+                    callback=_member if _is_member(field) else None,
                     required=field.is_required(),
                     help=field.description,
                 )(command)
@@ -69,7 +70,7 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
-            given[name] = options[name] if _is_text(field) else parse_value(options[name])
+            given[name] = options[name] if field.annotation is str else parse_value(options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
 
 
@@ -125,11 +126,18 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
                     model=config,
                     field=name,
                     with_default=False,
+                    callback=_member if _is_member(field) else None,
                     help=field.description,
                 )(command)
         return command
 
     return add
+
+
+def _member(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+    """A member of a family, given by name or as a JSON object."""
+    value = parse_value(text)
+    return {"type": value} if isinstance(value, str) else value
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
@@ -185,12 +193,9 @@ def field_lines(operator: str) -> list[str]:
 
 def words_of(operator: dict[str, Any]) -> list[str]:
     """Command-line words that select an operator; the inverse of :func:`operator_from`."""
-    words = ["--operator", operator["type"]]
-    for name, value in operator.items():
-        if name != "type":
-            text = value if isinstance(value, str) else json.dumps(value)
-            words += [_flag(name, "operator"), text]
-    return words
+    given = {_flag(name, "operator"): value for name, value in operator.items() if name != "type"}
+    texts = {flag: v if isinstance(v, str) else json.dumps(v) for flag, v in given.items()}
+    return ["--operator", operator["type"], *(word for pair in texts.items() for word in pair)]
 
 
 def parse_value(text: Any) -> Any:
@@ -223,8 +228,13 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
 
 
-def _is_text(field: FieldInfo) -> bool:
-    return field.annotation is str
+def _is_member(field: FieldInfo) -> bool:
+    """Whether the value of the field is a member of a family, or nothing."""
+    return family_of(field) is not None or any(
+        isinstance(extra, AnyOf)
+        for kind in get_args(field.annotation)
+        for extra in getattr(kind, "__metadata__", ())
+    )
 
 
 def _described(root: type[Spec], name: str, users: list[str]) -> str:
