@@ -25,7 +25,7 @@ from aps_core.errors import APSError  # noqa: E402
 from aps_core.operators import OperatorSpec  # noqa: E402
 from aps_core.priors import ImagePriorSpec  # noqa: E402
 from aps_core.priors.base import PRESETS  # noqa: E402
-from aps_core.samplers.aps import APSConfig  # noqa: E402
+from aps_core.samplers import SamplerSpec  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -195,13 +195,17 @@ def settings() -> str:
 
 
 def presets() -> str:
-    """Steps of every preset of the priors for pictures, with the sampler ``aps``."""
-    rows = ["| prior | preset | reverse steps | inner steps | decodes |", "|---|---|---|---|---|"]
+    """Steps of every preset of the priors for pictures, with the sampler of a restoration."""
+    rows = [
+        "| prior | sampler | preset | reverse steps | inner steps |",
+        "|---|---|---|---|---|",
+    ]
     for name, prior in sorted(ImagePriorSpec.family.items()):
         for preset in PRESETS if issubclass(prior, ImagePriorSpec) else ():
-            chosen = prior.recommended_for(APSConfig, preset=preset)
-            steps, inner = chosen["steps"], chosen["inner_steps"]
-            rows.append(f"| `{name}` | {preset} | {steps} | {inner} | {steps * inner} |")
+            sampler = prior.restoring_sampler
+            chosen = prior.recommended_for(SamplerSpec.named(sampler), preset=preset)
+            numbers = f"{chosen['steps']} | {chosen.get('inner_steps', '')}"
+            rows.append(f"| `{name}` | `{sampler}` | {preset} | {numbers} |")
     return "\n".join(rows)
 
 

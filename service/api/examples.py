@@ -133,6 +133,14 @@ COMPONENTS: dict[str, Any] = {
         "refusal": None,
         "seconds_by_preset": {"fast": 12.6, "balanced": 50.4, "best": 151.2},
     },
+    "Diagnosis": {
+        "width": 697,
+        "height": 472,
+        "summary": "The picture is noisy.",
+        "findings": [],
+        "unsure": [],
+        "proposal": {"operator": {"type": "denoise"}},
+    },
     "StoredPicture": {
         "sha256": _SHA256,
         "media_type": "image/png",
