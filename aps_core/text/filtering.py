@@ -91,9 +91,9 @@ def sample_tokens(
     return _confidence(probs_NV, token_N, config), token_N
 
 
-def tempered(logits_NV: Tensor, config: TextConfig) -> Tensor:
-    """Logits divided by the temperature; unchanged at temperature 0."""
-    return logits_NV / config.temperature if config.temperature > 0 else logits_NV
+def tempered(logits: Tensor, config: TextConfig) -> Tensor:
+    """Logits of any shape divided by the temperature; unchanged at temperature 0."""
+    return logits / config.temperature if config.temperature > 0 else logits
 
 
 def _confidence(probs_NV: Tensor, token_N: Tensor, config: TextConfig) -> Tensor:

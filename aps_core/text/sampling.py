@@ -196,7 +196,9 @@ def _reveal_most_trusted(
         logits_BSV[masked_BS], config, generator, initial_BSV[masked_BS]
     )
     masks_B = masked_BS.sum(1).cpu()
-    count_B = ((masks_B if independent else masks_B.float().mean()) * share).long()
+    if not independent:
+        masks_B = masks_B.float().mean().expand(len(masks_B))
+    count_B = (masks_B * share).long()
     most = int(count_B.max())
     if most == 0:
         return ids_BS
