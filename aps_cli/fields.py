@@ -70,7 +70,7 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
-            given[name] = options[name] if _is_text(field) else parse_value(options[name])
+            given[name] = options[name] if field.annotation is str else parse_value(options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
 
 
@@ -193,12 +193,9 @@ def field_lines(operator: str) -> list[str]:
 
 def words_of(operator: dict[str, Any]) -> list[str]:
     """Command-line words that select an operator; the inverse of :func:`operator_from`."""
-    words = ["--operator", operator["type"]]
-    for name, value in operator.items():
-        if name != "type":
-            text = value if isinstance(value, str) else json.dumps(value)
-            words += [_flag(name, "operator"), text]
-    return words
+    given = {_flag(name, "operator"): value for name, value in operator.items() if name != "type"}
+    texts = {flag: v if isinstance(v, str) else json.dumps(v) for flag, v in given.items()}
+    return ["--operator", operator["type"], *(word for pair in texts.items() for word in pair)]
 
 
 def parse_value(text: Any) -> Any:
@@ -238,10 +235,6 @@ def _is_member(field: FieldInfo) -> bool:
         for kind in get_args(field.annotation)
         for extra in getattr(kind, "__metadata__", ())
     )
-
-
-def _is_text(field: FieldInfo) -> bool:
-    return field.annotation is str
 
 
 def _described(root: type[Spec], name: str, users: list[str]) -> str:
