@@ -96,6 +96,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
 
 /** The spec with something in place of required texts that are still empty: they do not change the duration. */
 function filled(spec, schema) {
-  const empty = (schema.required ?? []).filter((name) => spec[name] === undefined && schema.properties[name].type === "string");
+  const isText = (property) => [property, ...(property.anyOf ?? [])].some(({ type }) => type === "string");
+  const empty = (schema.required ?? []).filter((name) => spec[name] === undefined && isText(schema.properties[name]));
   return { ...spec, ...Object.fromEntries(empty.map((name) => [name, "…"])) };
 }
