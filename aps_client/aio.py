@@ -127,7 +127,7 @@ class AsyncClient(Tasks[Awaitable[Result]]):
 
     async def diagnose(self, picture: Source) -> Diagnosis:
         """Asks what happened to a picture (path, bytes or open binary file); stores nothing."""
-        return await self._do(flows.diagnose(picture, self.connection.retry))
+        return await self._transport.do(flows.diagnose(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.

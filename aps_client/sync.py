@@ -127,7 +127,7 @@ class Client(Tasks[Result]):
 
     def diagnose(self, picture: Source) -> Diagnosis:
         """Asks what happened to a picture (path, bytes or open binary file); stores nothing."""
-        return self._do(flows.diagnose(picture, self.connection.retry))
+        return self._transport.do(flows.diagnose(picture, self.connection.retry))
 
     def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
