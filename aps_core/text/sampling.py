@@ -196,8 +196,15 @@ def _reveal_most_trusted(
         logits_BSV[masked_BS], config, generator, initial_BSV[masked_BS]
     )
     masks_B = masked_BS.sum(1).cpu()
+<<<<<<< HEAD
     count = ((masks_B if independent else masks_B.float().mean()) * share).long()
     most = int(count.max())
+=======
+    if not independent:
+        masks_B = masks_B.float().mean().expand(len(masks_B))
+    count_B = (masks_B * share).long()
+    most = int(count_B.max())
+>>>>>>> wt-text
     if most == 0:
         return ids_BS
     if config.end_last:

@@ -64,6 +64,7 @@ function input(schema, pointer, suggested) {
   const number = kinds.find((kind) => kind.type === "number" || kind.type === "integer");
   const word = kinds.find((kind) => kind.const !== undefined)?.const;
   const json = kinds.some((kind) => kind.type === "array"); // a word or a list, which is typed as JSON
+  const free = kinds.some((kind) => kind.type === "string" && kind.const === undefined); // any text, or a list
   const fallback = suggested ?? schema.default;
   // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
   const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
@@ -76,13 +77,13 @@ function input(schema, pointer, suggested) {
   else inputElement.value = fallback ?? "";
   const read = () => {
     const text = inputElement.value.trim();
-    if (json) return listOf(text);
+    if (json && (!free || text.startsWith("["))) return listOf(text);
     if (!number) return text || undefined;
     if (text === "") return optional ? undefined : fallback;
     return Number(text);
   };
   const asSuggested = (value) => suggested !== undefined && value === suggested;
-  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : json ? JSON.stringify(value) : value);
+  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : json && !(free && typeof value === "string") ? JSON.stringify(value) : value);
   return { element: field(pointer, inputElement, schema), read, write };
 }
 

@@ -51,8 +51,8 @@ class ClassifierReward(RewardNetwork):
         self, before: tuple[int, ...], after: tuple[int, ...], answer: SoftAnswer, label: int
     ) -> Tensor:
         """Output ``label`` (B,) for an answer between two fixed texts, given as ids."""
-        hidden_BSD = self.read(before, self.embedded(answer), answer.seen_BL(), after)
-        return self._output(hidden_BSD[:, -1], label)
+        hidden_BTD = self.read(before, self.embedded(answer), answer.seen_BL(), after)
+        return self._output(hidden_BTD[:, -1], label)
 
     @torch.no_grad()
     def score_texts(self, chat: Chat, texts: Sequence[str], label: int) -> Tensor:

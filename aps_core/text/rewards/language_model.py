@@ -3,7 +3,8 @@
 The paper names its reward model, Qwen3-0.6B, and not how a score is computed. These are two ways to
 score with a model that was not trained as a reward.
 
-Shapes: B rows, L answer tokens, V the prior's vocabulary, W the reward model's, D its width.
+Shapes: B rows, L answer tokens, K = L - 1 of them that predict the next, V the prior's vocabulary,
+W the reward model's, D its width.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class LanguageModelReward(RewardNetwork):
         """Logits (B, W), float32, of the token after ``before + answer + after``. The answer is
         truncated at its end token.
         """
-        hidden_BSD = self.read(
+        hidden_BTD = self.read(
             self.ids(before),
             self.embedded(answer),
             answer.seen_BL(end=False),
             self.ids(after),
             compact=True,
         )
-        logits_BW: Tensor = self.model.lm_head(hidden_BSD[:, -1]).float()
+        logits_BW: Tensor = self.model.lm_head(hidden_BTD[:, -1]).float()
         return logits_BW
 
     def mean_log_likelihood(self, before: str, answer: SoftAnswer) -> Tensor:
@@ -58,10 +59,17 @@ class LanguageModelReward(RewardNetwork):
         start = self.ids(before)
         if not start:
             raise InvalidSpec("The layout must put at least one token before the answer.")
+<<<<<<< HEAD
         x_BMD = self.embedded(answer)[:, :-1]  # M = L - 1: nothing follows the last token
         first_B1D = self.prefix(start).last_1D.expand(len(x_BMD), 1, -1)
         read_BMD = self.read(start, x_BMD, x_BMD.new_ones(x_BMD.shape[:2], dtype=torch.bool))
         hidden_BLD = torch.cat([first_B1D, read_BMD], dim=1)
+=======
+        x_BKD = self.embedded(answer)[:, :-1]
+        first_B1D = self.prefix(start).last_1D.expand(len(x_BKD), 1, -1)
+        read_BKD = self.read(start, x_BKD, x_BKD.new_ones(x_BKD.shape[:2], dtype=torch.bool))
+        hidden_BLD = torch.cat([first_B1D, read_BKD], dim=1)
+>>>>>>> wt-text
         log_p_BLW = self.model.lm_head(hidden_BLD).float().log_softmax(-1)
         value_BL = log_p_BLW.gather(-1, answer.ids_BL[..., None])[..., 0]
         if answer.p_BLV is not None and answer.hard_BL is not None:
