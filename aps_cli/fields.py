@@ -69,7 +69,7 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
-            given[name] = options[name] if _is_text(field) else parse_value(options[name])
+            given[name] = options[name] if field.annotation is str else parse_value(options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
 
 
@@ -218,10 +218,6 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
         return None
     return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
-
-
-def _is_text(field: FieldInfo) -> bool:
-    return field.annotation is str
 
 
 def _described(root: type[Spec], name: str, users: list[str]) -> str:

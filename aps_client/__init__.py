@@ -28,7 +28,8 @@ from aps_client.errors import (
     WebhookRejected,
 )
 from aps_client.models import Event, Job, Preview, Result, StoredPicture
-from aps_client.sync import Client, restore
+from aps_client.shortcut import restore
+from aps_client.sync import Client
 from aps_client.webhooks import WebhookEvent, verify_webhook
 
 __all__ = [

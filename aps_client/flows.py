@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import time
 import uuid
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 from urllib.parse import urlencode
 
 import httpx
@@ -27,69 +26,19 @@ from aps_client.errors import (
     Corrupt,
     JobCanceled,
     JobFailed,
-    Unreachable,
     WaitTimeout,
-    error_of,
     seconds,
 )
+from aps_client.exchange import Call, Flow, Pause, exchange
 from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
 from service.api.views import JobPage
 from service.jobs import JobState, Progress
 
-T = TypeVar("T")
 Source = str | PathLike[str] | bytes | IO[bytes]
 """A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
 
 MAX_HOLD_SECONDS = 30
 """Maximum seconds for which a submission waits for the finished job."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One HTTP request; ``options`` are keyword arguments of :meth:`httpx.Client.request`."""
-
-    method: str
-    url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Delay before the flow continues, in seconds."""
-
-    seconds: float
-
-
-Flow = Generator[Call | Pause, Any, T]
-
-
-def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
-    """Sends ``call`` and retries transient failures with exponential backoff.
-
-    Raises:
-        ServiceError: the error is not transient, or persists after the last attempt.
-        Unreachable: the last attempt got no response.
-    """
-    for attempt in range(1, retry.attempts + 1):
-        pause = retry.pause_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1)
-        try:
-            answer: httpx.Response = yield call
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            failure: Exception = Unreachable(
-                f"{call.method} {call.url}: {error or type(error).__name__}. Is the service"
-                " running and the address correct?"
-            )
-            failure.__cause__ = error
-        else:
-            if answer.status_code < 400:
-                return answer
-            refusal = failure = error_of(answer)
-            pause = max(pause, refusal.retry_after)
-            if not refusal.retryable or pause > retry.longest_seconds:
-                raise refusal
-        if attempt < retry.attempts:
-            yield Pause(pause)
-    raise failure
 
 
 @dataclass(frozen=True)

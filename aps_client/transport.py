@@ -12,7 +12,7 @@ from httpx_sse import EventSource
 from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.errors import ServiceError, error_of
-from aps_client.flows import Flow, T
+from aps_client.exchange import Flow, Pause, T
 from aps_client.models import Event, Job
 from aps_client.sse import Follower
 from aps_client.sse import timeout as stream_timeout
@@ -34,7 +34,7 @@ class Transport:
         try:
             step = next(flow)
             while True:
-                if isinstance(step, flows.Pause):
+                if isinstance(step, Pause):
                     time.sleep(step.seconds)
                     step = next(flow)
                     continue
@@ -97,7 +97,7 @@ class AsyncTransport:
         try:
             step = next(flow)
             while True:
-                if isinstance(step, flows.Pause):
+                if isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                     step = next(flow)
                     continue

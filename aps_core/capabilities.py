@@ -12,10 +12,10 @@ from aps_core.losses import LossSpec
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.priors.base import PRESETS
-from aps_core.registry import Spec
+from aps_core.registry import AnyOf, Spec
 from aps_core.samplers import SamplerSpec
 from aps_core.style_measures import StyleMeasureSpec
-from aps_core.tasks import TaskSpec
+from aps_core.tasks import PictureTaskSpec, TaskSpec
 
 
 def describe() -> dict[str, Any]:
@@ -78,12 +78,22 @@ def _recommended(prior: type[PriorSpec]) -> dict[str, Any]:
 
 
 def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
-    """For every preset and sampler, the settings that differ from the recommended ones."""
+    """The sampler of every picture task that names none; for every preset and sampler, the settings
+    that differ from the recommended ones.
+    """
     if not issubclass(prior, ImagePriorSpec):
         return {}
+    name_of_prior = prior.model_fields["type"].default
+    tasks = {
+        name: cls.model_construct(type=name, prior=name_of_prior)
+        for name, cls in TaskSpec.family.items()
+        if issubclass(cls, PictureTaskSpec)
+        and any(isinstance(extra, AnyOf) for extra in cls.model_fields["sampler"].metadata)
+    }
     samplers = {name: SamplerSpec.named(name) for name in SamplerSpec.family}
     usual = {name: prior.recommended_for(cls) for name, cls in samplers.items()}
     return {
+        "default_samplers": {name: task.default_sampler() for name, task in tasks.items()},
         "presets": {
             preset: {
                 name: {

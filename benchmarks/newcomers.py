@@ -62,6 +62,7 @@ class Journey:
                 "PATH": f"{tools}:{os.environ['PATH']}",
                 "PYTHONPATH": str(ROOT),
                 "APS_SERVER": server,
+                "OMP_NUM_THREADS": "1",  # so that times of busy machines can be compared
             },
             capture_output=True,
             text=True,

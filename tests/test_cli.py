@@ -189,6 +189,8 @@ def test_eval_writes_tables_and_continues(tmp_path):
         "method",
         "ceiling",
         "input",
+        "tv",
+        "wiener",
         "aps",
     ]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()

@@ -1,10 +1,10 @@
 """Simulated restoration with known truth: cases, runs, tables, and the paper's experiments."""
 
+from aps_core.evaluation.baselines import BASELINES
 from aps_core.evaluation.cases import (
     PROTOCOLS,
     Case,
     Setup,
-    input_baseline,
     make_case,
     round_trip,
     strengths,
@@ -14,6 +14,7 @@ from aps_core.evaluation.rows import Row, read_rows
 from aps_core.evaluation.run import Plan, Variant, evaluate, run_method
 
 __all__ = [
+    "BASELINES",
     "PROTOCOLS",
     "Case",
     "Plan",
@@ -21,7 +22,6 @@ __all__ = [
     "Setup",
     "Variant",
     "evaluate",
-    "input_baseline",
     "make_case",
     "photographs",
     "read_rows",

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import noise
-from aps_core.imaging.filters import gaussian, separable
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.runtime.engine import ImageEngine
@@ -95,6 +94,7 @@ class Case:
     image: str
     truth_CHW: Tensor
     y_CHW: Tensor
+    spec: OperatorSpec
     operator: Bound
     sigma: float
     height: int
@@ -141,31 +141,18 @@ def make_case(
     y = noise.add_noise(operator(x)[0], sigma, torch.Generator(engine.device).manual_seed(seed))
     objective = engine.measurement_objective(operator, y, sigma, setup.loss)
     return Case(
-        protocol,
-        task,
-        name,
-        truth_CHW.to(engine.device),
-        y,
-        operator,
-        sigma,
-        height,
-        width,
-        objective,
+        protocol=protocol,
+        task=task,
+        image=name,
+        truth_CHW=truth_CHW.to(engine.device),
+        y_CHW=y,
+        spec=spec,
+        operator=operator,
+        sigma=sigma,
+        height=height,
+        width=width,
+        objective=objective,
     )
-
-
-def input_baseline(case: Case) -> Tensor:
-    """Simple baseline: bicubic enlargement, normalised Gaussian filling, or the input itself."""
-    y = case.y_CHW[None]
-    if y.shape[-2:] != (case.height, case.width):
-        return F.interpolate(y, (case.height, case.width), mode="bicubic").clamp(-1, 1)
-    weight = case.operator.weight
-    if weight is None:
-        return y.clamp(-1, 1)
-    line = gaussian(1.0, 4, y.dtype, y.device)
-    mask = weight.expand_as(y)
-    filled = separable(y * mask, line) / separable(mask, line).clamp(min=1e-6)
-    return torch.where(mask > 0, y, filled).clamp(-1, 1)
 
 
 def round_trip(engine: ImageEngine, truth_CHW: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aps_core.evaluation.cases import Case, Setup, input_baseline, make_case, round_trip
+from aps_core.evaluation.baselines import BASELINES
+from aps_core.evaluation.cases import Case, Setup, make_case, round_trip
 from aps_core.evaluation.lpips import LPIPS
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
@@ -27,10 +28,8 @@ from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.types import StepInfo
 
-REFERENCES = ("ceiling", "input")
-"""Baselines without a sampler: the tokenizer's reconstruction of the truth, and simple processing
-of the measurement.
-"""
+REFERENCES = ("ceiling", *BASELINES)
+"""Pictures without a sampler: the tokenizer's reconstruction of the truth, and baselines."""
 Trajectory = list[tuple[int, float]]
 """Decoder evaluations so far and data misfit, after every reverse step."""
 
@@ -184,7 +183,7 @@ def _picture(
         torch.cuda.reset_peak_memory_stats(engine.device)
     started = time.perf_counter()
     if name in REFERENCES:
-        x = round_trip(engine, case.truth_CHW) if name == "ceiling" else input_baseline(case)
+        x = round_trip(engine, case.truth_CHW) if name == "ceiling" else BASELINES[name](case)
         return x, Cost(time.perf_counter() - started), []
     variant = labels[name]
     drawn, decodes, trajectory = run_method(

@@ -9,7 +9,7 @@ import { forecast, presetChooser } from "./estimate.js";
 import { choice, group, isValid, markErrors, suggest, validate } from "./form.js";
 import { gallery } from "./gallery.js";
 import { maskEditor } from "./mask.js";
-import { recommendedFor, unusual } from "./recommended.js";
+import { recommendedFor, unusual, usualType } from "./recommended.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 import { remember } from "./truth.js";
@@ -137,7 +137,8 @@ function settingsForm(task, described) {
   const skip = [...folding, "preset", ...(names.length > 1 ? [] : ["prior"])];
   const preset = presetChooser(properties.preset);
   const main = group({ properties }, schema.$defs, "", undefined, skip);
-  const folds = new Map(folding.map((name) => [name, foldedGroup(name, properties[name], schema.$defs, prior?.recommended[name] ?? {})]));
+  const withUsual = (name) => (properties[name].oneOf ? { ...properties[name], "x-default-type": usualType(properties[name], prior, name, task.type) } : properties[name]);
+  const folds = new Map(folding.map((name) => [name, foldedGroup(name, withUsual(name), schema.$defs, prior?.recommended[name] ?? {})]));
   // large results take long: suggest twice the size the prior was made for
   if (prior?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...prior.native_size));
 
@@ -150,7 +151,10 @@ function settingsForm(task, described) {
   /** Shows in the sampler's empty fields what the chosen preset puts there. */
   const showPreset = () => {
     const fold = folds.get("sampler");
-    if (preset && fold) suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", fold.read().type ?? properties.sampler["x-default-type"], preset.read()));
+    if (!preset || !fold) return;
+    const only = schema.$defs[properties.sampler.$ref?.split("/").at(-1)]?.properties.type?.default;
+    const type = fold.read().type ?? only ?? usualType(properties.sampler, prior, "sampler", task.type);
+    suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", type, preset.read()));
   };
   for (const kind of ["change", "choose"]) element.addEventListener(kind, showPreset);
   showPreset();
@@ -192,7 +196,7 @@ function ownSettings(property, defs, pointer, recommended) {
 
 /** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
 function wantsUpload(operator, name, described) {
-  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties[name];
+  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties?.[name];
   return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
 }
 

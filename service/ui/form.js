@@ -190,7 +190,9 @@ export function choice(schema, defs, pointer, suggested) {
   const element = el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details);
   const read = () => {
     if (!current) return undefined;
-    return { ...(suggested && current.type === usual ? {} : { type: current.type }), ...current.read() };
+    const chosen = current.read();
+    const asUsual = suggested && current.type === usual && !Object.keys(chosen).length;
+    return { ...(asUsual ? {} : { type: current.type }), ...chosen };
   };
   return { element, read, write };
 }

@@ -12,3 +12,6 @@ export function unusual(chosen, prior, name, preset) {
   const usual = recommendedFor(prior, name, chosen.type, preset);
   return Object.fromEntries(Object.entries(chosen).filter(([field, value]) => field === "type" || value !== usual[field]));
 }
+
+/** The member of a family that is used where a job names none: the prior's choice for the task, else the schema's. */
+export const usualType = (property, prior, name, task) => (name === "sampler" ? prior?.default_samplers?.[task] : undefined) ?? property["x-default-type"];

@@ -2,7 +2,7 @@
 
 import { inputName } from "./api.js";
 import { button, el } from "./dom.js";
-import { recommendedFor } from "./recommended.js";
+import { recommendedFor, usualType } from "./recommended.js";
 import { t } from "./strings.js";
 
 const KINDS = { curl, python, cli };
@@ -44,7 +44,7 @@ function asked(job, task, described) {
         if (!inner) return [name, value];
         const usualValues = recommendedFor(prior, name, inner.type?.default, job.spec.preset);
         const unusual = Object.entries(value).filter(([field, set]) => field !== "type" && set !== null && set !== (usualValues[field] ?? inner[field]?.default));
-        const named = usual && value.type !== usual ? { type: value.type } : {};
+        const named = usual && (unusual.length || value.type !== usualType(properties[name], prior, name, job.task)) ? { type: value.type } : {};
         return [name, { ...named, ...Object.fromEntries(unusual) }];
       })
       .filter(([name, value]) => name !== "type" && value !== null && value !== properties[name]?.default && !(isEmpty(value))),

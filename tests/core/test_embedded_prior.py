@@ -53,7 +53,7 @@ def restored(engine, photos, task, method, name="coffee", **settings):
     case = evaluation.make_case(engine, setup, "native", task, name, photos[name], 0.05, 0)
     x = evaluation.run_method(engine, setup, case, evaluation.Variant(method), 0)[0]
     return float(psnr(x, photos[name][None])), float(
-        psnr(evaluation.input_baseline(case), photos[name][None])
+        psnr(evaluation.BASELINES["input"](case), photos[name][None])
     )
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from aps_client import Client
 from aps_core.priors.base import PRESETS
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.samplers import SamplerSpec
 from tests.stack import Stack, png
 
 DENOISE = {"operator": {"type": "denoise"}}
@@ -50,8 +52,13 @@ def test_presets_take_less_or_more_time(stack: Stack) -> None:
 def test_a_job_records_its_preset_and_the_settings_it_means(stack: Stack) -> None:
     job = stack.submit(png(16, 16), preset="fast")
     stack.http.post(job["urls"]["cancel"])
+    assert job["spec"]["preset"] == "fast"
+    usual = SamplerSpec.named(EmbeddedPrior.restoring_sampler)
+    wanted = EmbeddedPrior.recommended_for(usual, preset="fast")
     sampler = job["spec"]["sampler"]
-    assert (job["spec"]["preset"], sampler["steps"], sampler["inner_steps"]) == ("fast", 5, 15)
+    assert sampler["type"] == EmbeddedPrior.restoring_sampler
+    assert {name: sampler[name] for name in wanted} == wanted
+    assert sampler["steps"] < EmbeddedPrior.recommended_for(usual)["steps"]
 
 
 def test_what_would_be_refused_is_said_with_the_estimate(stack: Stack) -> None:

@@ -14,14 +14,14 @@ from pydantic import BaseModel, Field
 
 from aps_core.durations import in_words
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.samplers.aps import APSConfig
+from aps_core.samplers import SamplerSpec
 from tests.stack import Stack, png
 from tests.ui.pages import choose, sampler, submit
 
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
 def test_a_picture_can_be_dropped_or_pasted(page: Page, event: str, field: str) -> None:
-    page.locator(".drop").evaluate(
+    page.locator(".slot:not([hidden]) .drop").evaluate(
         """async (drop, [event, field]) => {
             const size = { width: 24, height: 16 };
             const canvas = Object.assign(document.createElement("canvas"), size);
@@ -265,7 +265,7 @@ def test_an_unsent_form_survives_a_reload_and_a_stray_drop(page: Page) -> None:
         }"""
     )
     expect(page.get_by_text("stray.png, 24 × 16 pixels")).to_be_visible()
-    page.get_by_text("Out of focus", exact=True).click()
+    page.get_by_text("Gaussian blur", exact=True).click()
     page.get_by_label("Blur width").fill("1.25")
     page.locator(".chip:has([value=best])").click()
     page.wait_for_timeout(1500)  # forms are kept 0.4 s after the last change
@@ -275,7 +275,9 @@ def test_an_unsent_form_survives_a_reload_and_a_stray_drop(page: Page) -> None:
     expect(page.get_by_role("radio", name="Best")).to_be_checked()
     page.get_by_text("Sampler", exact=True).click()
     placeholder = page.get_by_label("reverse steps").get_attribute("placeholder")
-    assert placeholder == str(EmbeddedPrior.recommended_for(APSConfig, preset="best")["steps"])
+    usual = SamplerSpec.named(EmbeddedPrior.restoring_sampler)
+    assert placeholder == str(EmbeddedPrior.recommended_for(usual, preset="best")["steps"])
+    assert page.get_by_label("Sampler type").input_value() == EmbeddedPrior.restoring_sampler
 
 
 def test_durations_have_the_same_words_as_in_the_library(page: Page) -> None:

@@ -1,0 +1,91 @@
+"""Restorations without a learned prior, which a sampler must beat to be worth its time.
+
+Free parameters are tuned per task on withheld photographs, as the samplers' settings are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from aps_core.evaluation.cases import Case
+from aps_core.imaging.filters import gaussian
+from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators.hdr import HDR
+
+TV_WEIGHTS = {
+    "sr4": 4.0,
+    "gaussian_blur": 4.0,
+    "inpainting70": 12.0,
+    "hdr": 12.0,
+    "motion_blur": 6.0,
+    "saturating_blur": 6.0,
+    "nonlinear_blur": 6.0,
+}
+"""Weight of the total variation by task."""
+WIENER_WEIGHT = 1.0
+"""Weight of the squared Laplacian, in units of the noise's deviation."""
+
+
+def simple(case: Case) -> Tensor:
+    """Bicubic enlargement, normalised Gaussian filling, inverse of the stretched contrast, or the
+    measurement itself.
+    """
+    y = case.y_CHW[None]
+    if y.shape[-2:] != (case.height, case.width):
+        return F.interpolate(y, (case.height, case.width), mode="bicubic").clamp(-1, 1)
+    if isinstance(case.spec, HDR):
+        return y / case.spec.scale
+    weight = case.operator.weight
+    if weight is None:
+        return y.clamp(-1, 1)
+    row = gaussian(1.0, 4, y.dtype, y.device)
+    kernel = torch.outer(row, row).expand(3, 1, 9, 9)
+    mask = weight.expand_as(y)
+    filled = F.conv2d(y * mask, kernel, padding=4, groups=3) / F.conv2d(
+        mask, kernel, padding=4, groups=3
+    ).clamp(min=1e-6)
+    return torch.where(mask > 0, y, filled).clamp(-1, 1)
+
+
+def total_variation(case: Case) -> Tensor:
+    """Total-variation least squares with the true operator and noise."""
+    likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
+    return total_variation_estimate(likelihood, simple(case), weight=TV_WEIGHTS[case.task])
+
+
+def wiener(case: Case) -> Tensor:
+    """Deconvolution by a Wiener filter with a Laplacian prior, for blurs of a known kernel; other
+    measurements as :func:`simple`.
+
+    The kernel's transfer function is measured with a point of light in the middle of the picture.
+    """
+    if case.task not in ("gaussian_blur", "motion_blur"):
+        return simple(case)
+    y = case.y_CHW[None]
+    height, width = y.shape[-2:]
+    point = torch.zeros_like(y)
+    point[..., height // 2, width // 2] = 1
+    transfer = torch.fft.rfft2(
+        torch.roll(case.operator(point), (-(height // 2), -(width // 2)), (2, 3))
+    )
+    laplacian = torch.zeros_like(y)
+    laplacian[..., 0, 0] = 4
+    for row, column in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+        laplacian[..., row, column] = -1
+    rough = torch.fft.rfft2(laplacian).abs().square()
+    power = transfer.abs().square() + WIENER_WEIGHT * case.sigma * rough
+    x: Tensor = torch.fft.irfft2(transfer.conj() * torch.fft.rfft2(y) / power, s=(height, width))
+    return x.clamp(-1, 1)
+
+
+BASELINES: dict[str, Callable[[Case], Tensor]] = {
+    "input": simple,
+    "tv": total_variation,
+    "wiener": wiener,
+}
+"""By name in the tables."""
