@@ -104,7 +104,7 @@ def _presets(prior: type[PriorSpec]) -> dict[str, Any]:
                 for name, cls in samplers.items()
             }
             for preset in PRESETS
-        }
+        },
     }
 
 
