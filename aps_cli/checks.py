@@ -21,7 +21,8 @@ from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
-from aps_core.tasks.guide import GuideSpec, TextResult
+from aps_core.tasks.guide import GuideSpec
+from aps_core.tasks.text_results import TextResult
 
 ROUND_TRIP_DB = 20.0
 """Minimum PSNR of an encoded and decoded photograph in dB. Trained tokenizers reach at least 22,

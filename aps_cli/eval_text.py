@@ -1,4 +1,4 @@
-"""``aps eval-text``: compares guided with unguided answers to the paper's prompts."""
+"""``aps eval-text``: compares ways to answer prompts, at the same seeds and about equal time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,34 @@ from aps_cli.fields import config_from, sampler_options
 from aps_core.text.config import TextConfig
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command("eval-text")
 @click.option(
-    "--judge",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of an independent causal language model that scores the answers.",
+    "--questions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="RM-Bench, JudgeBench or RewardBench 2 file (.json, .jsonl), or .txt with a prompt per"
+    " line. Default: the paper's 20 prompts.",
+)
+@click.option("--judge", type=FOLDER, help="Folder of an independent model that scores answers.")
+@click.option(
+    "--independent",
+    type=FOLDER,
+    help="Folder of a causal language model that gives the answers' likelihood.",
 )
 @click.option("--seeds", default=4, show_default=True, help="Number of seeds per prompt.")
 @click.option("--limit", type=int, help="Use only the first LIMIT prompts.")
+@click.option(
+    "--num-samples", default=1, show_default=True, help="Guided answers sampled together."
+)
+@click.option(
+    "--best-of",
+    type=click.IntRange(1, 16),
+    help="K of best-of-K without guidance. Default: as many as take the time of guidance here.",
+)
+@click.option("--reward", help="Reward type. Default: the prior's.")
+@click.option("--reward-model", help="Checkpoint of the reward model. Default: the prior's.")
 @click.option("--prior", default="embedded_text", show_default=True)
 @click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
 @click.option("--threads", type=int, help="CPU threads.")
@@ -34,49 +52,61 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @sampler_options(TextConfig)
 def eval_text(
+    questions: Path | None,
     judge: Path | None,
+    independent: Path | None,
     seeds: int,
     limit: int | None,
+    num_samples: int,
+    best_of: int | None,
+    reward: str | None,
+    reward_model: str | None,
     prior: str,
     device: str | None,
     threads: int | None,
     out: Path,
     **options: Any,
 ) -> None:
-    """Answer the paper's 20 prompts guided and unguided with the same seeds, and write the scores
-    of the reward model and the judge.
+    """Answer prompts without guidance, with the best of several unguided answers, and guided with
+    every relaxation; write all answers with their scores, and print means and gains with paired
+    intervals.
     """
     from aps_cli.device import default_device
-    from aps_core.evaluation import text as text_evaluation
+    from aps_core.evaluation import text, text_summary
+    from aps_core.evaluation.questions import load_questions, paper_questions
     from aps_core.runtime.engine import TextEngine
     from aps_core.runtime.process import be_reproducible
-    from aps_core.text.rewards.language_model import load_reward
+    from aps_core.text.rewards import RewardSpec
+    from aps_core.text.rewards.loading import load_reward
+    from aps_core.text.rewards.network import RewardNetwork
 
     config = TextConfig.model_validate(config_from(options))
+    asked = (load_questions(questions) if questions else paper_questions())[:limit]
     be_reproducible(threads)
     engine = TextEngine.load(prior, default_device(device))
-    network = engine.prior
-    judge_model = (
-        load_reward(
-            judge,
-            network.tokenizer,
-            network.vocab_size,
-            network.eos_id,
-            engine.device,
-            network.model.dtype,
-        )
-        if judge
-        else None
-    )
-    rows = text_evaluation.evaluate(
+    dtype = engine.prior.model.dtype
+
+    def loaded(folder: Path | None) -> RewardNetwork | None:
+        return load_reward(folder, engine.prior, engine.device, dtype) if folder else None
+
+    named = reward or (engine.spec.reward.type if reward_model else None)
+    comparison = text.Comparison(
         engine,
         config,
         seeds,
-        judge_model,
-        prompts=text_evaluation.PROMPTS[:limit],
+        RewardSpec.named(named)(type=named, model=reward_model) if named else None,
+        text.Judges.of(engine, loaded(judge), loaded(independent)),
+    )
+    if best_of is None:
+        best_of = comparison.matching_best_of(num_samples, asked[0].prompt)
+    rows = comparison.evaluate(
+        asked,
+        comparison.methods(num_samples, best_of),
         report=lambda row: click.echo(
-            f"{row.method:8} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"
+            f"{row.method:11} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"
         ),
     )
-    text_evaluation.write(rows, out)
-    click.echo("\n" + text_evaluation.summary(rows))
+    text.write(rows, out)
+    click.echo("\n" + text_summary.summary(rows))
+    if (accuracy := comparison.accuracy(asked)) is not None:
+        click.echo(f"\nThe reward model prefers the right answer in {accuracy:.1%} of the pairs.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 from pydantic import BaseModel
@@ -47,6 +47,7 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
                     model=spec,
                     field=name,
                     with_default=True,
+                    callback=_member if _is_member(field) else None,
                     required=field.is_required(),
                     help=field.description,
                 )(command)
@@ -125,11 +126,18 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
                     model=config,
                     field=name,
                     with_default=False,
+                    callback=_member if _is_member(field) else None,
                     help=field.description,
                 )(command)
         return command
 
     return add
+
+
+def _member(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+    """A member of a family, given by name or as a JSON object."""
+    value = parse_value(text)
+    return {"type": value} if isinstance(value, str) else value
 
 
 def operator_from(options: dict[str, Any]) -> dict[str, Any]:
@@ -218,6 +226,15 @@ def _settings(field: FieldInfo) -> type[BaseModel] | None:
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
         return None
     return kind if not issubclass(kind, Spec) or "type" in kind.model_fields else None
+
+
+def _is_member(field: FieldInfo) -> bool:
+    """Whether the value of the field is a member of a family, or nothing."""
+    return family_of(field) is not None or any(
+        isinstance(extra, AnyOf)
+        for kind in get_args(field.annotation)
+        for extra in getattr(kind, "__metadata__", ())
+    )
 
 
 def _described(root: type[Spec], name: str, users: list[str]) -> str:

@@ -6,7 +6,7 @@ Any other task is called with ``run(name, files, **spec)``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from aps_client.flows import Source
@@ -104,11 +104,12 @@ class Tasks(ABC, Generic[R]):
         """
         return self.run("generate", prompt=prompt, **spec)
 
-    def guide(self, prompt: str, **spec: Any) -> R:
+    def guide(self, prompt: str | Sequence[Mapping[str, str]], **spec: Any) -> R:
         """Generates a text answer guided by a reward model.
 
         Args:
-            prompt: the question or instruction.
+            prompt: the question or instruction, or the messages of a chat, each with ``role`` and
+                ``content``.
             spec: further fields of the spec, and ``timeout``.
         """
         return self.run("guide", prompt=prompt, **spec)

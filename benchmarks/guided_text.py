@@ -19,10 +19,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.runtime.process import be_reproducible
 from aps_core.text.aps import RewardAscent, TextReward, sample_text_aps
+from aps_core.text.chat import chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.masked_lm import MaskedLM
 from aps_core.text.rewards import RewardSpec, YesNoReward
-from aps_core.text.rewards.language_model import RewardModel
+from aps_core.text.rewards.network import RewardNetwork
 from aps_core.text.sampling import TextStep
 from benchmarks.harness import (
     Rates,
@@ -40,7 +41,7 @@ REWARD: RewardSpec = YesNoReward(rubric="word " * 50 + "{prompt} word {answer} w
 
 def run(
     prior: MaskedLM,
-    model: RewardModel,
+    model: RewardNetwork,
     config: TextConfig,
     prompt: str,
     device: torch.device,
@@ -49,7 +50,7 @@ def run(
     """Computes one answer; returns its seconds and those of the prior's forward passes."""
     steps: list[TextStep] = []
     prompt_BP = torch.tensor([prior.encode(prompt)], device=device)
-    reward = TextReward(model, REWARD, prompt)
+    reward = TextReward(model, REWARD, chat_of(prompt))
     clock = clock_of(device)
     started = clock()
     generator = torch.Generator(device).manual_seed(0)
@@ -69,7 +70,7 @@ def run(
 
 def floor_seconds(
     prior: MaskedLM,
-    model: RewardModel,
+    model: RewardNetwork,
     config: TextConfig,
     prompt: str,
     rates: Rates,
@@ -83,7 +84,7 @@ def floor_seconds(
     sequence_BS = torch.cat([torch.tensor([prior.encode(prompt)], device=device), ids_BL], dim=1)
     with FlopCounterMode(display=False) as forward:
         prior.logits(sequence_BS)
-    step = RewardAscent(TextReward(model, REWARD, prompt), config)
+    step = RewardAscent(TextReward(model, REWARD, chat_of(prompt)), config)
     step.begin(phi_BLV, ids_BL, ids_BL == prior.mask_id)
     with FlopCounterMode(display=False) as inner:
         step()

@@ -23,7 +23,8 @@ from aps_core.objectives.vgg16_net import VGG16
 from aps_core.priors.dream.network import DreamConfig
 from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
 from aps_core.text.masked_lm import MaskedLM
-from aps_core.text.rewards.language_model import Alignment, RewardModel
+from aps_core.text.rewards.alignment import Alignment
+from aps_core.text.rewards.language_model import LanguageModelReward
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
@@ -139,7 +140,7 @@ def words(count: int) -> TextTokenizer:
     return text
 
 
-def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardModel]:
+def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, LanguageModelReward]:
     """Creates models with the shapes of Dream-7B and Qwen3-0.6B, or of the embedded models."""
     if network == "published":
         prior_config, reward_config, end = (
@@ -155,10 +156,9 @@ def guided_text(network: str, device: torch.device) -> tuple[MaskedLM, RewardMod
         dream, qwen3 = Qwen2ForCausalLM(prior_config.qwen2()), Qwen3ForCausalLM(reward_config)
     text = words(min(prior_config.vocab_size, reward_config.vocab_size))
     lm = MaskedLM(filled(dream, device), prior_config, text, shifted=True)
-    alignment = Alignment(
-        text, text, prior_config.vocab_size, device, (prior_config.eos_token_id, end)
-    )
-    return lm, RewardModel(filled(qwen3, device), text, alignment, end)
+    ends = (prior_config.eos_token_id, end)
+    alignment = Alignment.between(text, text, prior_config.vocab_size, ends, device, share_end=True)
+    return lm, LanguageModelReward(filled(qwen3, device), text, alignment)
 
 
 def _config(

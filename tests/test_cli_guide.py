@@ -6,6 +6,7 @@ import json
 from click.testing import CliRunner
 
 from aps_cli.main import main
+from aps_core.checkpoints.files import EMBEDDED
 
 SMALL = ["--max-new-tokens", "8", "--steps", "4"]
 
@@ -36,18 +37,41 @@ def test_guide_explains_what_is_wrong():
         assert "Traceback" not in done.stderr
 
 
-def test_eval_text_compares_both_at_the_same_seeds(tmp_path):
-    out = tmp_path / "answers.csv"
-    done = CliRunner().invoke(
-        main,
-        ["eval-text", "--limit", "2", "--seeds", "2", "--threads", "1", "-o", str(out), *SMALL],
-    )
+def test_eval_text_compares_all_methods(tmp_path):
+    out, questions = tmp_path / "answers.csv", tmp_path / "bench.jsonl"
+    entry = {
+        "question": "Write a sentence about money.",
+        "response_A": "The man had no money.",
+        "response_B": "money money the had.",
+        "label": "A>B",
+    }
+    questions.write_text(json.dumps(entry) + "\n")
+    judge = str(EMBEDDED / "text" / "reward")
+    command = ["eval-text", "--questions", str(questions), "--judge", judge, "--seeds", "1"]
+    more = ["--best-of", "2", "--num-samples", "2", "--threads", "1", "-o", str(out)]
+    done = CliRunner().invoke(main, [*command, *more, *SMALL])
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert [(row["seed"], row["method"]) for row in rows] == [
-        ("0", "unguided"),
-        ("0", "guided"),
-        ("1", "unguided"),
-        ("1", "guided"),
-    ] * 2
-    assert "of 4 pairs" in done.stdout
+    names = ["unguided", "best_of", "aps", "entrgi", "expectation"]
+    assert [row["method"] for row in rows] == names
+    assert [row["samples"] for row in rows] == ["1", "2", "2", "2", "2"]
+    assert "Gain over `best_of`" in done.stdout
+    assert "prefers the right answer in 100.0% of the pairs" in done.stdout
+
+
+def test_members_of_families_are_given_by_name():
+    told = json.loads(
+        CliRunner()
+        .invoke(
+            main,
+            [
+                *["guide", "What is oak?", "--json", "--num-samples", "2", "--stop", '["."]'],
+                *["--reward", "log_likelihood", "--relaxation", "entrgi", *SMALL],
+            ],
+        )
+        .stdout
+    )
+    assert len(told["answers"]) == 2
+    assert told["spec"]["stop"] == ["."]
+    assert told["spec"]["reward"]["type"] == "log_likelihood"
+    assert told["spec"]["sampler"]["relaxation"] == {"type": "entrgi", "token": "drawn"}

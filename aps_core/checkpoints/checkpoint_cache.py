@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from aps_core.checkpoints.files import checkpoint_files
-from aps_core.checkpoints.manifest import CHECKPOINTS, named
+from aps_core.checkpoints.manifest import CHECKPOINTS, TEXT, Checkpoint, named
 from aps_core.checkpoints.metadata import safetensors_header
 from aps_core.errors import WeightsInvalid, WeightsMissing
 
@@ -52,7 +52,7 @@ def check(name: str, hashes: bool = False) -> Check:
     Raises:
         InvalidSpec: no checkpoint has that name.
     """
-    entry, folder = named(name), root() / name
+    entry, folder = _entry(name), root() / name
     if not folder.is_dir():
         return Check(name, folder, "missing", (f"{folder} does not exist.",))
     absent = [
@@ -79,6 +79,26 @@ def check(name: str, hashes: bool = False) -> Check:
     return Check(name, folder, state, (*damaged, *absent))
 
 
+def _entry(name: str) -> Checkpoint:
+    """A checkpoint of the manifest, or a folder that somebody put beside them: a reward model of
+    their own, or a LoRA adapter on one.
+    """
+    if name in CHECKPOINTS or not (root() / name).is_dir():
+        return named(name)
+    adapter = (root() / name / "adapter_config.json").is_file()
+    return Checkpoint(
+        name=name,
+        what="own checkpoint",
+        repo=None,
+        bytes=0,
+        bytes_known=False,
+        licence="unknown",
+        needed_by=("reward.model of text guidance",),
+        requires=("adapter_model.safetensors",) if adapter else TEXT,
+        parts=() if adapter else (".",),
+    )
+
+
 def path(name: str) -> Path:
     """Folder of a checkpoint that is complete according to its headers.
 
@@ -95,8 +115,12 @@ def path(name: str) -> Path:
 
 
 def present() -> tuple[str, ...]:
-    """Names of the installed checkpoints that are complete according to their headers."""
-    return tuple(name for name in CHECKPOINTS if check(name).state == "present")
+    """Names of the installed checkpoints that are complete according to their headers, own ones
+    last.
+    """
+    own = sorted(each.name for each in root().iterdir() if each.is_dir()) if root().is_dir() else []
+    names = dict.fromkeys([*CHECKPOINTS, *own])
+    return tuple(name for name in names if check(name).state == "present")
 
 
 def require(names: Iterable[str]) -> None:
@@ -120,7 +144,7 @@ def missing(names: Iterable[str]) -> str | None:
 
 def remedy(name: str) -> str:
     """Instructions to install an absent checkpoint."""
-    entry = named(name)
+    entry = _entry(name)
     note = ", which says how to convert the published pickle" if entry.convert else ""
     return f"Run: aps weights fetch {name}{note}. Target: {root() / name}, below {WEIGHTS_DIR}."
 

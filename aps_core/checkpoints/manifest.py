@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from aps_core.errors import InvalidSpec
 
-SAFE = ("*.safetensors", "*.json", "*.txt")
-"""Files that are downloaded: tensors, configuration, vocabularies. Never pickles or code."""
+SAFE = ("*.safetensors", "*.json", "*.txt", "*.jinja")
+"""Files that are downloaded: tensors, configuration, vocabularies, chat templates. Never pickles or
+code.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,21 @@ class Checkpoint:
 
 
 TEXT = ("config.json", "tokenizer.json")
+
+
+def _skywork(size: str, bytes: int, needed_by: tuple[str, ...]) -> Checkpoint:
+    """One size of a family of published reward models."""
+    return Checkpoint(
+        name=f"skywork-reward-v2-qwen3-{size.lower()}",
+        what=f"Skywork-Reward-V2 on Qwen3-{size}: reward model, a sequence classifier",
+        repo=f"Skywork/Skywork-Reward-V2-Qwen3-{size}",
+        bytes=bytes,
+        bytes_known=False,
+        licence="Apache-2.0",
+        needed_by=needed_by,
+        requires=(*TEXT, "tokenizer_config.json"),
+    )
+
 
 CHECKPOINTS: dict[str, Checkpoint] = {
     entry.name: entry
@@ -162,15 +179,18 @@ CHECKPOINTS: dict[str, Checkpoint] = {
             needed_by=("style objective",),
             requires=(),
         ),
+        _skywork("0.6B", 1_192_101_888, ("prior dream_7b", "prior llada_8b")),
+        _skywork("1.7B", 3_441_154_048, ("reward.model of text guidance",)),
+        _skywork("4B", 8_044_941_312, ("reward.model of text guidance",)),
         Checkpoint(
             name="qwen3-0.6b",
-            what="Qwen3-0.6B: reward model of text guidance",
+            what="Qwen3-0.6B: language model for the rewards yes_no and log_likelihood",
             repo="Qwen/Qwen3-0.6B",
             revision="c1899de289a04d12100db370d81485cdf75e47ca",
             bytes=1_503_300_328,
             bytes_known=True,
             licence="Apache-2.0",
-            needed_by=("prior dream_7b", "prior llada_8b"),
+            needed_by=("reward yes_no", "reward log_likelihood"),
             requires=TEXT,
             sha256={
                 "model.safetensors": (

@@ -17,12 +17,13 @@ import torch
 import aps_core
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.manifest import CHECKPOINTS
-from aps_core.evaluation import plots, report, sheets
+from aps_core.evaluation import plots, report, sheets, text_summary
 from aps_core.evaluation import text as text_evaluation
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.lpips import LPIPS, load_lpips
 from aps_core.evaluation.paper import Experiment
 from aps_core.evaluation.photographs import Photographs
+from aps_core.evaluation.questions import paper_questions
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import evaluate
 from aps_core.runtime.engine import ImageEngine, TextEngine
@@ -165,7 +166,7 @@ def _style() -> str:
 def _questions(questions: Questions | None, out: Path) -> str:
     wanted = [
         name
-        for name in ("dream-7b-instruct", "qwen3-0.6b", "qwen3-8b")
+        for name in ("dream-7b-instruct", "skywork-reward-v2-qwen3-0.6b", "qwen3-8b")
         if checkpoint_cache.check(name).state != "present"
     ]
     note = (
@@ -175,16 +176,17 @@ def _questions(questions: Questions | None, out: Path) -> str:
     )
     if questions is None:
         return report.questions({}) + note
-    engine, config = questions.engine, TextConfig()
-    rows = text_evaluation.evaluate(
-        engine, config, questions.seeds, prompts=text_evaluation.PROMPTS[: questions.prompts]
-    )
+    engine = questions.engine
+    comparison = text_evaluation.Comparison(engine, TextConfig(), questions.seeds)
+    compared = (text_evaluation.UNGUIDED, "aps")
+    methods = [each for each in comparison.methods(1, 1) if each.name in compared]
+    rows = comparison.evaluate(paper_questions()[: questions.prompts], methods)
     text_evaluation.write(rows, out / "questions.csv")
     scores = {
         f"{engine.spec.type}, {m}": (mean(row.reward for row in rows if row.method == m), math.nan)
-        for m in ("unguided", "guided")
+        for m in compared
     }
-    return report.questions(scores) + note + "\n\n" + text_evaluation.summary(rows)
+    return report.questions(scores) + note + "\n\n" + text_summary.summary(rows)
 
 
 def _device(engine: ImageEngine) -> str:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.metadata import folder_identity, stored_numbers
+from aps_core.errors import InvalidSpec
 from aps_core.priors.prompts import check_length
 from aps_core.registry import Spec
 from aps_core.runtime import memory
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
+from aps_core.text.chat import Chat, chat_of, transcript
 from aps_core.text.rewards import RewardSpec
 
 if TYPE_CHECKING:
     import torch
 
     from aps_core.text.masked_lm import MaskedLM
-    from aps_core.text.rewards.language_model import RewardModel
+    from aps_core.text.rewards.network import Kind, RewardNetwork
     from aps_core.types import Prior
 
 
@@ -159,7 +161,7 @@ class TextModels:
     """A text prior and its reward model."""
 
     prior: MaskedLM
-    reward: RewardModel
+    reward: RewardNetwork
 
 
 class TextPriorSpec(PriorSpec):
@@ -171,8 +173,25 @@ class TextPriorSpec(PriorSpec):
     """Tokens of prompt and answer together in training."""
     reward: ClassVar[RewardSpec]
     """Reward used if a job does not specify one."""
+    reward_models: ClassVar[Mapping[Kind, str]] = {}
+    """Checkpoint used for a kind of reward if a job does not name one."""
 
-    def check_prompt(self, prompt: str) -> None:
+    def resolved_reward(self, reward: RewardSpec | None) -> RewardSpec:
+        """The reward of a job, with the name of its model unless that ships with the prior.
+
+        Raises:
+            InvalidSpec: the prior has no model of the kind that the reward reads.
+        """
+        chosen = reward or self.reward
+        name = chosen.model or self.reward_models.get(chosen.kind)
+        if name is None and chosen.kind != self.reward.kind:
+            raise InvalidSpec(
+                f"The reward '{chosen.type}' reads a {chosen.kind.replace('_', ' ')}, which the"
+                f" prior '{self.type}' does not bring; name a checkpoint in reward.model."
+            )
+        return chosen.model_copy(update={"model": name})
+
+    def check_prompt(self, prompt: str | Chat) -> None:
         """Checks that the prompt leaves room for an answer, if the prior's ``tokenizer.json`` is
         installed. Needs no torch.
 
@@ -180,7 +199,7 @@ class TextPriorSpec(PriorSpec):
             InvalidSpec: the prompt alone exceeds the prior's training length.
         """
         if self.missing() is None and (self.folders()[0] / "tokenizer.json").is_file():
-            check_length(self.folders()[0], prompt, self.native_length)
+            check_length(self.folders()[0], transcript(chat_of(prompt)), self.native_length)
 
     @property
     def native_tokens(self) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import aps_core
+from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.resampling import edge_pad
 from aps_core.losses import LossSpec
@@ -24,7 +25,11 @@ from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.style_measures.base import Network
 from aps_core.text.aps import TextReward, sample_text_aps
+from aps_core.text.chat import Chat, chat_of
 from aps_core.text.config import TextConfig
+from aps_core.text.rewards import RewardSpec
+from aps_core.text.rewards.loading import load_reward
+from aps_core.text.rewards.network import RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 CANARY_STEPS = 3
@@ -171,6 +176,35 @@ class TextEngine(Engine):
         self.spec: TextPriorSpec = spec
         self.prior = models.prior
         self.reward = models.reward
+        self._others: dict[str, RewardNetwork] = {}
+
+    def reward_model(self, reward: RewardSpec) -> RewardNetwork:
+        """The model that a job's reward reads. One model besides the prior's own is kept loaded.
+
+        Raises:
+            InvalidSpec: it is a language model where a classifier is needed, or the reverse.
+            WeightsMissing, WeightsInvalid: its files are absent or damaged.
+        """
+        model = self.reward
+        if reward.model is not None and reward.model not in self.spec.weights:
+            if reward.model not in self._others:
+                self._others.clear()  # before loading, to free its memory
+                folder = checkpoint_cache.path(reward.model)
+                self._others[reward.model] = load_reward(
+                    folder, self.prior, self.device, self.prior.model.dtype
+                )
+            model = self._others[reward.model]
+        if model.kind != reward.kind:
+            raise InvalidSpec(
+                f"The reward '{reward.type}' needs a {reward.kind.replace('_', ' ')}, but"
+                f" '{reward.model or self.spec.type}' is a {model.kind.replace('_', ' ')}. Name"
+                " another in reward.model."
+            )
+        return model
+
+    def text_reward(self, reward: RewardSpec, chat: Chat) -> TextReward:
+        """A job's reward; raises as :meth:`reward_model`."""
+        return TextReward(self.reward_model(reward), reward, chat)
 
     def seconds_per_token(self) -> float:
         """Seconds per answer token of one guided reverse step with the paper's M = 3."""
@@ -181,7 +215,7 @@ class TextEngine(Engine):
             torch.tensor([self.prior.encode("canary")], device=self.device),
             config,
             generator=torch.Generator(self.device).manual_seed(0),
-            reward=TextReward(self.reward, self.spec.reward, "canary"),
+            reward=self.text_reward(self.spec.resolved_reward(None), chat_of("canary")),
             on_step=lambda _: times.append(time.perf_counter()),
         )
         seconds = [end - start for start, end in pairwise(times)]

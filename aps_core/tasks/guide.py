@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints
 
@@ -13,9 +13,10 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
+from aps_core.tasks.answers import Answer, Row, finished, partial_text, settled_text
 from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
-from aps_core.tasks.progress import Progress
-from aps_core.tasks.results import File, Result
+from aps_core.tasks.text_results import TextProgress, TextResult
+from aps_core.text.chat import MAX_PROMPT, Message, Text, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
 from aps_core.types import SamplerState
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
 
     from aps_core.runtime.engine import TextEngine
     from aps_core.text.aps import TextReward
-    from aps_core.text.masked_lm import MaskedLM
     from aps_core.text.sampling import TextStep
 else:
     torch = lazy_import("torch")
 
-
-UNDECIDED = "▢"
+Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=32)]
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 class GuideSpec(TaskSpec):
@@ -42,9 +42,10 @@ class GuideSpec(TaskSpec):
     prior: str = Field(
         "embedded_text", min_length=1, max_length=64, description="Text prior to sample from."
     )
-    prompt: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)
-    ] = Field(description="Prompt to answer.")
+    prompt: Text | Messages = Field(
+        description="Prompt to answer, or the messages of a chat, oldest first.",
+        json_schema_extra={"minLength": 1, "maxLength": MAX_PROMPT},
+    )
     guidance: bool = Field(
         True,
         description=(
@@ -54,6 +55,15 @@ class GuideSpec(TaskSpec):
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
         None, description="How the reward is computed. Default: the prior's recommendation."
     )
+    num_samples: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="Answers sampled together (K); the one with the highest reward is the result.",
+    )
+    stop: tuple[StopString, ...] = Field(
+        (), max_length=4, description="The answer ends before the first of these texts."
+    )
     compare_unguided: bool = Field(
         False, description="Also sample without guidance, with the same seed."
     )
@@ -61,6 +71,12 @@ class GuideSpec(TaskSpec):
         default_factory=TextConfig,
         description="Sampler settings; omitted fields follow the prior's recommendation.",
     )
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Weights of the reward model, unless it ships with the prior."""
+        name = self.prior_spec().resolved_reward(self.reward).model
+        return (name,) if name else ()
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """Checks the prompt length; pictures are not accepted."""
@@ -74,7 +90,7 @@ class GuideSpec(TaskSpec):
     def work(self, image: Size | None) -> tuple[int, int]:
         """The measured unit is a guided reverse step."""
         config = self.resolved().sampler
-        return config.max_new_tokens, config.steps * len(self._runs())
+        return config.max_new_tokens * self.num_samples, config.steps * len(self.runs())
 
     def prior_spec(self) -> TextPriorSpec:
         """Spec of the prior this task samples from.
@@ -90,187 +106,151 @@ class GuideSpec(TaskSpec):
         return self.model_copy(
             update={
                 "sampler": self.sampler.with_recommended(prior.recommended),
-                "reward": self.reward or prior.reward,
+                "reward": prior.resolved_reward(self.reward),
             }
         )
+
+    def runs(self) -> list[bool]:
+        """For each run of the job, whether it is guided."""
+        return [True, False] if self.guidance and self.compare_unguided else [self.guidance]
 
     def run(self, inputs: Inputs, context: RunContext) -> TextResult:
         """One run, or a guided and an unguided run with the same seed."""
         from aps_core.runtime.engine import TextEngine
-        from aps_core.text.aps import TextReward, sample_text_aps
 
-        engine, resume = context.engine, context.resume
+        engine = context.engine
         assert isinstance(engine, TextEngine)  # ``resolved`` rejects other priors
-        assert self.reward is not None
-        started = time.perf_counter()
-        timing = {"prior": 0.0, "sampling": 0.0}
-        reward = TextReward(engine.reward, self.reward, self.prompt)
-        prompt_BP = torch.tensor([engine.prior.encode(self.prompt)], device=engine.device)
-        runs, steps, width = self._runs(), self.sampler.steps, prompt_BP.shape[1]
-        # A checkpoint holds the ids of finished runs, then those of the current run.
-        done = [ids_S[None] for ids_S in resume.z_BL[:-1].to(engine.device)] if resume else []
-        curve: list[float] = []
+        assert self.reward is not None  # filled in by ``resolved``
+        return _Run(
+            self, engine, context, engine.text_reward(self.reward, chat_of(self.prompt))
+        ).result()
 
-        def hook(info: TextStep) -> bool | None:
-            timing["prior"] += info.prior_seconds
-            timing["sampling"] += info.seconds
-            curve.extend(info.reward_curve[:1])
-            if context.on_step is None:
-                return None
-            ids_BS = torch.cat([*done, info.state.z_BL])
-            state = SamplerState(
-                len(done) * steps + info.state.step, ids_BS, info.state.generator_state
-            )
-            shown, fresh = (
-                ids_BS[-1, width:].tolist(),
-                info.decided_BS[0, width:].nonzero().flatten().tolist(),
-            )
-            text = partial_text(engine.prior, shown)
-            progress = TextProgress(
-                state,
-                len(runs) * steps,
-                info.seconds,
-                info.prior_seconds,
-                context.fingerprint,
-                runs[len(done)],
-                text,
-                shown,
-                fresh,
-                info.reward_curve,
-            )
-            return context.on_step(progress)
 
-        first = len(done)
-        for number, guided in list(enumerate(runs))[first:]:
-            state = (
-                SamplerState(resume.step - first * steps, resume.z_BL[-1:], resume.generator_state)
-                if resume and number == first
-                else None
-            )
-            generator = torch.Generator(engine.device).manual_seed(self.seed)
-            chosen = reward if guided else None
-            done.append(
-                sample_text_aps(
-                    engine.prior,
-                    prompt_BP,
-                    self.sampler,
-                    generator=generator,
-                    reward=chosen,
-                    on_step=hook,
-                    on_inner=context.on_inner,
-                    resume=state,
-                )
-            )
+@dataclass
+class _Run:
+    """The runs of one job. A checkpoint holds the ids of finished runs, then of the current one."""
+
+    spec: GuideSpec
+    engine: TextEngine
+    context: RunContext
+    reward: TextReward
+    started: float = field(default_factory=time.perf_counter)
+    timing: dict[str, float] = field(default_factory=lambda: {"prior": 0.0, "sampling": 0.0})
+    curve: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        spec, engine, resume = self.spec, self.engine, self.context.resume
+        ids_1P = torch.tensor([engine.prior.encode(self.reward.chat)], device=engine.device)
+        self.prompt_KP = ids_1P.expand(spec.num_samples, -1)
+        self.runs = spec.runs()
+        rows_NS = resume.z_BL.to(engine.device) if resume else self.prompt_KP[:0]
+        self.done = list(rows_NS.split(spec.num_samples))[:-1]
+        self.first = len(self.done)
+
+    def result(self) -> TextResult:
+        """Samples the remaining runs and scores all answers."""
+        spec, context = self.spec, self.context
+        for number in range(len(self.done), len(self.runs)):
+            self.done.append(self._sample(number))
         answers = [
-            _answer(engine, reward, ids_BS[:, width:], guided)
-            for ids_BS, guided in zip(done, runs, strict=True)
+            self._answers(ids_KS[:, self._width :], guided)
+            for ids_KS, guided in zip(self.done, self.runs, strict=True)
         ]
-        total = width + self.sampler.max_new_tokens
-        long = (
-            f"Prompt and answer take {total} tokens; the prior was trained on"
-            f" {engine.spec.native_length}."
-        )
         return TextResult(
-            spec=self,
-            seconds={**timing, "total": time.perf_counter() - started},
+            spec=spec,
+            seconds={**self.timing, "total": time.perf_counter() - self.started},
             fingerprint=context.fingerprint,
-            resumed_from_step=resume.step if resume else None,
-            notes=[long] if total > engine.spec.native_length else [],
-            answer=answers[0],
-            unguided=answers[1] if len(answers) > 1 else None,
-            reward_curve=curve,
+            resumed_from_step=context.resume.step if context.resume else None,
+            notes=self._notes(),
+            answers=answers[0],
+            unguided_answers=answers[1] if len(answers) > 1 else [],
+            reward_curve=self.curve,
+            prompt_tokens=self._width,
+            token_coverage=self.reward.model.alignment.coverage,
         )
-
-    def _runs(self) -> list[bool]:
-        """For each run of the job, whether it is guided."""
-        return [True, False] if self.guidance and self.compare_unguided else [self.guidance]
-
-
-@dataclass(frozen=True)
-class TextProgress(Progress):
-    """Progress of a text task."""
-
-    guided: bool
-    """False in the comparison run, or if guidance is off."""
-    text: str
-    """The answer so far, with a box for every undecided token."""
-    ids: list[int]
-    decided: list[int]
-    """Positions in the answer decided in this step."""
-    reward_curve: list[float]
-    """Reward at every inner iteration of this step."""
 
     @property
-    def inner_steps(self) -> int:
-        """Reward evaluations of this step."""
-        return len(self.reward_curve)
+    def _width(self) -> int:
+        return self.prompt_KP.shape[1]
 
-    def event(self) -> dict[str, Any]:
-        """Adds the text so far, decided positions and rewards."""
-        return {
-            **super().event(),
-            "guided": self.guided,
-            "text": self.text,
-            "decided": self.decided,
-            "reward_curve": self.reward_curve,
-        }
+    def _sample(self, number: int) -> Tensor:
+        """Ids (K, S) of a run, from the checkpoint if that belongs to it."""
+        from aps_core.text.aps import sample_text_aps
 
+        spec, resume, engine = self.spec, self.context.resume, self.engine
+        state = None
+        if resume is not None and number == self.first:
+            state = SamplerState(
+                resume.step - number * spec.sampler.steps,
+                resume.z_BL[-spec.num_samples :],
+                resume.generator_state,
+            )
+        return sample_text_aps(
+            engine.prior,
+            self.prompt_KP,
+            spec.sampler,
+            generator=torch.Generator(engine.device).manual_seed(spec.seed),
+            reward=self.reward if self.runs[number] else None,
+            on_step=self._on_step,
+            on_inner=self.context.on_inner,
+            resume=state,
+        )
 
-@dataclass(frozen=True)
-class Answer:
-    """One finished answer."""
+    def _on_step(self, info: TextStep) -> bool | None:
+        self.timing["prior"] += info.prior_seconds
+        self.timing["sampling"] += info.seconds
+        means = [fmean(rewards) for rewards in info.rewards_MB]
+        self.curve.extend(means[:1])
+        if self.context.on_step is None:
+            return None
+        state, steps = info.state, self.spec.sampler.steps
+        ids_KL: list[list[int]] = state.z_BL[:, self._width :].tolist()
+        decided_KL: list[list[bool]] = info.decided_BS[:, self._width :].tolist()
+        last = info.rewards_MB[-1] if info.rewards_MB else [None] * len(ids_KL)
+        return self.context.on_step(
+            TextProgress(
+                SamplerState(
+                    len(self.done) * steps + state.step,
+                    torch.cat([*self.done, state.z_BL]),
+                    state.generator_state,
+                ),
+                len(self.runs) * steps,
+                info.seconds,
+                info.prior_seconds,
+                self.context.fingerprint,
+                self.runs[len(self.done)],
+                [self._row(*each) for each in zip(ids_KL, decided_KL, last, strict=True)],
+                ids_KL,
+                means,
+            )
+        )
 
-    text: str
-    ids: list[int]
-    reward: float
-    guided: bool
+    def _row(self, ids: list[int], fresh: list[bool], reward: float | None) -> Row:
+        prior = self.engine.prior
+        decided = [place for place, new in enumerate(fresh) if new]
+        return Row(
+            partial_text(prior, ids),
+            settled_text(prior, ids, self.spec.stop),
+            decided,
+            [prior.tokenizer.decode([ids[place]]) for place in decided],
+            reward,
+        )
 
-
-@dataclass(frozen=True, kw_only=True)
-class TextResult(Result):
-    """An answer, and optionally the unguided one for comparison."""
-
-    answer: Answer
-    unguided: Answer | None
-    reward_curve: list[float]
-    """Reward at the first inner iteration of every guided step."""
-
-    def sidecar(self) -> dict[str, Any]:
-        """Adds both answers and a disclaimer."""
-        return {
-            "notice": "Made by a generative model: fluent text is not evidence that it is true.",
-            **super().sidecar(),
-            "answer": asdict(self.answer),
-            "unguided": asdict(self.unguided) if self.unguided else None,
-            "reward_curve": self.reward_curve,
-        }
-
-    def metrics(self) -> dict[str, Any]:
-        """Adds the rewards."""
-        unguided = self.unguided.reward if self.unguided else None
-        return {**super().metrics(), "reward": self.answer.reward, "unguided_reward": unguided}
-
-    def files(self, suffix: str = ".png") -> list[File]:
-        """The guided answer, and the unguided one if sampled, as plain text."""
-        answers = {"answer.txt": self.answer, "unguided.txt": self.unguided}
+    def _answers(self, ids_KL: Tensor, guided: bool) -> list[Answer]:
+        """Finished answers with their final rewards."""
+        ends = [finished(self.engine.prior, ids, self.spec.stop) for ids in ids_KL.tolist()]
+        kept_KL = torch.tensor([ids for _, ids, _, _ in ends], device=ids_KL.device)
+        rewards: list[float] = self.reward.of(kept_KL, [text for text, *_ in ends]).tolist()
         return [
-            File(name, answer.text.encode(), "text/plain; charset=utf-8")
-            for name, answer in answers.items()
-            if answer
+            Answer(text, ids, reward, guided, tokens, reason)
+            for (text, ids, tokens, reason), reward in zip(ends, rewards, strict=True)
         ]
 
-
-def partial_text(prior: MaskedLM, ids: list[int]) -> str:
-    """Text of an unfinished answer: decided tokens, and a box for every masked token."""
-    stretches = [
-        (masked, list(some)) for masked, some in groupby(ids, lambda token: token == prior.mask_id)
-    ]
-    return "".join(
-        UNDECIDED * len(some) if masked else prior.tokenizer.decode(some, skip_special_tokens=True)
-        for masked, some in stretches
-    )
-
-
-def _answer(engine: TextEngine, reward: TextReward, ids_BL: Tensor, guided: bool) -> Answer:
-    ids: list[int] = ids_BL[0].tolist()
-    return Answer(engine.prior.decode(ids), ids, float(reward.of(ids_BL)), guided)
+    def _notes(self) -> list[str]:
+        total, native = (
+            self._width + self.spec.sampler.max_new_tokens,
+            self.engine.spec.native_length,
+        )
+        if total <= native:
+            return []
+        return [f"Prompt and answer take {total} tokens; the prior was trained on {native}."]

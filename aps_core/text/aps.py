@@ -2,9 +2,10 @@
 "Question Answering").
 
 A reward model replaces decoder and measurement error. In every reverse step, M Adam steps on the
-masked tokens' logits ``phi`` increase its reward, through the expected embedding with a
-straight-through argmax. Dream's own filtering and confidence then choose the anchors, so the
-masking schedule equals the baseline's. Without a reward, or with M = 0, this is exactly Dream's
+masked tokens' logits ``phi`` increase its reward. What it reads at undecided positions is the
+relaxation's choice (:mod:`aps_core.text.relaxations`); the gradient is that of the expected
+embedding. Dream's own filtering and confidence then choose the anchors, so the masking schedule
+equals the baseline's. Without a reward, or with M = 0, this is exactly Dream's
 ``diffusion_generate``.
 
 Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary.
@@ -13,7 +14,7 @@ Shapes: B rows, P prompt tokens, L answer tokens, S = P + L, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,37 +24,48 @@ from torch import Generator, Tensor
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.cuda_graph import captured
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
+from aps_core.text.chat import Chat
 from aps_core.text.config import TextConfig
 from aps_core.text.sampling import TextStep, TextStepHook, diffusion_generate
 from aps_core.types import InnerHook, SamplerState, TextPrior
 
 if TYPE_CHECKING:
     from aps_core.text.rewards import RewardSpec
-    from aps_core.text.rewards.language_model import RewardModel
+    from aps_core.text.rewards.network import RewardNetwork
+
+
+STEP_SEEDS = 1_000_003
+"""Distance of seeds between runs; larger than any number of steps."""
 
 
 @dataclass(frozen=True)
 class TextReward:
-    """A reward model, its scoring method, and the prompt whose answer it scores."""
+    """A reward model, its scoring method, and the chat whose answer it scores."""
 
-    model: RewardModel
+    model: RewardNetwork
     spec: RewardSpec
-    prompt: str
+    chat: Chat
 
-    def __call__(self, ids_BL: Tensor, masked_BL: Tensor, phi_BLV: Tensor) -> Tensor:
-        """Reward (B,) of the answer, with the most likely token under softmax(phi) at masked
-        positions.
+    def __call__(
+        self,
+        ids_BL: Tensor,
+        masked_BL: Tensor,
+        phi_BLV: Tensor,
+        config: TextConfig,
+        uniform_BL: Tensor | None = None,
+    ) -> Tensor:
+        """Reward (B,) of an unfinished answer. ``uniform_BL``: random numbers in [0, 1) that draw
+        the tokens of the relaxation; None reads the likeliest ones.
         """
         # lines 8, 10
-        answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_BLV, self.model.end)
-        return self.spec.score(self.model, self.prompt, answer)  # lines 9, 11-13
+        answer = self.model.alignment.soft_answer(ids_BL, masked_BL, phi_BLV, config, uniform_BL)
+        return self.spec.score(self.model, self.chat, answer)  # lines 9, 11-13
 
     @torch.no_grad()
-    def of(self, ids_BL: Tensor) -> Tensor:
-        """Reward (B,) of a finished answer."""
-        return self.spec.score(
-            self.model, self.prompt, self.model.alignment.answer(ids_BL, self.model.end)
-        )
+    def of(self, ids_BL: Tensor, texts: Sequence[str]) -> Tensor:
+        """Reward (B,) of finished answers, given as ids and as text."""
+        answer = self.model.alignment.answer(ids_BL)
+        return self.spec.final(self.model, self.chat, answer, texts)
 
 
 def sample_text_aps(
@@ -70,15 +82,16 @@ def sample_text_aps(
 ) -> Tensor:
     """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
 
-    Every random draw comes from ``generator``, and guidance draws none. A guided and an unguided
-    run with the same seed therefore differ only by the optimised logits. ``graph`` replays the
-    prior's forward pass and the inner steps as CUDA graphs (default: on CUDA).
+    Every random draw comes from ``generator``. Guidance draws its tokens from a generator of its
+    own, seeded with that of ``generator`` and the step. A guided and an unguided run with the same
+    seed therefore differ only by the optimised logits. ``graph`` replays the prior's forward pass
+    and the inner steps as CUDA graphs (default: on CUDA).
 
     Raises:
         SamplingCancelled: ``on_step`` or ``on_inner`` returned False.
         SamplingDiverged: the reward is not finite.
     """
-    curve: list[float] = []
+    curve: list[list[float]] = []
     prompt, inner = (
         prompt_BP.shape[1],
         RewardAscent(reward, config, graph) if reward is not None and config.inner_steps else None,
@@ -90,7 +103,11 @@ def sample_text_aps(
         if inner is None or not bool(masked_BL.any()):  # all tokens may be decided early
             return logits_BSV
         watch = InnerWatch(on_inner, step + 1, config.steps)
-        phi_BLV, rewards = inner.run(logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL, watch)
+        noise = torch.Generator(generator.device)
+        noise.manual_seed((generator.initial_seed() * STEP_SEEDS + step) % 2**63)
+        phi_BLV, rewards = inner.run(
+            logits_BSV[:, prompt:], ids_BS[:, prompt:], masked_BL, noise, watch
+        )
         curve.extend(rewards)
         return torch.cat(
             [
@@ -101,7 +118,7 @@ def sample_text_aps(
         )
 
     def hook(info: TextStep) -> bool | None:
-        return on_step(replace(info, reward_curve=list(curve))) if on_step is not None else None
+        return on_step(replace(info, rewards_MB=list(curve))) if on_step is not None else None
 
     return diffusion_generate(
         prior,
@@ -112,6 +129,7 @@ def sample_text_aps(
         on_step=hook,
         resume=resume,
         graph=graph,
+        independent=True,
     )
 
 
@@ -135,10 +153,15 @@ class RewardAscent:
         self.replay: Callable[[], None] | None = None
 
     def run(
-        self, prior_BLV: Tensor, ids_BL: Tensor, masked_BL: Tensor, watch: InnerWatch = UNWATCHED
-    ) -> tuple[Tensor, list[float]]:
-        """Logits after M steps from the prior's logits, and the reward before each step (mean over
-        rows).
+        self,
+        prior_BLV: Tensor,
+        ids_BL: Tensor,
+        masked_BL: Tensor,
+        noise: Generator,
+        watch: InnerWatch = UNWATCHED,
+    ) -> tuple[Tensor, list[list[float]]]:
+        """Logits after M steps from the prior's logits, and the reward of every row before each
+        step. ``noise`` draws the relaxation's tokens.
 
         Raises:
             SamplingCancelled: the hook of ``watch`` returned False.
@@ -152,13 +175,15 @@ class RewardAscent:
                 else self
             )
             self.begin(prior_BLV, ids_BL, masked_BL)  # warm-up before capture changes the logits
-        rewards = torch.zeros(self.config.inner_steps, device=prior_BLV.device)
-        for step in range(self.config.inner_steps):  # line 7
+        steps = self.config.inner_steps
+        rewards_MB = prior_BLV.new_zeros(steps, len(ids_BL), dtype=torch.float32)
+        for step in range(steps):  # line 7
+            self.tensors["uniform"].uniform_(generator=noise)
             self.replay()
-            rewards[step] = self.reward_B.mean()
-            watch(step + 1, self.config.inner_steps, rewards[step])
-        curve: list[float] = rewards.tolist()  # the only synchronisation with the device
-        if not math.isfinite(curve[-1]):
+            rewards_MB[step] = self.reward_B
+            watch(step + 1, steps, rewards_MB[step].mean())
+        curve: list[list[float]] = rewards_MB.tolist()  # the only synchronisation with the device
+        if not all(math.isfinite(reward) for reward in curve[-1]):
             raise SamplingDiverged(
                 f"The reward became {curve[-1]}; lower the learning rate"
                 f" ({self.config.learning_rate})."
@@ -175,6 +200,7 @@ class RewardAscent:
                 value.zero_()
             return
         self.tensors = {name: value.clone() for name, value in fresh.items()}
+        self.tensors["uniform"] = prior_BLV.new_zeros(ids_BL.shape)
         self.phi_BLV = self.tensors["phi"].requires_grad_()
         self.adam = torch.optim.Adam(
             [self.phi_BLV],
@@ -187,7 +213,13 @@ class RewardAscent:
         """Evaluates the reward and takes one Adam step."""
         with torch.enable_grad():
             # lines 8-13
-            reward_B = self.reward(self.tensors["ids"], self.tensors["masked"], self.phi_BLV)
+            reward_B = self.reward(
+                self.tensors["ids"],
+                self.tensors["masked"],
+                self.phi_BLV,
+                self.config,
+                self.tensors["uniform"],
+            )
             (self.phi_BLV.grad,) = torch.autograd.grad(-reward_B.sum(), self.phi_BLV)
         self.reward_B = reward_B.detach()
         self.adam.step()  # line 14

@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from aps_core.registry import Config
+from aps_core.registry import Config, any_of
+from aps_core.text.relaxations import RelaxationSpec, StraightThrough
 
 
 class TextConfig(Config):
@@ -42,11 +43,27 @@ class TextConfig(Config):
             " configuration object."
         ),
     )
-    alg: Literal["entropy", "maskgit_plus", "topk_margin", "origin"] = Field(
+    alg: Literal["entropy", "maskgit_plus", "topk_margin", "anchor", "origin"] = Field(
         "entropy",
         description=(
-            "Which tokens are kept first: least entropy, likeliest, largest margin to the second,"
-            " or at random ('origin')."
+            "Which tokens are kept first: least entropy, most probable, largest margin to the"
+            " second, largest guided logit ('anchor'), or at random ('origin')."
+        ),
+    )
+    confidence: Literal["filtered", "initial", "guided"] = Field(
+        "filtered",
+        description=(
+            "Distribution from which entropy, probability and margin are computed: the one tokens"
+            " are drawn from, after guidance, top-p and top-k (Dream's release); the prior's own,"
+            " so that guidance does not change the order ('initial'); or the guided one before"
+            " top-p and top-k."
+        ),
+    )
+    end_last: bool = Field(
+        False,
+        description=(
+            "Keep a drawn end-of-text token only when no other token is left to keep. No effect"
+            " on random order."
         ),
     )
     alg_temp: float | None = Field(
@@ -67,4 +84,10 @@ class TextConfig(Config):
     )
     learning_rate: float = Field(
         0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats per step."
+    )
+    relaxation: any_of(RelaxationSpec, default="aps") = Field(  # type: ignore[valid-type]
+        default_factory=StraightThrough,
+        description=(
+            "What the reward model reads at undecided positions ('aps' if no type is given)."
+        ),
     )

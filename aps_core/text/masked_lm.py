@@ -11,11 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-CHATML = (
-    "<|im_start|>system\nYou are a helpful"
-    " assistant.<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
-)
-"""Qwen's chat template, which Dream was tuned with."""
+from aps_core.text.chat import CHATML, Chat, ChatFormat, chat_of, transcript
 
 
 class TextIds(BaseModel):
@@ -26,10 +22,19 @@ class TextIds(BaseModel):
     vocab_size: int
     mask_token_id: int
     eos_token_id: int
-    prompt_format: str = CHATML
-    """Template of one turn, with ``{prompt}``. Releases define it in code or templates; the
-    embedded prior in its configuration.
+    chat_format: ChatFormat = CHATML
+    """Releases define it in code or templates."""
+    prompt_format: str | None = None
+    """Format of a prior that knows a single turn, with ``{prompt}`` (the embedded prior). It reads
+    the texts of several messages as one prompt.
     """
+
+    def render(self, prompt: str | Chat) -> str:
+        """The text of a prompt or chat, ready for the answer."""
+        chat = chat_of(prompt)
+        if self.prompt_format is None:
+            return self.chat_format.render(chat)
+        return self.prompt_format.replace("{prompt}", transcript(chat))
 
 
 class MaskedLM:
@@ -69,19 +74,20 @@ class MaskedLM:
             logits_BSV = torch.cat([logits_BSV[:, :1], logits_BSV[:, :-1]], dim=1)
         return logits_BSV.float()  # type: ignore[no-any-return]
 
-    def encode(self, prompt: str) -> list[int]:
-        """Token ids of a prompt in the chat template, ready for the answer."""
-        return self.tokenizer.encode(
-            self.ids.prompt_format.replace("{prompt}", prompt), add_special_tokens=False
-        ).ids
+    def encode(self, prompt: str | Chat) -> list[int]:
+        """Token ids of a prompt or chat, ready for the answer."""
+        return self.tokenizer.encode(self.ids.render(prompt), add_special_tokens=False).ids
 
-    def decode(self, ids: list[int]) -> str:
-        """Text of the answer up to its end token, without special tokens and masks."""
+    def length(self, ids: list[int]) -> int:
+        """Number of tokens before the first end token."""
         ends = {
             self.eos_id,
             self.tokenizer.token_to_id("<|im_end|>"),
             self.tokenizer.token_to_id("<|eot_id|>"),
         }
-        length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
-        kept = [token for token in ids[:length] if token != self.mask_id]
+        return next((i for i, token in enumerate(ids) if token in ends), len(ids))
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the answer up to its end token, without special tokens and masks."""
+        kept = [token for token in ids[: self.length(ids)] if token != self.mask_id]
         return self.tokenizer.decode(kept, skip_special_tokens=True).strip()

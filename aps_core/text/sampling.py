@@ -1,10 +1,10 @@
 """Dream's ``diffusion_generate``: iterative unmasking of an answer after a prompt.
 
 Follows the release (``generation_utils.py`` of ``Dream-org/Dream-v0-Instruct-7B``), with the same
-parameters; every random draw comes from an explicit generator. Two behaviours of the release are
-kept. A model may predict the mask token itself, so masks can remain. In a batch, the *mean* number
-of masks determines how many tokens each row reveals, so a row with fewer masks can lose decided
-tokens. This does not affect rows sampled one at a time.
+parameters; every random draw comes from an explicit generator. As in the release, a model may
+predict the mask token itself, so masks can remain. In a batch, the release reveals a share of the
+*mean* number of masks per row, by which a row with fewer masks can lose decided tokens;
+``independent`` rows each reveal a share of their own masks.
 
 Shapes: B rows, S sequence (prompt and answer), V vocabulary, N masked positions of all rows
 together.
@@ -22,15 +22,11 @@ from torch import Generator, Tensor
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.sampling.cuda_graph import captured
 from aps_core.text.config import TextConfig
+from aps_core.text.filtering import sample_tokens
 from aps_core.types import SamplerState, TextPrior
 
-FIXED_POINT = 2.0**40
-"""Integer that represents probability 1 when probabilities are summed as integers; finer than
-float32 at 150,000 tokens.
-"""
-
-CANDIDATES = 256
-"""Number of most likely tokens that are sorted before resorting to the whole vocabulary."""
+LEAST_CONFIDENCE = -1e20
+"""Below every confidence, and finite after division by any remasking temperature in use."""
 
 LogitsHook = Callable[[int, Tensor, Tensor], Tensor]
 """Maps (step, ids (B, S), logits (B, S, V)) to new logits before filtering, as in Dream's
@@ -52,8 +48,8 @@ class TextStep:
     """Wall time of this step in seconds."""
     prior_seconds: float
     """Part of ``seconds`` spent in the prior's forward pass."""
-    reward_curve: list[float] = field(default_factory=list)
-    """Reward at every inner iteration, mean over the batch; empty without guidance."""
+    rewards_MB: list[list[float]] = field(default_factory=list)
+    """Reward of every row at every inner iteration; empty without guidance."""
 
 
 TextStepHook = Callable[[TextStep], bool | None]
@@ -71,12 +67,14 @@ def diffusion_generate(
     on_step: TextStepHook | None = None,
     resume: SamplerState | None = None,
     graph: bool | None = None,
+    independent: bool = False,
 ) -> Tensor:
     """Appends ``config.max_new_tokens`` masks to ``prompt_BP``, fills them, and returns ids (B, S).
 
     ``attention_BP`` is 0 at padding before a prompt. A run resumed from a :class:`SamplerState`
     gives the same tokens as an uninterrupted one. ``graph`` replays the prior's forward pass as a
-    CUDA graph (default: on CUDA, without padding).
+    CUDA graph (default: on CUDA, without padding). ``independent``: see the module; only matters
+    for several rows whose numbers of masks differ.
 
     Raises:
         InvalidSpec: the prompt has no token.
@@ -100,12 +98,14 @@ def diffusion_generate(
         started = time.perf_counter()
         logits_BSV = forward(ids_BS)
         prior_seconds = time.perf_counter() - started
-        if logits_hook is not None:
-            logits_BSV = logits_hook(step, ids_BS, logits_BSV)
+        guided_BSV = logits_hook(step, ids_BS, logits_BSV) if logits_hook else logits_BSV
         share = 1 - times[step + 1] / times[step] if step < config.steps - 1 else torch.tensor(1.0)
-        next_BS = (_reveal_at_random if config.alg == "origin" else _reveal_most_trusted)(
-            ids_BS, logits_BSV, share, prior.mask_id, config, generator
-        )
+        if config.alg == "origin":
+            next_BS = _reveal_at_random(ids_BS, guided_BSV, share, prior.mask_id, config, generator)
+        else:
+            next_BS = _reveal_most_trusted(
+                ids_BS, guided_BSV, logits_BSV, share, prior, config, generator, independent
+            )
         decided_BS = (ids_BS == prior.mask_id) & (next_BS != prior.mask_id)
         ids_BS = next_BS
         state = SamplerState(step + 1, ids_BS, generator.get_state())
@@ -162,77 +162,6 @@ class PriorForward:
         self.logits_BSV = self.prior.logits(self.ids_BS)
 
 
-def filtered(logits_NV: Tensor, config: TextConfig) -> Tensor:
-    """Applies temperature, then nucleus, then top-k. Removed tokens get the minimum of the dtype.
-
-    Only the most likely tokens are sorted. If they do not determine the result (ties, or a flat
-    distribution), the whole vocabulary is sorted. The result equals a full sort in both cases.
-    """
-    if config.temperature > 0:
-        logits_NV = logits_NV / config.temperature
-    nucleus = config.top_p is not None and config.top_p < 1
-    if not nucleus and config.top_k is None:
-        return logits_NV
-    # fixed point: sums of integers on a GPU do not depend on the order, sums of floats do
-    share_NV = (logits_NV.softmax(-1) * FIXED_POINT).long() if nucleus else None
-    likeliest = min(max(CANDIDATES, 2 * (config.top_k or 0)), logits_NV.shape[-1])
-    value_NC, token_NC = _ranked(*logits_NV.topk(likeliest, dim=-1))
-    kept_NC = _kept(value_NC, token_NC, share_NV, config)
-    # a token as likely as the last candidate could have been another one
-    unsettled_NC = kept_NC & (value_NC == value_NC[:, -1:])
-    if likeliest < logits_NV.shape[-1] and bool(unsettled_NC.any()):
-        value_NC, token_NC = logits_NV.sort(dim=-1, descending=True, stable=True)
-        kept_NC = _kept(value_NC, token_NC, share_NV, config)
-    lowest = torch.finfo(logits_NV.dtype).min
-    return torch.full_like(logits_NV, lowest).scatter(
-        -1, token_NC, value_NC.masked_fill(~kept_NC, lowest)
-    )
-
-
-def _ranked(value_NC: Tensor, token_NC: Tensor) -> tuple[Tensor, Tensor]:
-    """Candidates by decreasing logit, then increasing id, equal to a stable sort of the
-    vocabulary.
-    """
-    token_NC, by_id_NC = token_NC.sort(dim=-1)
-    value_NC, order_NC = value_NC.gather(-1, by_id_NC).sort(dim=-1, descending=True, stable=True)
-    return value_NC, token_NC.gather(-1, order_NC)
-
-
-def _kept(
-    value_NC: Tensor, token_NC: Tensor, share_NV: Tensor | None, config: TextConfig
-) -> Tensor:
-    """Which ranked tokens are kept, including the token that crosses the nucleus and all ties with
-    the k-th. ``share`` holds probabilities in fixed point.
-    """
-    kept_NC = torch.ones_like(value_NC, dtype=torch.bool)
-    if share_NV is not None:
-        share_NC = share_NV.gather(-1, token_NC)
-        kept_NC = share_NC.cumsum(-1) - share_NC <= (config.top_p or 1) * FIXED_POINT
-    if config.top_k is not None:
-        kept_NC &= value_NC >= value_NC[:, min(config.top_k, value_NC.shape[-1]) - 1, None]
-    return kept_NC
-
-
-def sample_tokens(
-    logits_NV: Tensor, config: TextConfig, generator: Generator
-) -> tuple[Tensor, Tensor]:
-    """Samples a token per row and returns its confidence, both (N,), under the filtered
-    distribution with temperature.
-    """
-    probs_NV = filtered(logits_NV, config).softmax(-1)
-    if config.temperature > 0:
-        token_N = torch.multinomial(probs_NV, 1, generator=generator)[:, 0]
-        confidence_N = probs_NV.gather(-1, token_N[:, None])[:, 0]
-    else:
-        confidence_N, token_N = probs_NV.max(dim=-1)
-    if config.alg == "topk_margin":
-        top_N2 = probs_NV.topk(2, dim=-1).values
-        confidence_N = top_N2[:, 0] - top_N2[:, 1]
-    elif config.alg == "entropy":
-        confidence_N = (probs_NV * torch.log(probs_NV + 1e-10)).sum(-1)
-    return confidence_N, token_N
-
-
 def _reveal_at_random(
     ids_BS: Tensor,
     logits_BSV: Tensor,
@@ -252,27 +181,40 @@ def _reveal_at_random(
 def _reveal_most_trusted(
     ids_BS: Tensor,
     logits_BSV: Tensor,
+    initial_BSV: Tensor,
     share: Tensor,
-    mask_id: int,
+    prior: TextPrior,
     config: TextConfig,
     generator: Generator,
+    independent: bool,
 ) -> Tensor:
-    """Samples a token for every masked position and keeps the most confident ones; their number is
-    a share of the mean number of masks per row.
+    """Samples a token for every masked position and keeps the most confident ones: a share of the
+    masks of each row, or of the mean over the rows.
     """
-    masked_BS = ids_BS == mask_id
-    confidence_N, token_N = sample_tokens(logits_BSV[masked_BS], config, generator)
-    count = int(masked_BS.sum().cpu() / len(ids_BS) * share)
-    if count == 0:
+    masked_BS = ids_BS == prior.mask_id
+    confidence_N, token_N = sample_tokens(
+        logits_BSV[masked_BS], config, generator, initial_BSV[masked_BS]
+    )
+    masks_B = masked_BS.sum(1).cpu()
+    count_B = ((masks_B if independent else masks_B.float().mean()) * share).long()
+    most = int(count_B.max())
+    if most == 0:
         return ids_BS
+    if config.end_last:
+        confidence_N = confidence_N.masked_fill(token_N == prior.eos_id, LEAST_CONFIDENCE)
     confidence_BS = logits_BSV.new_full(ids_BS.shape, -torch.inf).masked_scatter(
         masked_BS, confidence_N
     )
     if config.alg_temp:
-        kept_BC = torch.multinomial(
-            (confidence_BS / config.alg_temp).softmax(-1), count, generator=generator
-        )
+        # rows with fewer masks draw as many positions; more than their count is ignored below
+        weight_BS = (confidence_BS / config.alg_temp).softmax(-1)
+        possible_BS = weight_BS.clamp(min=torch.finfo(weight_BS.dtype).tiny)
+        kept_BC = torch.multinomial(possible_BS, most, generator=generator)
     else:
-        kept_BC = confidence_BS.topk(count, dim=-1).indices
-    drawn_BS = torch.full_like(ids_BS, mask_id).masked_scatter(masked_BS, token_N)
-    return ids_BS.scatter(1, kept_BC, drawn_BS.gather(1, kept_BC))
+        kept_BC = confidence_BS.topk(most, dim=-1).indices
+    if not independent:
+        drawn_BS = torch.full_like(ids_BS, prior.mask_id).masked_scatter(masked_BS, token_N)
+        return ids_BS.scatter(1, kept_BC, drawn_BS.gather(1, kept_BC))
+    within_BC = (torch.arange(most) < count_B[:, None]).to(ids_BS.device)
+    drawn_BC = ids_BS.masked_scatter(masked_BS, token_N).gather(1, kept_BC)
+    return ids_BS.scatter(1, kept_BC, torch.where(within_BC, drawn_BC, ids_BS.gather(1, kept_BC)))

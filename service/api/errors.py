@@ -44,6 +44,13 @@ class Gone(errors.APSError):
     title = "No longer available"
 
 
+class JobFailed(errors.APSError):
+    """A request that waits for its job's result gets none."""
+
+    code = "job_failed"
+    title = "The job has no result"
+
+
 class JobActive(errors.APSError):
     """A running job cannot be deleted."""
 

@@ -57,6 +57,9 @@ class Frame:
     """The event's id as comparable numbers."""
     data: bytes
     last: bool
+    kind: str
+    content: dict[str, Any]
+    """The event before it was serialized."""
 
 
 Followers = set[asyncio.Queue[Frame | None]]
@@ -193,7 +196,7 @@ class EventHub:
         sent = ServerSentEvent(
             data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS
         )
-        return Frame(_place(event.id), sent.encode(), last)
+        return Frame(_place(event.id), sent.encode(), last, event.type, data)
 
     def _job_key(self, job_id: str) -> str:
         return f"{self.services.settings.key_prefix}job:{job_id}"

@@ -22,6 +22,7 @@ PARAMETERS: dict[str, Any] = {
     "task": ["restore"],
     "created_after": _CREATED,
     "created_before": _CREATED,
+    "model": "embedded_text",
 }
 """Path and query parameters."""
 
@@ -93,7 +94,35 @@ _JOB = {
     },
 }
 
+_CHAT = {
+    "id": f"chatcmpl-{JOB_ID}",
+    "object": "chat.completion",
+    "created": 1_795_339_800,
+    "model": "embedded_text",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "A kind of lamp.", "refusal": None},
+            "finish_reason": "stop",
+            "logprobs": None,
+            "reward": -3.1,
+        }
+    ],
+    "usage": {"prompt_tokens": 8, "completion_tokens": 5, "total_tokens": 13},
+    "job": JOB_ID,
+    "mean_reward": -3.4,
+}
+_MODEL = {"id": "embedded_text", "object": "model", "created": 0, "owned_by": "aps"}
+
 COMPONENTS: dict[str, Any] = {
+    "ChatRequest": {
+        "model": "embedded_text",
+        "messages": [{"role": "user", "content": "What is a lantern?"}],
+        "max_tokens": 32,
+    },
+    "ChatCompletion": _CHAT,
+    "Model": _MODEL,
+    "ModelList": {"object": "list", "data": [_MODEL]},
     "JobView": _JOB,
     "JobPage": {"jobs": [_JOB], "next": None},
     "EstimateView": {

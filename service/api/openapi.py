@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from aps_core.tasks import TaskSpec
 from service.api import examples
+from service.api.completion_models import ChatRequest
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
 from service.api.views import EstimateRequest
@@ -25,6 +26,7 @@ _ADDRESS = (
 )
 TAGS = {
     "tasks": "Submit a job, or predict what it would take. One operation per registered task.",
+    "chat": "Text jobs in OpenAI's format, for existing clients.",
     "jobs": "Follow, list, cancel and delete jobs.",
     "files": "Upload pictures for later jobs; download results and previews.",
     "webhooks": "Deliveries of webhooks and the secrets that sign them.",
@@ -170,7 +172,7 @@ def _with_examples(described: dict[str, Any]) -> None:
 
 def _components(max_bytes: int) -> dict[str, Any]:
     """Schemas that the routes reference by name."""
-    named: list[type[BaseModel]] = [Problem, Options, *TaskSpec.family.values()]
+    named: list[type[BaseModel]] = [Problem, Options, ChatRequest, *TaskSpec.family.values()]
     schemas = {cls: cls.model_json_schema(ref_template=COMPONENT) for cls in named}
     definitions = {
         name: schema

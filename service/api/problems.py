@@ -26,6 +26,8 @@ from service.jobs import NotNow
 
 MEDIA_TYPE = "application/problem+json"
 
+OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+
 MAX_ERRORS = 20
 """Maximum number of invalid fields listed in one response."""
 MAX_ANSWER_BYTES = 64_000
@@ -77,11 +79,24 @@ def _respond(
     if status in (408, 413):
         headers["Connection"] = "close"  # otherwise the server would read the rest of the body
     # ASCII only, as a detail may quote client input
-    body = json.dumps(problem.model_dump())
+    body = json.dumps(_described(request, problem))
     while len(body) > MAX_ANSWER_BYTES:
         problem = problem.model_copy(update={"errors": problem.errors[: len(problem.errors) // 2]})
-        body = json.dumps(problem.model_dump())
+        body = json.dumps(_described(request, problem))
     return Response(body, status, headers, MEDIA_TYPE)
+
+
+def _described(request: Request, problem: Problem) -> dict[str, Any]:
+    """The problem; on paths of OpenAI's API with the member in which its clients look for it."""
+    described = problem.model_dump()
+    if request.url.path.startswith(OPENAI_PATHS):
+        described["error"] = {
+            "message": problem.detail,
+            "type": problem.code,
+            "code": problem.code,
+            "param": problem.errors[0].pointer if problem.errors else None,
+        }
+    return described
 
 
 def _clipped(text: str, most: int) -> str:

@@ -228,7 +228,8 @@ function list(schema, defs, pointer) {
   const most = schema.maxItems ?? 16;
   const parts = [];
   const items = el("ol", { class: "items" });
-  const addButton = el("button", { type: "button", class: "small", textContent: t.addStep });
+  const words = t.lists[pointer.split("/").at(-1)] ?? t.lists.steps;
+  const addButton = el("button", { type: "button", class: "small", textContent: words.add });
   const redraw = () => {
     items.replaceChildren(
       ...parts.map((part, index) => {
@@ -237,7 +238,7 @@ function list(schema, defs, pointer) {
           write(parts.map((part) => part.read()).filter((_, other) => other !== index)); // anew, for pointers that count on
           addButton.focus();
         });
-        return el("li", { "aria-label": t.stepTitle(index + 1) }, part.element, removeButton);
+        return el("li", { "aria-label": words.title(index + 1) }, part.element, removeButton);
       }),
     );
     addButton.hidden = parts.length >= most;

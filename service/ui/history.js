@@ -5,7 +5,7 @@ import { button, el } from "./dom.js";
 import { guarded } from "./live.js";
 import { operatorName } from "./result.js";
 import { expired } from "./stage.js";
-import { humanise, t, wordsOf } from "./strings.js";
+import { humanise, promptText, t, wordsOf } from "./strings.js";
 
 const POLL_MILLISECONDS = 3000;
 const STATES = ["queued", "running", "succeeded", "failed", "canceled"];
@@ -37,7 +37,7 @@ export function historyView(described, { onProblem }) {
 
   const matches = (job) => {
     const wanted = search.value.trim().toLowerCase();
-    const words = `${job.id} ${job.spec.prompt ?? ""} ${job.spec.operator?.type ?? ""}`.toLowerCase();
+    const words = `${job.id} ${promptText(job.spec.prompt)} ${job.spec.operator?.type ?? ""}`.toLowerCase();
     return (!task.value || job.task === task.value) && (!state.value || job.state === state.value) && words.includes(wanted);
   };
 
@@ -99,7 +99,7 @@ export function historyView(described, { onProblem }) {
 function card(job, forget, onProblem) {
   const words = wordsOf(job.task);
   const when = new Date(job.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const title = job.spec.prompt || (job.spec.operator ? operatorName(job.spec.operator) : words.name);
+  const title = promptText(job.spec.prompt) || (job.spec.operator ? operatorName(job.spec.operator) : words.name);
   const link = el("a", { href: `#${job.id}`, class: "job-link" }, title);
   const state = el("span", { class: `badge ${job.state}`, textContent: active(job) && job.progress ? t.step(job.progress.step, job.progress.total) : t.states[job.state] });
   const about = el("p", { class: "help" }, `${words.name} · ${when}`);

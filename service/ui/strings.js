@@ -120,9 +120,11 @@ export const t = {
   noDefault: "None",
   leftOut: "Recommended",
   values: { true: "Yes", false: "No" },
-  addStep: "Add a degradation",
   removeStep: (n) => `Remove ${n}`,
-  stepTitle: (n) => `Degradation ${n}`,
+  lists: {
+    steps: { add: "Add a degradation", title: (n) => `Degradation ${n}` },
+    stop: { add: "Add a stop text", title: (n) => `Stop text ${n}` },
+  },
   noPrior: (kind) => `No running worker has a prior for ${kind}. Jobs are refused until one starts.`,
   kinds: { picture: "pictures", text: "text" },
   labels: {
@@ -139,7 +141,7 @@ export const t = {
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
     jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
-    aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
+    entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
     gram: "Gram statistics", csd: "CSD",
   },
 
@@ -223,6 +225,8 @@ export const t = {
 
   guided: "Guided",
   unguided: "Without guidance",
+  candidate: (run, n) => `${run}, answer ${n}`,
+  bestReward: (value) => `Best reward ${value.toFixed(3)}`,
   rewardOf: (value) => `Reward ${value.toFixed(3)}`,
   notStarted: "Generated after the guided answer, with the same seed.",
 
@@ -285,3 +289,6 @@ export function fillPage() {
   for (const element of document.querySelectorAll("[data-t]")) element.textContent = t[element.dataset.t];
   for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", t[element.dataset.label]);
 }
+
+/** A prompt, or the messages of a chat, as plain text. */
+export const promptText = (prompt) => (Array.isArray(prompt) ? prompt.map(({ content }) => content).join("\n\n") : (prompt ?? ""));

@@ -153,7 +153,7 @@ def test_the_suite_writes_all_tables_with_the_published_values(engine, photos, t
     assert "ffhq: not reproduced here: needs the weights mmada-8b-base, magvitv2" in text
     assert "LPIPS not computed here: needs the weights vgg16 and lpips-vgg" in text
     assert "| 100 (1 of the recommended) | 25.71 / 0.742 / 0.247 |" in text
-    assert "needs the weights dream-7b-instruct, qwen3-0.6b, qwen3-8b" in text
+    assert "needs the weights dream-7b-instruct, skywork-reward-v2-qwen3-0.6b, qwen3-8b" in text
     for file in ("linear.png", "linear-misfit.png", "steps.png", "noise.png", "anchors.png"):
         assert (tmp_path / "photos" / file).stat().st_size > 5000, file
     record = json.loads((tmp_path / "results.json").read_text())

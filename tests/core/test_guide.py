@@ -1,5 +1,6 @@
 """The guide task on the embedded text models."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
-from aps_core.tasks.guide import UNDECIDED
+from aps_core.tasks.answers import UNDECIDED, settled_text
 
 SMALL = {"max_new_tokens": 16, "steps": 8}
 SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
@@ -64,6 +65,17 @@ def test_each_task_rejects_unsuitable_priors_and_inputs(engine):
         ImageEngine.load("embedded_text")
 
 
+def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work():
+    spec = GuideSpec(prompt="x", reward={"type": "sequence_classifier"})
+    with pytest.raises(InvalidSpec, match=r"reads a classifier.*reward\.model"):
+        _ = spec.checkpoints
+    named = GuideSpec(prompt="x", reward={"type": "sequence_classifier", "model": "mine"})
+    assert named.checkpoints == ("mine",)
+    for wrong in ("../mine", "a/b", ""):
+        with pytest.raises(ValidationError, match="model"):
+            GuideSpec(prompt="x", reward={"type": "sequence_classifier", "model": wrong})
+
+
 def test_a_prompt_longer_than_the_prior_reads_is_refused():
     with pytest.raises(InvalidSpec, match="the prior reads at most 128; shorten it"):
         GuideSpec(prompt="why is the oak tall? " * 60).check(None, None, False)
@@ -82,12 +94,14 @@ def test_progress_contains_the_tokens_decided_so_far(whole):
     _, seen = whole
     assert [progress.step for progress in seen] == list(range(1, 17))
     assert [progress.guided for progress in seen] == [True] * 8 + [False] * 8
-    masks = [progress.text.count(UNDECIDED) for progress in seen]
+    masks = [progress.rows[0].text.count(UNDECIDED) for progress in seen]
     assert masks[:8] == sorted(masks[:8], reverse=True)
     assert masks[7] == masks[15] == 0 < masks[0]
     for progress in seen[:8]:
         assert len(progress.reward_curve) == 3
-    assert sorted(place for progress in seen[:8] for place in progress.decided) == list(range(16))
+    assert sorted(place for progress in seen[:8] for place in progress.rows[0].decided) == list(
+        range(16)
+    )
 
 
 def test_the_result_contains_both_answers(whole):
@@ -95,8 +109,8 @@ def test_the_result_contains_both_answers(whole):
     told = result.sidecar()
     assert told["answer"]["guided"]
     assert not told["unguided"]["guided"]
-    assert told["answer"]["ids"] == seen[7].ids
-    assert told["unguided"]["ids"] == seen[15].ids
+    assert told["answer"]["ids"] == seen[7].ids[0]
+    assert told["unguided"]["ids"] == seen[15].ids[0]
     assert len(told["reward_curve"]) == 8
 
 
@@ -145,3 +159,113 @@ def test_guidance_raises_the_embedded_reward(engine):
         result: Any = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
     assert sum(gains) / len(gains) > 0.1, gains
+
+
+def test_the_best_of_several_answers_sampled_together(engine):
+    seen = []
+    spec = GuideSpec(
+        prompt="What is oak?", num_samples=3, compare_unguided=True, sampler=SMALL, seed=1
+    )
+    result: Any = run(spec, Inputs(), engine, seen.append)
+    for answers in (result.answers, result.unguided_answers):
+        assert len(answers) == 3
+        assert len({answer.text for answer in answers}) > 1
+    assert result.answer.reward == max(answer.reward for answer in result.answers)
+    told = result.sidecar()
+    assert [answer["text"] for answer in told["answers"]] == [a.text for a in result.answers]
+    mean = sum(answer.reward for answer in result.answers) / 3
+    assert told["mean_reward"] == pytest.approx(mean)
+    assert result.metrics()["mean_reward"] == pytest.approx(mean)
+    names = [file.name for file in result.files()]
+    assert names == ["answer.txt", "unguided.txt", *(f"answer-{i}.txt" for i in (1, 2, 3))]
+    assert all(len(progress.rows) == 3 for progress in seen)
+    event = seen[0].event()
+    assert [row["reward"] is None for row in event["rows"]] == [False] * 3
+    assert event["text"] == event["rows"][0]["text"]
+    assert spec.work(None) == (16 * 3, 8 * 2)
+
+
+@pytest.mark.parametrize("step", [3, 8, 11])
+def test_several_answers_resume_in_either_run(engine, step):
+    spec = GuideSpec(prompt="What is oak?", num_samples=2, compare_unguided=True, sampler=SMALL)
+    seen = []
+    whole: Any = run(spec, Inputs(), engine, seen.append)
+    again: Any = run(spec, Inputs(), engine, resume=seen[step - 1].checkpoint())
+    assert (again.answers, again.unguided_answers) == (whole.answers, whole.unguided_answers)
+
+
+def test_what_is_settled_is_the_beginning_of_the_answer(engine):
+    """Clients that stream an answer never have to take text back."""
+    seen = []
+    spec = GuideSpec(prompt="What is oak?", num_samples=2, sampler=SMALL)
+    result: Any = run(spec, Inputs(), engine, seen.append)
+    for number, answer in enumerate(result.answers):
+        settled = [progress.rows[number].settled for progress in seen]
+        assert all(later.startswith(early) for early, later in pairwise(settled))
+        assert settled[-1] == answer.text
+        pieces = {
+            place: piece
+            for progress in seen
+            for place, piece in zip(
+                progress.rows[number].decided, progress.rows[number].pieces, strict=True
+            )
+        }
+        assert sorted(pieces) == list(range(16))
+        assert pieces[3] == engine.prior.tokenizer.decode([answer.ids[3]])
+
+
+def test_an_answer_ends_before_a_stop_string(engine):
+    done: Any = run(GuideSpec(prompt="What is oak?", sampler=SMALL), Inputs(), engine)
+    whole = done.answer
+    word = whole.text.split()[2]
+    seen = []
+    spec = GuideSpec(prompt="What is oak?", sampler=SMALL, stop=["never said", word])
+    stopped: Any = run(spec, Inputs(), engine, seen.append)
+    cut = stopped.answer
+    assert cut.text == whole.text[: whole.text.index(word)].rstrip()
+    assert (cut.finish_reason, cut.tokens < whole.tokens) == ("stop", True)
+    assert cut.ids[: cut.tokens] == whole.ids[: cut.tokens]
+    assert set(cut.ids[cut.tokens :]) == {engine.prior.eos_id}
+    assert cut.reward != whole.reward
+    assert all(cut.text.startswith(progress.rows[0].settled) for progress in seen)
+
+
+def test_what_may_begin_a_stop_string_is_held_back(engine):
+    prior = engine.prior
+    ids = [*prior.tokenizer.encode("a tall tree").ids, prior.mask_id]
+    assert settled_text(prior, ids, ()) == "a tall tree"
+    assert settled_text(prior, ids, ("tree house",)) == "a tall"
+    assert settled_text(prior, ids, ("tall",)) == "a"
+    assert settled_text(prior, [*ids[:-1], prior.eos_id], ("tree house",)) == "a tall tree"
+
+
+def test_a_chat_is_answered(engine):
+    chat = [
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "What is oak?"},
+    ]
+    one: Any = run(GuideSpec(prompt=chat, sampler=SMALL), Inputs(), engine)
+    text = "System: Answer in one word.\n\nUser: What is oak?"
+    other: Any = run(GuideSpec(prompt=text, sampler=SMALL), Inputs(), engine)
+    assert one.answer == other.answer
+    assert GuideSpec.model_validate_json(one.spec.model_dump_json()) == one.spec
+    for wrong in ([], [{"role": "user", "content": ""}], [{"role": "tool", "content": "x"}]):
+        with pytest.raises(ValidationError):
+            GuideSpec(prompt=wrong)
+    with pytest.raises(InvalidSpec, match="reads at most 128"):
+        GuideSpec(prompt=[{"role": "user", "content": "why is the oak tall? " * 60}]).check(
+            None, None, False
+        )
+
+
+def test_relaxations_give_other_answers_from_the_same_draws(engine):
+    answers = {}
+    for name in ("expectation", "aps", "entrgi"):
+        sampler = {**SMALL, "relaxation": {"type": name}, "learning_rate": 3.0}
+        spec = GuideSpec(prompt="What is oak?", sampler=sampler, num_samples=2)
+        result: Any = run(spec, Inputs(), engine)
+        answers[name] = [answer.text for answer in result.answers]
+        again: Any = run(spec, Inputs(), engine)
+        assert again.answers == result.answers
+        assert result.sidecar()["spec"]["sampler"]["relaxation"]["type"] == name
+    assert answers["expectation"] != answers["aps"] != answers["entrgi"]

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from aps_core.text import sampling
+from aps_core.text import filtering, sampling
 from aps_core.text.config import TextConfig
-from aps_core.text.sampling import CANDIDATES, FIXED_POINT, PriorForward, filtered, sample_tokens
+from aps_core.text.filtering import CANDIDATES, FIXED_POINT, filtered, sample_tokens
+from aps_core.text.sampling import PriorForward
 
 VOCABULARY = (
     20_011  # prime: no share of it ends exactly at a threshold, where rounding would decide
@@ -80,7 +81,7 @@ def test_draws_and_confidences_are_the_full_sorts(monkeypatch):
 
     algs = ("entropy", "maskgit_plus", "topk_margin")
     ours = [drawn(alg) for alg in algs]
-    monkeypatch.setattr(sampling, "filtered", by_full_sort)
+    monkeypatch.setattr(filtering, "filtered", by_full_sort)
     for (confidence, token), (expected, expected_token) in zip(
         ours, (drawn(alg) for alg in algs), strict=True
     ):

@@ -82,6 +82,19 @@ def test_a_picture_is_generated_from_a_prompt(stack: Stack) -> None:
         ("guide", {"prompt": ""}, 422, "prompt"),
         ("guide", {"prompt": "x", "prior": "embedded"}, 422, "it can use"),
         ("guide", {"prompt": "x", "image": "data:image/png;base64,AA=="}, 422, "image"),
+        ("guide", {"prompt": "x", "reward": {"type": "sequence_classifier"}}, 422, "reward.model"),
+        (
+            "guide",
+            {"prompt": "x", "reward": {"type": "log_likelihood", "model": "nobody"}},
+            422,
+            "There is no checkpoint 'nobody'",
+        ),
+        (
+            "guide",
+            {"prompt": "x", "reward": {"type": "log_likelihood", "model": "qwen3-0.6b"}},
+            503,
+            "aps weights fetch qwen3-0.6b",
+        ),
         ("generate", {"num_samples": 17}, 422, "num_samples"),
     ],
 )

@@ -14,6 +14,7 @@ from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling.cuda_graph import captured
 from aps_core.text.aps import TextReward, sample_text_aps
+from aps_core.text.chat import chat_of
 from aps_core.text.config import TextConfig
 from aps_core.tokenizers.execution import ExecutionPlan
 from benchmarks.guided_text import REWARD
@@ -158,15 +159,15 @@ def test_a_guided_answer_is_the_same_with_and_without_a_graph(caplog):
     lm, model = guided_text("embedded", CUDA)
     prompt = "word word word"
     prompt_BP = torch.tensor([lm.encode(prompt)], device=CUDA)
-    reward = TextReward(model, REWARD, prompt)
+    reward = TextReward(model, REWARD, chat_of(prompt))
     config = TextConfig(steps=8, max_new_tokens=8, inner_steps=3, temperature=1.0)
-    curves: dict[bool, list[float]] = {True: [], False: []}
+    curves: dict[bool, list[list[float]]] = {True: [], False: []}
 
     def answer(graph):
         generator = torch.Generator(CUDA).manual_seed(0)
 
         def follow(info):
-            curves[graph].extend(info.reward_curve)
+            curves[graph].extend(info.rewards_MB)
 
         return sample_text_aps(
             lm, prompt_BP, config, generator=generator, reward=reward, graph=graph, on_step=follow

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models
 from aps_core.priors.dream.network import load_dream
 from aps_core.priors.llada.network import load_llada
 from aps_core.text.config import TextConfig
-from aps_core.text.sampling import filtered
+from aps_core.text.filtering import filtered
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import load_magvit
 

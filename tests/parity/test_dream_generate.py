@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from aps_core.text.config import TextConfig
+from aps_core.text.filtering import filtered, sample_tokens
 from aps_core.text.masked_lm import MaskedLM
-from aps_core.text.sampling import diffusion_generate, filtered, sample_tokens
+from aps_core.text.sampling import diffusion_generate
 from aps_core.types import TextPrior
 from tests.parity.test_dream_lm import load
 

@@ -51,10 +51,9 @@ def test_it_generates_an_answer(folder):
 def test_decoding_stops_at_the_end_and_skips_masks(folder):
     prior = load_llada(folder, CPU, torch.float32)
     assert prior.decode([5, prior.mask_id, 6, prior.eos_id, 7]) == "w5 w6"
-    assert (
-        prior.ids.prompt_format.index("user")
-        < prior.ids.prompt_format.index("{prompt}")
-        < prior.ids.prompt_format.index("assistant")
+    assert prior.ids.render("why?") == (
+        "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nwhy?<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n"
     )
 
 

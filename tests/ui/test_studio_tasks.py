@@ -177,6 +177,27 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
     expect(guided.locator(".answer")).to_have_text(stack.artifact(job_id, "answer.txt").decode())
 
 
+def test_several_answers_are_written_side_by_side(page: Page, stack: Stack) -> None:
+    task(page, "Guide text")
+    page.get_by_label("Prompt").fill("What is a lantern?")
+    page.get_by_role("checkbox", name="Also answer without guidance").uncheck()
+    page.get_by_text("More settings").click()
+    page.get_by_label("Number of samples").fill("3")
+    sampler(page, max_new_tokens=8, steps=4, inner_steps=2)
+    job_id = submit(page, "Answer")
+    ended(page, "Answered")
+    result = json.loads(stack.artifact(job_id, "result.json"))
+    for number, answer in enumerate(result["answers"], start=1):
+        card = page.get_by_role("article", name=f"Guided, answer {number}")
+        expect(card.locator(".answer")).to_have_text(answer["text"])
+        best = answer["reward"] == result["answer"]["reward"]
+        word = "Best reward" if best else "Reward"
+        expect(card).to_contain_text(f"{word} {answer['reward']:.3f}")
+    expect(page.locator(".answer-card.best")).to_have_count(1)
+    scrub(page).fill("1")
+    expect(page.locator(".answer .open").first).to_be_visible()
+
+
 def test_a_picture_is_generated_from_a_prompt(page: Page, stack: Stack) -> None:
     task(page, "Generate")
     page.get_by_role("button", name="A red flower").click()

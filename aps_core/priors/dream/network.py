@@ -35,9 +35,7 @@ class DreamConfig(TextIds):
     def qwen2(self) -> Qwen2Config:
         """The same network as a transformers configuration."""
         config = Qwen2Config(
-            **self.model_dump(
-                exclude={"rope_theta", "mask_token_id", "eos_token_id", "prompt_format"}
-            ),
+            **self.model_dump(exclude={"rope_theta", *TextIds.model_fields} - {"vocab_size"}),
             rope_parameters={"rope_type": "default", "rope_theta": self.rope_theta},
             use_cache=False,
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.priors.base import TextModels
-from aps_core.priors.published_text import PublishedTextPrior
+from aps_core.priors.published_text import REWARD, PublishedTextPrior
 
 if TYPE_CHECKING:
     import torch
@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 class Dream7B(PublishedTextPrior):
     """Dream-7B Instruct (Dream-org/Dream-v0-Instruct-7B), the paper's language diffusion model,
-    guided by Qwen3-0.6B.
+    guided by Skywork-Reward-V2-Qwen3-0.6B.
     """
 
     type: Literal["dream_7b"] = "dream_7b"
-    weights: ClassVar[tuple[str, ...]] = ("dream-7b-instruct", "qwen3-0.6b")
+    weights: ClassVar[tuple[str, ...]] = ("dream-7b-instruct", REWARD)
+    # Where the paper is silent, the authors' later code (docs/text-guidance.md).
+    recommended: ClassVar[dict[str, Any]] = {
+        "top_k": None,
+        "confidence": "initial",
+        "end_last": True,
+    }
 
     def load(self, device: torch.device) -> TextModels:
         """Loads Dream and the reward model."""

@@ -43,13 +43,8 @@ class EmbeddedTextPrior(TextPriorSpec):
         """Loads language model and reward model from the package."""
         from aps_core.priors.dream.network import load_dream
         from aps_core.priors.embedded.image import fast_dtype
-        from aps_core.text.rewards.language_model import load_reward
+        from aps_core.text.rewards.loading import load_reward
 
         dtype = fast_dtype(device)
         prior = load_dream(FOLDER / "prior", device, dtype)
-        return TextModels(
-            prior,
-            load_reward(
-                FOLDER / "reward", prior.tokenizer, prior.vocab_size, prior.eos_id, device, dtype
-            ),
-        )
+        return TextModels(prior, load_reward(FOLDER / "reward", prior, device, dtype))

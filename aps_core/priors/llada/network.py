@@ -15,13 +15,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
+from aps_core.text.chat import ChatFormat
 from aps_core.text.masked_lm import MaskedLM, TextIds
 
-CHAT = (
-    "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n"
-    "{prompt}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+CHAT = ChatFormat(
+    start="<|startoftext|>",
+    turn="<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",
+    answer="<|start_header_id|>assistant<|end_header_id|>\n\n",
 )
-"""LLaDA's chat template."""
+"""LLaDA's chat format."""
 
 
 class LLaDANetwork(BaseModel):
@@ -61,7 +63,7 @@ class LLaDANetwork(BaseModel):
 class LLaDAConfig(LLaDANetwork, TextIds):
     """A LLaDA ``config.json``."""
 
-    prompt_format: str = CHAT
+    chat_format: ChatFormat = CHAT
 
 
 def published_key(key: str) -> str:

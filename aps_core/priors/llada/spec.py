@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.priors.base import TextModels
-from aps_core.priors.published_text import PublishedTextPrior
+from aps_core.priors.published_text import REWARD, PublishedTextPrior
 
 if TYPE_CHECKING:
     import torch
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 class LLaDA8B(PublishedTextPrior):
     """LLaDA-8B Instruct (GSAI-ML/LLaDA-8B-Instruct), the paper's other baseline, guided by
-    Qwen3-0.6B where their tokens agree.
+    Skywork-Reward-V2-Qwen3-0.6B where their tokens agree.
     """
 
     type: Literal["llada_8b"] = "llada_8b"
-    weights: ClassVar[tuple[str, ...]] = ("llada-8b-instruct", "qwen3-0.6b")
+    weights: ClassVar[tuple[str, ...]] = ("llada-8b-instruct", REWARD)
     # the released code keeps the most probable tokens, without noise
     recommended: ClassVar[dict[str, Any]] = {
         "alg": "maskgit_plus",

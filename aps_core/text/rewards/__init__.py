@@ -1,5 +1,10 @@
 """Text rewards, registered by :class:`RewardSpec`. Specs need no torch."""
 
-from aps_core.text.rewards.specs import LogLikelihoodReward, RewardSpec, YesNoReward
+from aps_core.text.rewards.specs import (
+    LogLikelihoodReward,
+    RewardSpec,
+    SequenceClassifierReward,
+    YesNoReward,
+)
 
-__all__ = ["LogLikelihoodReward", "RewardSpec", "YesNoReward"]
+__all__ = ["LogLikelihoodReward", "RewardSpec", "SequenceClassifierReward", "YesNoReward"]

@@ -1,0 +1,115 @@
+"""Progress and result of a text task. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from aps_core.tasks.answers import Answer, Row
+from aps_core.tasks.progress import Progress
+from aps_core.tasks.results import File, Result
+
+
+@dataclass(frozen=True)
+class TextProgress(Progress):
+    """Progress of a text task."""
+
+    guided: bool
+    """False in the comparison run, or if guidance is off."""
+    rows: list[Row]
+    """The answers that are sampled together."""
+    ids: list[list[int]]
+    """Their tokens."""
+    reward_curve: list[float]
+    """Reward at every inner iteration of this step, mean over the rows."""
+
+    @property
+    def inner_steps(self) -> int:
+        """Reward evaluations of this step."""
+        return len(self.reward_curve)
+
+    def event(self) -> dict[str, Any]:
+        """Adds the answers so far and the rewards; ``text`` and ``decided`` are the first row's."""
+        return {
+            **super().event(),
+            "guided": self.guided,
+            "text": self.rows[0].text,
+            "decided": self.rows[0].decided,
+            "rows": [asdict(row) for row in self.rows],
+            "reward_curve": self.reward_curve,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextResult(Result):
+    """Answers, and optionally unguided ones for comparison."""
+
+    answers: list[Answer]
+    """All answers, as sampled: guided, if guidance is on."""
+    unguided_answers: list[Answer]
+    """Answers of the comparison run; empty without one."""
+    reward_curve: list[float]
+    """Reward at the first inner iteration of every guided step, mean over the rows."""
+    prompt_tokens: int
+    token_coverage: float
+    """Share of the prior's tokens that the reward model knows."""
+
+    @property
+    def answer(self) -> Answer:
+        """The answer with the highest reward."""
+        return best_of(self.answers)
+
+    @property
+    def unguided(self) -> Answer | None:
+        """The unguided answer with the highest reward."""
+        return best_of(self.unguided_answers) if self.unguided_answers else None
+
+    def sidecar(self) -> dict[str, Any]:
+        """Adds all answers with their rewards, and a disclaimer."""
+        several = len(self.answers) > 1
+        return {
+            "notice": "Made by a generative model: fluent text is not evidence that it is true.",
+            **super().sidecar(),
+            "answer": asdict(self.answer),
+            "unguided": asdict(self.unguided) if self.unguided else None,
+            "answers": [asdict(answer) for answer in self.answers] if several else None,
+            "unguided_answers": (
+                [asdict(answer) for answer in self.unguided_answers]
+                if several and self.unguided_answers
+                else None
+            ),
+            "mean_reward": fmean(answer.reward for answer in self.answers),
+            "reward_curve": self.reward_curve,
+            "prompt_tokens": self.prompt_tokens,
+            "token_coverage": self.token_coverage,
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        """Adds the rewards."""
+        return {
+            **super().metrics(),
+            "reward": self.answer.reward,
+            "mean_reward": fmean(answer.reward for answer in self.answers),
+            "unguided_reward": self.unguided.reward if self.unguided else None,
+        }
+
+    def files(self, suffix: str = ".png") -> list[File]:
+        """The best answer, the best unguided one if sampled, and every answer if there are
+        several, as plain text.
+        """
+        named = {"answer.txt": self.answer}
+        if self.unguided:
+            named["unguided.txt"] = self.unguided
+        if len(self.answers) > 1:
+            for number, answer in enumerate(self.answers, start=1):
+                named[f"answer-{number}.txt"] = answer
+        return [
+            File(name, answer.text.encode(), "text/plain; charset=utf-8")
+            for name, answer in named.items()
+        ]
+
+
+def best_of(answers: list[Answer]) -> Answer:
+    """The answer with the highest reward, the first of equals."""
+    return max(answers, key=lambda answer: answer.reward)
