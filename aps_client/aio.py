@@ -126,8 +126,18 @@ class AsyncClient(Tasks[Awaitable[Result]]):
         return await self._transport.do(flows.keep(picture, self.connection.retry))
 
     async def diagnose(self, picture: Source) -> Diagnosis:
-        """Asks what happened to a picture (path, bytes or open binary file); stores nothing."""
-        return await self._do(flows.diagnose(picture, self.connection.retry))
+        """Asks what seems to have happened to a picture; nothing is stored.
+
+        Args:
+            picture: path, bytes or open binary file.
+
+        Returns:
+            Findings in plain words, and fields of a restore job in ``proposal``.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return await self._transport.do(flows.diagnose(picture, self.connection.retry))
 
     async def job(self, job: str | Job) -> Job:
         """Fetches the current state of a job.
