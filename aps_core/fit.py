@@ -135,6 +135,7 @@ def fitted_residual(
         weight=SMOOTHNESS,
         steps=STEPS,
         learning_rate=RATE,
+        bounded=False,
     )
     with torch.no_grad():
         return operator(x_1CHW)[0] - y_CHW

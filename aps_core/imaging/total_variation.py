@@ -33,6 +33,7 @@ def total_variation_estimate(
     correction_weight: float = 0.0,
     steps: int = 250,
     learning_rate: float = 0.05,
+    bounded: bool = True,
 ) -> Tensor:
     """Minimises ``-log q(y | x) + weight TV(x) + correction_weight TV(x - start)``.
 
@@ -46,9 +47,11 @@ def total_variation_estimate(
         correction_weight: of the total variation of the change, >= 0.
         steps: Adam steps; their size falls to 0 on a cosine.
         learning_rate: of the first step.
+        bounded: whether the estimate is clamped to [-1, 1]. A clamped estimate fits a noisy
+            measurement less well.
 
     Returns:
-        Pictures (B, 3, H, W) in [-1, 1].
+        Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
     """
     x = start_BCHW.detach().float().clone().requires_grad_()
     adam = torch.optim.Adam([x], lr=learning_rate)
@@ -63,4 +66,4 @@ def total_variation_estimate(
             (x.grad,) = torch.autograd.grad(loss_B.sum(), x)
         adam.step()
         schedule.step()
-    return x.detach().clamp(-1, 1)
+    return x.detach().clamp(-1, 1) if bounded else x.detach()

@@ -92,11 +92,7 @@ def sample_tokens(
 
 
 def tempered(logits: Tensor, config: TextConfig) -> Tensor:
-<<<<<<< HEAD
     """Logits (..., V) divided by the temperature; unchanged at temperature 0."""
-=======
-    """Logits of any shape divided by the temperature; unchanged at temperature 0."""
->>>>>>> wt-text
     return logits / config.temperature if config.temperature > 0 else logits
 
 

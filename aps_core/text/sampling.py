@@ -196,15 +196,10 @@ def _reveal_most_trusted(
         logits_BSV[masked_BS], config, generator, initial_BSV[masked_BS]
     )
     masks_B = masked_BS.sum(1).cpu()
-<<<<<<< HEAD
-    count = ((masks_B if independent else masks_B.float().mean()) * share).long()
-    most = int(count.max())
-=======
     if not independent:
         masks_B = masks_B.float().mean().expand(len(masks_B))
     count_B = (masks_B * share).long()
     most = int(count_B.max())
->>>>>>> wt-text
     if most == 0:
         return ids_BS
     if config.end_last:
@@ -222,6 +217,6 @@ def _reveal_most_trusted(
     if not independent:
         drawn_BS = torch.full_like(ids_BS, prior.mask_id).masked_scatter(masked_BS, token_N)
         return ids_BS.scatter(1, kept_BC, drawn_BS.gather(1, kept_BC))
-    within_BC = (torch.arange(most) < count[:, None]).to(ids_BS.device)
+    within_BC = (torch.arange(most) < count_B[:, None]).to(ids_BS.device)
     drawn_BC = ids_BS.masked_scatter(masked_BS, token_N).gather(1, kept_BC)
     return ids_BS.scatter(1, kept_BC, torch.where(within_BC, drawn_BC, ids_BS.gather(1, kept_BC)))

@@ -96,11 +96,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
 
 /** The spec with something in place of required texts that are still empty: they do not change the duration. */
 function filled(spec, schema) {
-<<<<<<< HEAD
   const isText = (property) => (property.anyOf ?? [property]).some(({ type }) => type === "string");
-=======
-  const isText = (property) => [property, ...(property.anyOf ?? [])].some(({ type }) => type === "string");
->>>>>>> wt-text
   const empty = (schema.required ?? []).filter((name) => spec[name] === undefined && isText(schema.properties[name]));
   return { ...spec, ...Object.fromEntries(empty.map((name) => [name, "…"])) };
 }

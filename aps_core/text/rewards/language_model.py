@@ -59,17 +59,10 @@ class LanguageModelReward(RewardNetwork):
         start = self.ids(before)
         if not start:
             raise InvalidSpec("The layout must put at least one token before the answer.")
-<<<<<<< HEAD
         x_BMD = self.embedded(answer)[:, :-1]  # M = L - 1: nothing follows the last token
         first_B1D = self.prefix(start).last_1D.expand(len(x_BMD), 1, -1)
         read_BMD = self.read(start, x_BMD, x_BMD.new_ones(x_BMD.shape[:2], dtype=torch.bool))
         hidden_BLD = torch.cat([first_B1D, read_BMD], dim=1)
-=======
-        x_BKD = self.embedded(answer)[:, :-1]
-        first_B1D = self.prefix(start).last_1D.expand(len(x_BKD), 1, -1)
-        read_BKD = self.read(start, x_BKD, x_BKD.new_ones(x_BKD.shape[:2], dtype=torch.bool))
-        hidden_BLD = torch.cat([first_B1D, read_BKD], dim=1)
->>>>>>> wt-text
         log_p_BLW = self.model.lm_head(hidden_BLD).float().log_softmax(-1)
         value_BL = log_p_BLW.gather(-1, answer.ids_BL[..., None])[..., 0]
         if answer.p_BLV is not None and answer.hard_BL is not None:

@@ -117,20 +117,12 @@ class RewardNetwork:
             position_BS = (seen_BS.long().cumsum(1) - 1).clamp(min=0)
         else:
             position_BS = torch.arange(seen_BS.shape[1], device=x_BLD.device)[None]
-<<<<<<< HEAD
         # T: the positions that are computed, with or without those before the answer
         x_BTD = torch.cat([x_BLD, self._embed(after).expand(rows, -1, -1)], dim=1)
         mask_B1SS = causal_mask(seen_BS)
         if not (self.reuse and before):
             x_BTD = torch.cat([self._embed(before).expand(rows, -1, -1), x_BTD], dim=1)
             return self._run(x_BTD, mask_B1SS, position_BS)[:, start:]
-=======
-        x_BTD = torch.cat([x_BLD, self._embed(after).expand(rows, -1, -1)], dim=1)
-        mask_B1SS = causal_mask(seen_BS)
-        if not (self.reuse and before):
-            x_BSD = torch.cat([self._embed(before).expand(rows, -1, -1), x_BTD], dim=1)
-            return self._run(x_BSD, mask_B1SS, position_BS)[:, start:]
->>>>>>> wt-text
         return self._run(
             x_BTD,
             mask_B1SS[:, :, start:],
@@ -138,15 +130,9 @@ class RewardNetwork:
             past_key_values=self.prefix(before).cache,
         )
 
-<<<<<<< HEAD
     def _run(self, x_BTD: Tensor, mask: Tensor, position_BT: Tensor, **more: Any) -> Tensor:
         hidden: Tensor = self.model.model(
             inputs_embeds=x_BTD, attention_mask=mask, position_ids=position_BT, **more
-=======
-    def _run(self, x: Tensor, mask: Tensor, position: Tensor, **more: Any) -> Tensor:
-        hidden: Tensor = self.model.model(
-            inputs_embeds=x, attention_mask=mask, position_ids=position, **more
->>>>>>> wt-text
         ).last_hidden_state
         return hidden
 
