@@ -48,7 +48,7 @@ def wait_until_it_answers(http: httpx.Client, api: subprocess.Popen[bytes], log:
             return
 
 
-def register_idle_worker(settings: Settings) -> None:
+def register_idle_worker(settings: Settings, checkpoints: tuple[str, ...] = ()) -> None:
     """Registers a worker that takes no jobs, so that submissions are accepted, for 20 seconds."""
     with Redis.from_url(settings.redis_url) as redis:
         speed, room = (
@@ -56,7 +56,14 @@ def register_idle_worker(settings: Settings) -> None:
             {"job_bytes": 10**9, "token_bytes": 1},
         )
         for prior in settings.priors:
-            worker = WorkerInfo(name=f"idle {prior}", prior=prior, device="cpu", **speed, **room)
+            worker = WorkerInfo(
+                name=f"idle {prior}",
+                prior=prior,
+                device="cpu",
+                checkpoints=checkpoints,
+                **speed,
+                **room,
+            )
             WorkerRegistry(redis, settings.key_prefix).renew(worker)
 
 

@@ -25,6 +25,7 @@ from schemathesis.checks import (
 )
 from schemathesis.core.result import Ok
 
+from aps_core.checkpoints.manifest import CHECKPOINTS
 from service.launch.embedded_server import running_server
 from service.main import create_app
 from service.settings import Settings
@@ -40,6 +41,8 @@ CHECKS = [
 ]
 EXAMPLES = int(os.environ.get("APS_TEST_EXAMPLES", "8"))
 """Number of requests per kind and operation; use a few hundred for a thorough search."""
+ANSWERED_BY_A_WORKER = ("POST /v1/chat/completions",)
+"""A valid request waits for its answer, which nobody computes here; see ``tests/e2e``."""
 
 
 def test_the_document_is_valid_and_frozen() -> None:
@@ -61,7 +64,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             running_api(service, folder / "log") as http,
             patch("service.jobs.workers.ALIVE_SECONDS", 86_400),
         ):
-            register_idle_worker(service)
+            register_idle_worker(service, tuple(CHECKPOINTS))
             yield http
 
 
@@ -92,7 +95,9 @@ OPERATIONS = operations()
 
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_no_request_causes_a_server_error(api: httpx.Client, label: str) -> None:
-    modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
+    modes = [GenerationMode.NEGATIVE]
+    if label not in ANSWERED_BY_A_WORKER:
+        modes.append(GenerationMode.POSITIVE)
 
     @given(case=st.one_of([OPERATIONS[label].as_strategy(generation_mode=mode) for mode in modes]))
     @settings(
