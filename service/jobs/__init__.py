@@ -48,7 +48,6 @@ _HOMES = {
         "QuotaExceeded",
         "StorageQuotaExceeded",
         "Terms",
-        "Wanted",
     ],
     "artifacts": ["ArtifactStore", "StorageUnavailable"],
     "connection": ["connect", "open_store"],

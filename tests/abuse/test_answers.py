@@ -29,7 +29,7 @@ def submit(http: httpx.Client, spec: str = '{"operator": {"type": "denoise"}}') 
     [
         ("GET", "/v1/restor", 404, "not_found"),
         ("GET", "/v1/restore", 405, "method_not_allowed"),
-        ("GET", "/v1/jobs?state=failed", 422, "unknown_parameter"),
+        ("GET", "/v1/jobs?phase=failed", 422, "unknown_parameter"),
         ("GET", "/v1/capabilities?x=1", 422, "unknown_parameter"),
         ("POST", "/v1/restore?wait=3", 422, "unknown_parameter"),
         ("GET", "/v1/jobs/{job}:events", 404, "not_found"),

@@ -37,7 +37,8 @@ def unbounded(schema: dict[str, Any], path: str, seen: tuple[str, ...] = ()) -> 
         return
     match schema.get("type"):
         case "string":
-            if "maxLength" not in schema and schema.get("format") != "binary":
+            # the grammar of a time bounds its length
+            if "maxLength" not in schema and schema.get("format") not in ("binary", "date-time"):
                 yield f"{path}: text"
         case "integer" | "number":
             low = "minimum" in schema or "exclusiveMinimum" in schema

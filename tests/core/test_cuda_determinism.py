@@ -50,6 +50,7 @@ WAITING = ("_local_scalar_dense", "aten.nonzero", "aten.item", "aten.masked_sele
 SMALL: dict[str, dict[str, Any]] = {
     "gaussian_blur": {"sigma": 1.2},
     "motion_blur": {"kernel_size": 9},
+    "kernel_blur": {"kernel": [[1, 2, 1], [0, 3, 0], [0, 0, 1]]},
     "inpainting": {"mask": "random", "fraction": 0.4},
     "compose": {"stages": [{"type": "jpeg"}, {"type": "super_resolution", "factor": 2}]},
 }

@@ -25,6 +25,7 @@ from aps_core.evaluation import (
 )
 from aps_core.evaluation.paper import experiments
 from aps_core.evaluation.photographs import ffhq, imagenet
+from aps_core.evaluation.run import REFERENCES
 from aps_core.evaluation.sheets import decided_only
 from aps_core.evaluation.suite import run_suite
 from aps_core.evaluation.tables import ablations, against, paired_interval, summary
@@ -69,7 +70,7 @@ def test_an_interrupted_run_resumes_and_equal_variants_run_once(engine, photos, 
     lines = []
     some = Plan(("sr4",), (Variant("aps"), Variant("svdd")))
     evaluate(engine, CONFIG, photos, tmp_path, some, report=lambda row: lines.append(row.key))
-    assert len(lines) == some.size(2) == 8
+    assert len(lines) == some.size(2) == 2 * (2 + len(REFERENCES))
     table = (tmp_path / "per_image.csv").read_text()
     more = Plan(
         ("sr4",),
@@ -78,7 +79,7 @@ def test_an_interrupted_run_resumes_and_equal_variants_run_once(engine, photos, 
     rows = evaluate(
         engine, CONFIG, photos, tmp_path, more, report=lambda row: lines.append(row.key)
     )
-    assert [key[-1] for key in lines[8:]] == [
+    assert [key[-1] for key in lines[some.size(2) :]] == [
         "aps inner_steps=3"
     ] * 2  # M = 2 is what "aps" was run with
     assert (tmp_path / "per_image.csv").read_text().startswith(table)
@@ -104,7 +105,7 @@ def test_a_run_depends_only_on_settings_and_seed(engine, photos):
     for method in SamplerSpec.family:
         first, decodes, _ = run_method(engine, CONFIG, case, Variant(method), 3)
         assert torch.equal(first, run_method(engine, CONFIG, case, Variant(method), 3)[0]), method
-        assert decodes == (1 if method == "prior_only" else 5)
+        assert decodes == {"prior_only": 1, "carried_evidence": 25}.get(method, 5)
         assert first.shape == (1, 3, 64, 64)
     assert run_method(engine, CONFIG, case, Variant("aps", samples=3), 0)[0].shape == (3, 3, 64, 64)
 

@@ -116,7 +116,7 @@ def text_tokens(guided: bool, seed: int) -> list[list[int]]:
         mask_id=mask, eos_id=5, logits=lambda ids_BS, attention_BS=None: table_VV[ids_BS.roll(1, 1)]
     )
 
-    def reward(ids_BL, masked_BL, phi_BLV):
+    def reward(ids_BL, masked_BL, phi_BLV, config, uniform):
         expected_BL = phi_BLV.softmax(-1) @ worth_V
         return torch.where(masked_BL, expected_BL, worth_V[ids_BL]).sum(1)
 
