@@ -67,7 +67,7 @@ class OperatorSpec(Spec, family=True):
         """Returns this operator with the uploaded kernel filled in."""
         return self
 
-    def scaled(self, factor: float) -> Self:
+    def scaled(self, factor: float) -> OperatorSpec:
         """Returns the operator on an upload whose sides were multiplied by ``factor``.
 
         Users measure a blur in pixels of their upload, but the computation uses the working size.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -12,6 +12,7 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.operators.base import Bound, OperatorSpec, Shape
 from aps_core.operators.blur import check_reach, reflecting_filter
+from aps_core.operators.kernel_blur import KernelBlur, resampled_kernel
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +41,14 @@ class MotionBlur(OperatorSpec):
     linear: ClassVar[bool] = True
     lengths: ClassVar[tuple[str, ...]] = ("kernel_size",)
 
-    def scaled(self, factor: float) -> Self:
-        """The same path: its length is drawn in proportion to the kernel's side."""
-        return self.model_copy(update={"kernel_size": max(3, round(self.kernel_size * factor))})
+    def scaled(self, factor: float) -> OperatorSpec:
+        """The resampled kernel: a path drawn at the smaller size would be another one."""
+        kernel = motion_kernel(
+            self.kernel_size | 1, self.intensity, np.random.default_rng(self.seed)
+        )
+        # this operator correlates with its kernel; a kernel blur convolves
+        rows = resampled_kernel(kernel[::-1, ::-1].astype(float), factor).tolist()
+        return KernelBlur.model_construct(kernel=tuple(tuple(row) for row in rows))
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""

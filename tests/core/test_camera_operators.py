@@ -166,3 +166,14 @@ def test_only_lengths_are_scaled_and_only_if_the_upload_is_reduced():
     assert blur.sigma == pytest.approx(0.5)
     assert reduction.factor == 2
     assert "blur of 0.5 pixels, then a reduction" in spec.working_operator((512, 400)).words()
+
+
+def test_a_random_path_keeps_its_shape_when_the_upload_is_reduced():
+    truth = images.to_tensor(images.open_image(PHOTO.read_bytes()))
+    spec = RestoreSpec.model_validate(
+        {"operator": {"type": "motion_blur", "kernel_size": 15}, "working_size": 128}
+    )
+    seen = images.resize(spec.operator.bind(tuple(truth.shape))(truth[None])[0], (128, 128))
+    small = images.resize(truth, (128, 128))[None]
+    found = spec.working_operator((256, 256)).bind((3, 128, 128))(small)
+    assert psnr(found, seen[None]).item() > 45
