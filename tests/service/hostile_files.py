@@ -121,7 +121,6 @@ def wrong_kinds() -> Iterator[tuple[str, bytes]]:
         "PDF",
         "JPEG2000",
         "DDS",
-        "IM",
         "MSP",
         "XBM",
         "SPIDER",

@@ -81,16 +81,21 @@ def test_files_that_are_not_pictures_are_not_stored(stack: Stack) -> None:
 
 SLOTS = [(task, slot) for task in sorted(TaskSpec.family) for slot in TaskSpec.named(task).pictures]
 SPECS: dict[str, dict[str, Any]] = {
-    "restore": {"operator": {"type": "inpainting"}},
+    "restore": {
+        "operator": {"type": "compose", "stages": [{"type": "kernel_blur"}, {"type": "inpainting"}]}
+    },
     "edit": {"prompt": "a red flower"},
     "stylize": {"prompt": "a town"},
 }
 
 
+PHOTOS = ("image", "style")
+
+
 @pytest.mark.parametrize(("task", "slot"), SLOTS)
 def test_json_and_forms_name_pictures_in_any_slot(stack: Stack, task: str, slot: str) -> None:
     files = {
-        name: png(128, 128, "L" if name == "mask" else "RGB")
+        name: png(*((15, 15) if name == "kernel" else (128, 128)), "RGB" if name in PHOTOS else "L")
         for name in TaskSpec.named(task).pictures
     }
     known = {name: keep(stack.http, data) for name, data in files.items()}
