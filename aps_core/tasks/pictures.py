@@ -66,7 +66,8 @@ class PictureTaskSpec(TaskSpec):
 
     def default_sampler(self) -> str:
         """Type of the sampler of a job that names none."""
-        return "aps"
+        sampler: SamplerSpec = self.sampler
+        return sampler.type
 
     def own_settings(self) -> dict[str, Any]:
         """Fields of :class:`aps_core.samplers.aps.APSConfig` that this task recommends, overriding
