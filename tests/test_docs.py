@@ -99,10 +99,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     # What is shown takes the prior's recommended settings; here every process recommends small
     # ones.
     (programs / "sitecustomize.py").write_text(
-        "from aps_core.priors.embedded.image import EmbeddedPrior\nfrom"
-        " aps_core.priors.embedded.text import"
-        " EmbeddedTextPrior\nEmbeddedPrior.recommended.update(steps=2,"
-        " inner_steps=2)\nEmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
+        "from aps_core.priors.embedded.image import EmbeddedPrior\n"
+        "from aps_core.priors.embedded.text import EmbeddedTextPrior\n"
+        "EmbeddedPrior.recommended.update(steps=2, inner_steps=2)\n"
+        "EmbeddedPrior.tuned['carried_evidence'].update(steps=2, inner_steps=2)\n"
+        "EmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
     )
     (folder / "examples").symlink_to(ROOT / "examples")
     with Image.open(ROOT / "examples/photos/coffee.png") as photo:

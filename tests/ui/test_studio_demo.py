@@ -124,12 +124,15 @@ def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
         sorted(OperatorSpec.family),
     )
     assert set(OperatorSpec.family) - set(simulated) == {
+        "defocus_blur",
+        "kernel_blur",
+        "linear_motion_blur",
         "motion_blur",
         "nonlinear_blur",
-    }, "random paths and weights are the library's alone"
+    }, "kernels, random paths and weights are the library's alone"
     page.get_by_text("Demo: degrade a clean picture").click()
     choose(page, png(64, 64), slot="Clean picture")
-    page.get_by_text("Motion blur", exact=True).click()
+    page.get_by_text("Shaken camera", exact=True).click()
     expect(page.get_by_text("cannot be simulated on this page")).to_be_visible()
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("Use aps degrade")
