@@ -41,8 +41,8 @@ CHECKS = [
 ]
 EXAMPLES = int(os.environ.get("APS_TEST_EXAMPLES", "8"))
 """Number of requests per kind and operation; use a few hundred for a thorough search."""
-ANSWERED_BY_A_WORKER = ("POST /v1/chat/completions",)
-"""A valid request waits for its answer, which nobody computes here; see ``tests/e2e``."""
+ANSWERED_BY_A_WORKER = {"POST /v1/chat/completions"}
+"""A request that waits for its answer, which nobody computes here; see ``tests/e2e``."""
 
 
 def test_the_document_is_valid_and_frozen() -> None:
@@ -93,11 +93,9 @@ def operations() -> dict[str, schemathesis.APIOperation]:
 OPERATIONS = operations()
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize("label", sorted(OPERATIONS.keys() - ANSWERED_BY_A_WORKER))
 def test_no_request_causes_a_server_error(api: httpx.Client, label: str) -> None:
-    modes = [GenerationMode.NEGATIVE]
-    if label not in ANSWERED_BY_A_WORKER:
-        modes.append(GenerationMode.POSITIVE)
+    modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
     @given(case=st.one_of([OPERATIONS[label].as_strategy(generation_mode=mode) for mode in modes]))
     @settings(
