@@ -6,6 +6,8 @@ differentiable operator, minimised by Adam on the pixels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -34,6 +36,7 @@ def total_variation_estimate(
     steps: int = 250,
     learning_rate: float = 0.05,
     bounded: bool = True,
+    watch: Callable[[int, int, Tensor], None] | None = None,
 ) -> Tensor:
     """Minimises ``-log q(y | x) + weight TV(x) + correction_weight TV(x - start)``.
 
@@ -49,6 +52,8 @@ def total_variation_estimate(
         learning_rate: of the first step.
         bounded: whether the estimate is clamped to [-1, 1]. A clamped estimate fits a noisy
             measurement less well.
+        watch: called after every step with its number, ``steps`` and the loss; it may raise to
+            cancel.
 
     Returns:
         Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
@@ -56,7 +61,7 @@ def total_variation_estimate(
     x = start_BCHW.detach().float().clone().requires_grad_()
     adam = torch.optim.Adam([x], lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-    for _ in range(steps):
+    for done in range(steps):
         with torch.enable_grad():
             loss_B = likelihood.negative_log_likelihood(x)
             if weight:
@@ -66,4 +71,6 @@ def total_variation_estimate(
             (x.grad,) = torch.autograd.grad(loss_B.sum(), x)
         adam.step()
         schedule.step()
+        if watch is not None:
+            watch(done + 1, steps, loss_B.detach().mean())
     return x.detach().clamp(-1, 1) if bounded else x.detach()

@@ -140,6 +140,9 @@ class CarriedEvidence(AnchoredSampler):
             correction_weight=self.correction,
             steps=100,
             learning_rate=0.03,
+            watch=problem.watch_beside(
+                self.steps - 1, self.steps, self.inner_steps, self.inner_steps
+            ),
         )
 
     @property
@@ -187,7 +190,11 @@ class _Fit:
             return torch.zeros_like(self.decided_BLD)
         rows, columns = self.problem.grid
         shape = (len(z_BL), 3, rows * tokenizer.stride, columns * tokenizer.stride)
-        crude_BCHW = total_variation_estimate(objective, self.decided_BLD.new_zeros(shape).float())
+        crude_BCHW = total_variation_estimate(
+            objective,
+            self.decided_BLD.new_zeros(shape).float(),
+            watch=self.problem.watch_beside(0, self.config.steps, 0, self.config.inner_steps),
+        )
         latent_BDHW = tokenizer.features(crude_BCHW.to(self.decided_BLD))
         return self.config.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 

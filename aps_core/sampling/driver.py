@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -69,6 +69,19 @@ class Problem:
     def watch(self, step: int, total: int) -> InnerWatch:
         """Reports the inner iterations of reverse step ``step`` (from 0) of ``total``."""
         return InnerWatch(self.on_inner, step + 1, total)
+
+    def watch_beside(self, step: int, total: int, iteration: int, inner_steps: int) -> InnerWatch:
+        """For long work before or after the inner iterations: it can be canceled, and reports
+        ``iteration`` of ``inner_steps`` throughout.
+        """
+        hook = self.on_inner
+        if hook is None:
+            return self.watch(step, total)
+        return InnerWatch(
+            lambda info: hook(replace(info, iteration=iteration, inner_steps=inner_steps)),
+            step + 1,
+            total,
+        )
 
 
 def _clock(device: torch.device) -> float:

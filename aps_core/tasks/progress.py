@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-MAX_CARRIED_BYTES = 1 << 20
-"""Maximum bytes in a checkpoint besides the tokens."""
+MAX_CARRIED_BYTES = 8 << 20
+"""Maximum bytes in a checkpoint besides the tokens: enough for the evidence of three samples at
+512x512 on the embedded prior.
+"""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from aps_core.errors import SamplingCancelled
 from aps_core.imaging.total_variation import total_variation, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
@@ -12,7 +13,7 @@ from aps_core.samplers import SamplerSpec
 from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.sampling import driver
 from aps_core.theory.toy import GRID, ToyWorld
-from aps_core.types import Prior, Sample, StepInfo
+from aps_core.types import InnerInfo, Prior, Sample, StepInfo
 
 
 def drawn(world: ToyWorld, sampler: SamplerSpec, batch: int = 400, **options: Any) -> Sample:
@@ -51,6 +52,23 @@ def test_a_resumed_run_gives_the_same_tokens() -> None:
     again = drawn(world, sampler, 8, resume=states[1])
     torch.testing.assert_close(again.z_BL, whole.z_BL)
     torch.testing.assert_close(again.x_BCHW, whole.x_BCHW)
+
+
+@pytest.mark.parametrize("during", ["start", "correction"])
+def test_start_and_correction_can_be_canceled(during: str) -> None:
+    """Both take many steps without the decoder, so they ask as the inner iterations do."""
+    world, seen = ToyWorld(3), list[InnerInfo]()
+    sampler = CarriedEvidence(steps=1, inner_steps=1, correction=2.0)
+    stage = {"start": 0, "correction": 1}[during]  # of one inner iteration
+
+    def ask(info: InnerInfo) -> bool:
+        seen.append(info)
+        asked = [each.iteration for each in seen].count(stage)
+        return asked < 3
+
+    with pytest.raises(SamplingCancelled):
+        drawn(world, sampler, 2, on_inner=ask)
+    assert seen[-1].iteration == stage
 
 
 def measured(x_BCHW: torch.Tensor, sigma: float) -> MeasurementObjective:
