@@ -12,6 +12,14 @@ from aps_core.samplers.base import SamplerSpec
 class AnchoredSampler(SamplerSpec):
     """Keeps the most confident tokens of every reverse step and masks the others again."""
 
+    guidance_scale: float = Field(
+        3.5,
+        ge=0,
+        le=20,
+        description=(
+            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
+        ),
+    )
     remasking: Literal["posterior", "prior", "random"] = Field(
         "posterior",
         description=(

@@ -43,14 +43,6 @@ class APSConfig(AnchoredSampler):
     learning_rate: float = Field(
         1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats per step."
     )
-    guidance_scale: float = Field(
-        3.5,
-        ge=0,
-        le=20,
-        description=(
-            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
-        ),
-    )
     inner: Literal["fixed", "adaptive"] = Field(
         "fixed",
         description=(

@@ -50,14 +50,6 @@ class CarriedEvidence(AnchoredSampler):
     learning_rate: float = Field(
         0.3, gt=0, le=20, description="Adam's learning rate on the evidence."
     )
-    guidance_scale: float = Field(
-        3.5,
-        ge=0,
-        le=20,
-        description=(
-            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
-        ),
-    )
     prior_weight: float = Field(
         0.0,
         ge=0,
