@@ -46,7 +46,7 @@ def paired_interval(differences: Sequence[float], seed: int = 0) -> tuple[float,
 
 def summary(rows: list[Row]) -> str:
     """Tables of means by task and method, per protocol: quality; detail, misfit and cost;
-    differences to APS.
+    differences to APS, or to the last method if APS is not among them.
     """
     parts = []
     for protocol in dict.fromkeys(row.protocol for row in rows):
@@ -56,11 +56,12 @@ def summary(rows: list[Row]) -> str:
             parts.append(
                 f"Protocol `{protocol}`, {photos} photographs: {title}\n\n{by_task(mine, cell)}\n"
             )
-        if any(row.method == "aps" for row in mine):
-            parts.append(
-                f"Protocol `{protocol}`: PSNR of `aps` minus that of the other, dB, with the paired"
-                f" 95 % interval\n\n{against(mine, 'aps')}\n"
-            )
+        reference = "aps" if any(row.method == "aps" for row in mine) else mine[-1].method
+        parts += [
+            f"Protocol `{protocol}`: {title} of `{reference}` minus that of the other, with the"
+            f" paired 95 % interval\n\n{against(mine, reference, measure, digits)}\n"
+            for title, measure, digits in (("PSNR (dB)", "psnr", 2), ("SSIM", "ssim", 3))
+        ]
     return "\n".join(parts)
 
 
@@ -145,12 +146,12 @@ def ablations(rows: list[Row], reference: str = "aps") -> str:
     return markdown(header, lines)
 
 
-def against(rows: list[Row], reference: str) -> str:
-    """PSNR of ``reference`` minus that of every other method, paired by photograph."""
+def against(rows: list[Row], reference: str, measure: str = "psnr", digits: int = 2) -> str:
+    """A ``measure`` of ``reference`` minus that of every other method, paired by photograph."""
     methods = [
         method for method in dict.fromkeys(row.method for row in rows) if method != reference
     ]
-    value = {(row.task, row.sigma, row.image, row.method): row.psnr for row in rows}
+    value = {(row.task, row.sigma, row.image, row.method): getattr(row, measure) for row in rows}
     lines = []
     for task, sigma in dict.fromkeys((row.task, row.sigma) for row in rows):
         cells = [task]
@@ -166,6 +167,10 @@ def against(rows: list[Row], reference: str) -> str:
             middle, low, high = paired_interval(
                 [value[(*key, reference)] - value[(*key, method)] for key in keys]
             )
-            cells.append("" if not keys else f"{middle:+.2f} [{figure(low, 2)}, {figure(high, 2)}]")
+            cells.append(
+                ""
+                if not keys
+                else f"{middle:+.{digits}f} [{figure(low, digits)}, {figure(high, digits)}]"
+            )
         lines.append(cells)
     return markdown(["task", *methods], lines)
