@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -86,11 +86,12 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("reader")
-    programs, home = folder / "bin", folder / "home"
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """``aps`` and ``python`` on the path and a running service, for all pages."""
+    folder = tmp_path_factory.mktemp("home")
+    programs, state = folder / "bin", folder / "state"
     programs.mkdir()
-    home.mkdir()
+    state.mkdir()
     for program, arguments in (("aps", "-m aps_cli.main "), ("python", "")):
         (programs / program).write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n'
@@ -105,25 +106,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "EmbeddedPrior.tuned['carried_evidence'].update(steps=2, inner_steps=2)\n"
         "EmbeddedTextPrior.recommended.update(steps=8, max_new_tokens=8)\n"
     )
-    (folder / "examples").symlink_to(ROOT / "examples")
-    with Image.open(ROOT / "examples/photos/coffee.png") as photo:
-        photo.convert("RGB").resize((96, 96)).save(folder / "photo.jpg")
-        photo.convert("RGB").resize((32, 32)).save(folder / "small.png")
-        photo.convert("RGB").resize((64, 64)).save(folder / "painting.png")
-    mask = Image.new("L", (96, 96), 255)
-    mask.paste(0, (30, 30, 66, 66))
-    mask.save(folder / "mask.png")
-    shutil.copy(ROOT / "examples/photos/castle.png", folder / "castle.png")
     settings = Settings(
-        data_dir=home,
-        artifacts_dir=home / "artifacts",
+        data_dir=state,
+        artifacts_dir=state / "artifacts",
         threads=1,
         priors=["embedded", "embedded_text"],
     )
     paths = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT}:{programs}",
-        "XDG_STATE_HOME": str(home),
+        "XDG_STATE_HOME": str(state),
         "OMP_NUM_THREADS": "1",
     }
     with ExitStack() as stack:
@@ -134,7 +126,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         )
         url, _ = stack.enter_context(
             running_service(
-                settings, embedded=False, port=free_port(), log_file=home / "service.log"
+                settings, embedded=False, port=free_port(), log_file=state / "service.log"
             )
         )
         clean = {
@@ -143,6 +135,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             if not variable.startswith("APS_")
         }
         yield Place(folder, url, {**clean, **paths, "APS_REDIS_URL": settings.redis_url})
+
+
+@pytest.fixture
+def place(home: Place, tmp_path: Path) -> Place:
+    """A folder of its own, with pictures: ``aps`` overwrites nothing that another page made."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    with Image.open(ROOT / "examples/photos/coffee.png") as photo:
+        photo.convert("RGB").resize((96, 96)).save(tmp_path / "photo.jpg")
+        photo.convert("RGB").resize((32, 32)).save(tmp_path / "small.png")
+        photo.convert("RGB").resize((64, 64)).save(tmp_path / "painting.png")
+    mask = Image.new("L", (96, 96), 255)
+    mask.paste(0, (30, 30, 66, 66))
+    mask.save(tmp_path / "mask.png")
+    shutil.copy(ROOT / "examples/photos/castle.png", tmp_path / "castle.png")
+    return replace(home, folder=tmp_path)
 
 
 @pytest.mark.timeout(1200)  # a page starts many processes
