@@ -121,6 +121,12 @@ class Limits(BaseSettings):
     body_pause_seconds: float = _limit(
         10, "Longest pause within a request body, in seconds.", "408 `body_timeout`", gt=0
     )
+    body_bytes_per_second: int = _limit(
+        32_000_000,
+        "Bytes of one principal's request bodies that an API process reads per second.",
+        "reading slows down",
+        ge=1_000_000,
+    )
     max_bodies_bytes: int = _limit(
         128_000_000,
         "Bytes of all request bodies that an API process holds at a time; one principal may use"

@@ -1,4 +1,4 @@
-"""Limits on request bodies: size, arrival time, and the total held in memory at a time."""
+"""Limits on request bodies: size, arrival time, rate, and the total held in memory at a time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from service.settings import Settings
 
 SHARES = 3
 """One principal may hold 1/SHARES of the total, or one body of the maximum size if that is more."""
+
+BURST_SECONDS = 0.125
+"""How far one principal's bodies may be ahead of their rate."""
 
 
 class BodyLimit:
@@ -31,6 +34,7 @@ class BodyLimit:
             max(settings.max_body_bytes, most // SHARES) if settings.auth_required else most
         )
         self.held: Counter[str] = Counter()
+        self._read_until: dict[str, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one connection."""
@@ -42,6 +46,19 @@ class BodyLimit:
             await self.app(scope, body.receive, send)
         finally:
             body.drop()
+
+    def pause(self, principal: str, size: int) -> float:
+        """Seconds to wait after reading ``size`` bytes, so that other requests get their turn.
+
+        While a body waits, the server stops reading its connection. Without it, thirty bodies at
+        once keep the event loop busy with their bytes alone.
+        """
+        now = asyncio.get_running_loop().time()
+        for idle in [name for name, until in self._read_until.items() if until < now - 1]:
+            del self._read_until[idle]
+        start = max(self._read_until.get(principal, 0.0), now - BURST_SECONDS)
+        self._read_until[principal] = start + size / self.settings.body_bytes_per_second
+        return max(0.0, self._read_until[principal] - now)
 
 
 class _Body:
@@ -64,8 +81,13 @@ class _Body:
             raise self._refusal()
         message = await self._in_time()
         if message["type"] == "http.request":
-            self._hold(len(message.get("body", b"")))
+            size = len(message.get("body", b""))
+            self._hold(size)
             self.complete = not message.get("more_body", False)
+            if pause := self.limit.pause(self.principal, size):
+                await asyncio.sleep(pause)
+                if self.deadline is not None:
+                    self.deadline += pause
         return message
 
     def drop(self) -> None:

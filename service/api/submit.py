@@ -44,6 +44,7 @@ MAX_SPEC_BYTES = 1_000_000
 """Maximum size of a form's text part, and of a JSON body without its pictures."""
 MAX_VALUES = 10_000
 """Maximum values in a JSON document; each costs about a hundred bytes and may cause an error."""
+_PART_BYTES = 1 << 18
 
 IdempotencyKey = Annotated[
     str | None,
@@ -258,9 +259,14 @@ def json_object(text: bytes, what: str) -> dict[str, Any]:
         BodyTooLarge: it has more than ``MAX_VALUES`` values.
         MalformedBody: it is not a JSON object.
     """
-    # every value but the first follows one of these; counting them is much cheaper than parsing
-    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
+    # Every value but the first follows one of these marks; counting them is much cheaper than
+    # parsing. In parts, because a call holds the GIL, and an abusive document ends it early.
+    marks = 0
+    for start in range(0, len(text), _PART_BYTES):
+        part = text[start : start + _PART_BYTES]
+        marks += sum(part.count(mark) for mark in (b",", b"[", b"{"))
+        if marks > MAX_VALUES:
+            raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
     try:
         data = from_json(text)  # six times as fast as json, which matters as it holds the GIL
     except ValueError as error:

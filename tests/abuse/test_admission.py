@@ -7,6 +7,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -246,6 +247,23 @@ def test_a_body_that_stops_or_trickles_is_ended(fresh: Callable[..., Any]) -> No
         assert b" 408 " in answer
         with target.client("attacker") as http:
             assert submitted(http).status_code == 202
+
+
+def test_bodies_are_read_at_a_rate_and_waiting_for_it_is_not_the_clients_fault(
+    fresh: Callable[..., Any],
+) -> None:
+    with (
+        fresh(body_bytes_per_second=2_000_000, body_seconds=1.5) as target,
+        target.client("attacker") as attacker,
+        target.client("victim") as victim,
+        ThreadPoolExecutor() as pool,
+    ):
+        started = time.monotonic()
+        sent = pool.submit(submitted, attacker, x="x" * 6_000_000)
+        assert submitted(victim).status_code == 202
+        assert not sent.done()
+        refused(sent.result(), 413, "body_too_large")  # of the JSON's text, once it is complete
+        assert time.monotonic() - started > 2.5
 
 
 def test_stalled_bodies_hold_a_share_of_the_memory(fresh: Callable[..., Any]) -> None:
