@@ -12,6 +12,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field
@@ -167,7 +168,7 @@ class TaskSpec(Spec, family=True):
         """
 
     def _prior_of(self, kind: builtins.type[AnyPrior]) -> AnyPrior:
-        spec = PriorSpec.named(self.prior)(type=self.prior)
+        spec = _default(PriorSpec.named(self.prior))
         if not isinstance(spec, kind):
             known = sorted(name for name, cls in PriorSpec.family.items() if issubclass(cls, kind))
             raise InvalidSpec(
@@ -175,6 +176,11 @@ class TaskSpec(Spec, family=True):
                 f" {', '.join(known)}."
             )
         return spec
+
+
+@cache
+def _default(cls: type[PriorSpec]) -> PriorSpec:
+    return cls.model_validate({})
 
 
 @dataclass(frozen=True)

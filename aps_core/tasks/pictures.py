@@ -59,6 +59,8 @@ class PictureTaskSpec(TaskSpec):
             if "sampler" in self.model_fields_set
             else SamplerSpec.named(self.default_sampler()).model_validate({})
         )
+        if sampler.model_fields_set >= type(sampler).model_fields.keys() - {"type"}:
+            return sampler  # nothing to recommend: this task is resolved
         recommended = self.prior_spec().recommended_for(
             type(sampler), self.own_settings(), self.preset
         )

@@ -65,7 +65,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Draft:
-    """A submission with a valid spec and a worker that can compute it."""
+    """A submission with a valid, resolved spec and a worker that can compute it."""
 
     spec: TaskSpec
     worker: WorkerInfo
@@ -179,7 +179,7 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    spec = _validated(submission.task, submission.spec)
+    spec = _validated(submission.task, submission.spec).resolved()
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
@@ -203,7 +203,7 @@ def _stored(
             id=job_id,
             task=submission.task,
             prior=spec.prior,
-            spec=spec.resolved().model_dump(mode="json"),
+            spec=spec.model_dump(mode="json"),
             inputs={
                 name: services.pictures.put(job_id, name, upload)
                 for name, upload in uploads.items()

@@ -63,8 +63,18 @@ class Services:
             decoder,
             artifacts,
             KnownPictures(redis, prefix, settings.job_ttl_seconds),
-            fetching=Lane("URLs to fetch", CONCURRENT_FETCHES, settings.fetch_seconds),
-            decoding=Lane("pictures to decode", CONCURRENT_DECODES, settings.decode_seconds),
+            fetching=Lane(
+                "URLs to fetch",
+                CONCURRENT_FETCHES,
+                settings.fetch_seconds,
+                share=_share(settings, CONCURRENT_FETCHES),
+            ),
+            decoding=Lane(
+                "pictures to decode",
+                CONCURRENT_DECODES,
+                settings.decode_seconds,
+                share=_share(settings, CONCURRENT_DECODES),
+            ),
         )
         return cls(
             settings=settings,
@@ -128,3 +138,8 @@ def services_of(request: Request) -> Services:
     """The services of the application that handles ``request``."""
     services: Services = request.app.state.services
     return services
+
+
+def _share(settings: Settings, threads: int) -> int:
+    """Threads that one tenant may use: half, or all if there is only one tenant."""
+    return threads // 2 if settings.auth_required else threads

@@ -38,7 +38,7 @@ class Lane:
         threads: int,
         wait_seconds: float,
         *,
-        share: int | None = None,
+        share: int,
         line: int = MAX_WAITING,
     ) -> None:
         """
@@ -46,11 +46,11 @@ class Lane:
             what: The kind of work, for messages.
             threads: Number of threads.
             wait_seconds: How long a call may wait for a thread.
-            share: Number of threads that one tenant may use at a time; by default half of them.
+            share: Number of threads that one tenant may use at a time.
             line: Maximum number of pending calls of one tenant.
         """
         self.what = what
-        self.share = max(1, threads // 2) if share is None else share
+        self.share = share
         self.wait_seconds = wait_seconds
         self.line = line
         self._turns = asyncio.Semaphore(threads)
