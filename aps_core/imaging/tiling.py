@@ -103,6 +103,10 @@ class Tiling:
         widths, heights = zip(*(tile.size for tile in self.tiles), strict=True)
         return max(widths), max(heights)
 
+    def spread(self, count: int) -> list[Tile]:
+        """At most ``count`` tiles, evenly spread."""
+        return self.tiles[:: math.ceil(len(self.tiles) / count)]
+
     def tokens(self, stride: int) -> int:
         """Tokens of all tiles, for a tokenizer of ``stride`` pixels per token."""
         rows, columns = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,18 @@ class WholeMeasurement:
             known = operator.weight
             operator = replace(operator, weight=weight if known is None else known * weight)
         return operator, self.y_CHW[:, rows, columns].to(device)
+
+    def sample(self, tiles: Sequence[Tile]) -> tuple[Tensor, Tensor | None]:
+        """The measurement inside some tiles, one below the other, and what is known of it."""
+        windows = [self._window(tile) for tile in tiles]
+        width = min(columns.stop - columns.start for _, columns in windows)
+
+        def stacked(values: Tensor) -> Tensor:
+            parts = [values[..., rows, columns][..., :width] for rows, columns in windows]
+            return torch.cat(parts, -2)
+
+        known = None if self.mask_HW is None else stacked(self.mask_HW)[None, None]
+        return stacked(self.y_CHW), known
 
     def check_known(self, tile: Tile) -> None:
         """Checks that the mask leaves something known.

@@ -232,11 +232,10 @@ class RestoreSpec(MeasuredTaskSpec):
         if tiling is None:
             result = self._whole(context, engine, used, y_CHW, mask_HW, least)
         else:
-            from aps_core.tasks.tiles import TiledRun
+            from aps_core.tasks.tiles import EXAMINED, TiledRun
 
-            known = None if mask_HW is None else mask_HW[None, None]
-            spec = self.with_sigma(y_CHW, known, least)
             cut = WholeMeasurement(used, y_CHW, mask_HW)
+            spec = self.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
             result = TiledRun(context, engine, spec, tiling, cut).run()
         reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
         notes = [_reduced(y_CHW, self.operator, used)] if reduced else []

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-JUDGED = 16
-"""Tiles, evenly spread, from which the verdict on the result is computed."""
+EXAMINED = 16
+"""Tiles, evenly spread, from which noise and verdict are computed."""
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ class TiledRun:
         return replace(result, fit=fit)
 
     def _judged(self, x_CHW: Tensor) -> Fit:
-        """The verdict on ``JUDGED`` tiles of one sample."""
-        tiles, device = self.tiling.tiles, self.engine.device
+        """The verdict on some tiles of one sample."""
+        device, count = self.engine.device, len(self.tiling.tiles)
         words, fits = self.spec.operator.words(), list[Fit]()
-        for tile in tiles[:: math.ceil(len(tiles) / JUDGED)]:
+        for tile in self.tiling.spread(EXAMINED):
             (operator, y_CHW), (rows, columns) = self.measured.part(tile, device), tile
             picture_CHW = x_CHW[:, rows.start : rows.stop, columns.start : columns.stop]
             fits.append(
@@ -228,7 +228,7 @@ class TiledRun:
                     y_CHW,
                     self.spec.spread(y_CHW),
                     self.engine.prior.tokenizer,
-                    judging_hook(self.context, len(tiles)),
+                    judging_hook(self.context, count),
                 )
             )
         return combined(fits, words)

@@ -1,12 +1,16 @@
 """Large pictures in overlapping tiles: geometry, operators, seams, memory, resuming."""
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from aps_core.errors import ImageTooLarge, InvalidSpec, SamplingCancelled
+from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
@@ -17,6 +21,8 @@ from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from tests.core.test_operators import ALL, picture, spec_of
 from tests.core.toys import FlatPrior
 
+ROOT = Path(__file__).parents[2]
+BYTES_PER_PIXEL = 60
 LOCAL = {"type": "inpainting", "mask": "upload"}
 QUICK = {"type": "aps", "steps": 2, "inner_steps": 2}
 
@@ -201,3 +207,86 @@ def test_the_estimate_counts_all_tiles_and_the_memory_of_one():
         check_size(spec.model_copy(update={"tile": None}), (4000, 3000), 512 * 512, 1e-6)
     with pytest.raises(ImageTooLarge, match="restored in tiles"):
         check_size(spec.model_copy(update={"num_samples": 6}), (4000, 3000), 512 * 512, 1e-6)
+
+
+def test_the_noise_of_a_large_picture_is_estimated_from_some_of_its_tiles(engine):
+    clean = picture(shape=(3, 400, 500))[0]
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    result = restored(engine, upload(clean + 0.08 * noise), sigma="auto")
+    assert isinstance(result.spec, RestoreSpec)
+    assert result.spec.sigma == pytest.approx(0.08, rel=0.1)
+
+
+MEMORY = """
+import resource, sys, torch
+from PIL import Image
+from aps_core.imaging import images
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.runtime.engine import ImageEngine
+from aps_core.tasks import Inputs, RestoreSpec, run
+from tests.core.toys import FlatPrior
+
+engine = ImageEngine(EmbeddedPrior(), FlatPrior(), torch.device("cpu"))
+sampler = {"type": "aps", "steps": 1, "inner_steps": 1}
+
+def restore(width, height):
+    picture = images.Picture(Image.new("RGB", (width, height), (90, 120, 150)))
+    spec = RestoreSpec(operator={"type": "denoise"}, tile=128, sampler=sampler)
+    run(spec, Inputs(picture), engine, lambda progress: progress.preview()).files()
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+restore(400, 400)
+before = peak()
+restore(2000, 1500)
+print((peak() - before) / (2000 * 1500))
+"""
+
+
+def test_memory_grows_by_few_bytes_a_pixel():
+    """The whole picture as float32 alone takes 12 bytes a pixel; sampling it takes hundreds."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < BYTES_PER_PIXEL, done.stdout
+
+
+def seam(x_CHW: torch.Tensor, tiling: Tiling) -> float:
+    """Energy of the horizontal gradient in the crossfades, relative to elsewhere."""
+    inside = torch.zeros(tiling.width, dtype=torch.bool)
+    for span in tiling.columns:
+        if span.rise is not None:
+            inside[span.rise : span.rise + tiling.fade] = True
+    energy = x_CHW.diff(dim=2).square().mean((0, 1))
+    return float(energy[inside[1:]].mean() / energy[~inside[1:]].mean())
+
+
+def test_tiles_leave_no_seams_in_a_smooth_gradient():
+    """The error has no more edges in the crossfades than elsewhere, and is as large as without
+    tiles.
+    """
+    size = (72, 200)
+    across, down = torch.linspace(-0.7, 0.7, size[1]), torch.linspace(-0.5, 0.5, size[0])
+    truth = torch.stack([across.expand(size), down[:, None].expand(size), 0 * across.expand(size)])
+    noise = torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
+    spec = RestoreSpec.model_validate(
+        {
+            "operator": {"type": "gaussian_blur", "sigma": 1.5},
+            "sigma": 0.05,
+            "sampler": {"type": "carried_evidence", "steps": 4, "inner_steps": 3},
+        }
+    )
+    blurred = spec.operator.bind((3, *size))(truth[None])[0]
+    inputs, engine = upload(blurred + 0.05 * noise), ImageEngine.load("embedded")
+    pictures = {}
+    for tile in (None, 96):
+        tiled = spec.model_copy(update={"tile": tile})
+        result = run(tiled, inputs, engine)
+        assert isinstance(result, PictureResult)
+        pictures[tile] = result.pictures_BCHW[0].float()
+    tiling = tiled.tiling((size[1], size[0]))
+    assert tiling is not None
+    assert seam(pictures[96] - truth, tiling) < 1.5
+    tiled_db, whole_db = (psnr(pictures[tile][None], truth[None]).item() for tile in (96, None))
+    assert tiled_db > whole_db - 0.3
