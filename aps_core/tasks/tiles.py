@@ -27,7 +27,7 @@ from aps_core.tasks.observation import WholeMeasurement
 from aps_core.tasks.posterior import Step, judging_hook
 from aps_core.tasks.progress import TileProgress
 from aps_core.tasks.results import PictureResult
-from aps_core.types import InnerHook, InnerInfo, SamplerState, StepInfo
+from aps_core.types import MASK, InnerHook, InnerInfo, SamplerState, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,6 @@ EXAMINED = 16
 class Finished:
     """What is kept of a finished tile."""
 
-    codes_BL: Tensor
     misfit_B: Tensor
     noise_floor: float
     steps: list[Step]
@@ -98,22 +97,41 @@ class TiledRun:
         for tile in tiling.tiles:
             self.measured.check_known(tile)
         canvas_BCHW = torch.zeros(samples, 3, tiling.height, tiling.width, dtype=torch.float16)
-        stored = resume.z_BL if resume is not None else torch.empty(samples, 0)
-        resumed = resume.step if resume is not None else 0
+        codes_BL = torch.full((samples, tiling.tokens(self.engine.stride)), MASK, dtype=self._type)
+        resumed = 0
+        if resume is not None:
+            resumed = resume.step
+            codes_BL[:, : resume.z_BL.shape[1]] = resume.z_BL
         tiles: list[Finished] = []
+        used = 0
         for number, tile in enumerate(tiling.tiles, start=1):
             width, height = tile.size
-            count = math.prod(self.engine.grid(height, width)) if number <= resumed else 0
-            tokens, stored = stored[:, :count], stored[:, count:]
-            x_BCHW, done = self._restore(tile, max(number, resumed + 1), tokens)
+            first, used = used, used + math.prod(self.engine.grid(height, width))
+            tokens = codes_BL[:, first:used]
+            x_BCHW, done = self._restore(tile, tokens, number <= resumed, max(number, resumed + 1))
             self._blend(x_BCHW, tile, canvas_BCHW)
             tiles.append(done)
             if number > resumed:
-                self._report(tiles, canvas_BCHW)
-        return self._result(tiles, canvas_BCHW)
+                self._report(tiles, codes_BL[:, : _rounded(used)], canvas_BCHW)
+        return self._result(tiles, codes_BL, canvas_BCHW)
 
-    def _restore(self, tile: Tile, step: int, tokens: Tensor) -> tuple[Tensor, Finished]:
-        """One tile's samples (B, 3, H, W) in [-1, 1]; ``tokens`` are final, or empty."""
+    @property
+    def _type(self) -> torch.dtype:
+        """The smallest type of a token."""
+        small = len(self.engine.prior.tokenizer.codebook_KD) <= 2**15
+        return torch.int16 if small else torch.int32
+
+    def _restore(
+        self, tile: Tile, tokens: Tensor, known: bool, step: int
+    ) -> tuple[Tensor, Finished]:
+        """One tile's samples (B, 3, H, W) in [-1, 1].
+
+        Args:
+            tile: its place.
+            tokens: of the samples (B, tokens of the tile); written unless ``known``.
+            known: whether they are those of the checkpoint.
+            step: the tile that is reported to the inner hook.
+        """
         from aps_core.sampling import driver
 
         spec, engine, (width, height) = self.spec, self.engine, tile.size
@@ -139,12 +157,11 @@ class TiledRun:
             condition=spec.prompt,
             on_step=keep,
             on_inner=self._inner_hook(step),
-            resume=last if tokens.numel() else None,
+            resume=last if known else None,
         )
-        small = len(engine.prior.tokenizer.codebook_KD) <= 2**15
-        codes_BL = sample.z_BL.to("cpu", torch.int16 if small else torch.int32)
+        tokens.copy_(sample.z_BL)
         x_BCHW = sample.x_BCHW[..., :height, :width].clamp(-1, 1)
-        return x_BCHW, Finished(codes_BL, sample.misfit_B.cpu(), objective.noise_floor, steps)
+        return x_BCHW, Finished(sample.misfit_B.cpu(), objective.noise_floor, steps)
 
     def _blend(self, x_BCHW: Tensor, tile: Tile, canvas_BCHW: Tensor) -> None:
         """Adds a tile to the canvas with its crossfades."""
@@ -168,12 +185,12 @@ class TiledRun:
             )
         )
 
-    def _report(self, tiles: Sequence[Finished], canvas_BCHW: Tensor) -> None:
+    def _report(self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor) -> None:
         hook, done, total = self.context.on_step, tiles[-1], len(self.tiling.tiles)
         if hook is None:
             return
         progress = TileProgress(
-            state=SamplerState(len(tiles), _codes(tiles), torch.empty(0, dtype=torch.uint8)),
+            state=SamplerState(len(tiles), codes_BL, torch.empty(0, dtype=torch.uint8)),
             total=total,
             seconds=done.seconds,
             prior_seconds=done.prior_seconds,
@@ -187,7 +204,9 @@ class TiledRun:
         if hook(progress) is False:
             raise SamplingCancelled(f"Stopped after tile {len(tiles)} of {total}.")
 
-    def _result(self, tiles: Sequence[Finished], canvas_BCHW: Tensor) -> PictureResult:
+    def _result(
+        self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor
+    ) -> PictureResult:
         areas = torch.tensor([float(math.prod(tile.size)) for tile in self.tiling.tiles])
         shares, new = areas / areas.sum(), [done for done in tiles if done.steps]
         misfit_B: list[float] = (
@@ -196,7 +215,7 @@ class TiledRun:
         result = PictureResult(
             spec=self.spec,
             pictures_BCHW=canvas_BCHW,
-            codes_BL=_codes(tiles),
+            codes_BL=codes_BL,
             misfit_B=misfit_B,
             noise_floor=float(torch.tensor([done.noise_floor for done in tiles]) @ shares),
             misfit_curve=[float(done.misfit_B.mean()) for done in new],
@@ -240,6 +259,6 @@ def _seed(seed: int, tile: Tile) -> int:
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "little")
 
 
-def _codes(tiles: Sequence[Finished]) -> Tensor:
-    """The tokens (B, L) of all tiles, one tile after the other."""
-    return torch.cat([done.codes_BL for done in tiles], 1)
+def _rounded(count: int) -> int:
+    """The next power of two. Checkpoints of ever new sizes would fragment the memory."""
+    return 1 << (count - 1).bit_length()

@@ -1,6 +1,7 @@
 """Large pictures in overlapping tiles: geometry, operators, seams, memory, resuming."""
 
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from aps_core.errors import ImageTooLarge, InvalidSpec, SamplingCancelled
+from aps_core.errors import ImageTooLarge, InvalidSpec, JobTooLong, SamplingCancelled
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import Capacity, check_size, estimate
+from aps_core.runtime.estimate import Capacity, check_seconds, check_size, estimate
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from tests.core.test_operators import ALL, picture, spec_of
 from tests.core.toys import FlatPrior
 
 ROOT = Path(__file__).parents[2]
-BYTES_PER_PIXEL = 60
+BYTES_PER_PIXEL = 80
 LOCAL = {"type": "inpainting", "mask": "upload"}
 QUICK = {"type": "aps", "steps": 2, "inner_steps": 2}
 
@@ -207,6 +208,18 @@ def test_the_estimate_counts_all_tiles_and_the_memory_of_one():
         check_size(spec.model_copy(update={"tile": None}), (4000, 3000), 512 * 512, 1e-6)
     with pytest.raises(ImageTooLarge, match="restored in tiles"):
         check_size(spec.model_copy(update={"num_samples": 6}), (4000, 3000), 512 * 512, 1e-6)
+
+
+def test_a_job_of_too_many_tiles_names_a_working_size_that_fits():
+    spec = RestoreSpec.model_validate({"operator": {"type": "denoise"}, "tile": 256})
+    cost = estimate(spec, (4000, 3000), 1e-3)
+    with pytest.raises(JobTooLong, match="working_size") as refused:
+        check_seconds(spec, (4000, 3000), cost, 1800, 1e-3)
+    found = re.search(r"working_size (\d+)", str(refused.value))
+    assert found is not None
+    for size, fits in ((int(found[1]), True), (int(found[1]) + 1, False)):
+        smaller = spec.model_copy(update={"working_size": size})
+        assert (estimate(smaller, (4000, 3000), 1e-3).seconds <= 1800) == fits
 
 
 def test_the_noise_of_a_large_picture_is_estimated_from_some_of_its_tiles(engine):
