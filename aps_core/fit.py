@@ -10,7 +10,7 @@ A verdict never ranks operators: the least blur always has the lowest misfit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -99,6 +99,27 @@ def judge(
     explained = deviation(residual_CHW / noise_CHW.clamp(min=LEAST_NOISE))
     misfit, coding = deviation(measured_CHW - y_CHW), deviation(coded_CHW - measured_CHW)
     noise = deviation(noise_CHW)
+    ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
+    return Fit(
+        verdict=verdict_of(explained, ratio),
+        text=text_of(explained, ratio, words),
+        explained=explained,
+        ratio=ratio,
+        misfit=misfit,
+        noise=noise,
+        tokenizer=coding,
+    )
+
+
+def combined(fits: Sequence[Fit], words: str) -> Fit:
+    """The verdict on a picture, from those on equally large parts of it."""
+
+    def deviation(name: str) -> float:
+        squares = [getattr(fit, name) ** 2 for fit in fits]
+        return math.sqrt(sum(squares) / len(squares))
+
+    explained, misfit = deviation("explained"), deviation("misfit")
+    noise, coding = deviation("noise"), deviation("tokenizer")
     ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
     return Fit(
         verdict=verdict_of(explained, ratio),

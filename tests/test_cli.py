@@ -72,10 +72,23 @@ def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     assert refused.exit_code == 2
     assert "4000x3000 pixels (750000 tokens, about" in refused.output
     assert "'working_size' to 591 or less" in refused.output
+    assert "'tile' to 256 to restore it at full size in 252 tiles" in refused.output
     assert not phone.with_suffix(".restored.png").exists()
     done = aps("restore", phone, "--operator", "denoise", "--working-size", 96, *QUICK)
     assert done.exit_code == 0, done.output
     assert picture(phone.with_suffix(".restored.png")).shape == (3, 72, 96)
+
+
+def test_a_photo_is_restored_in_tiles_and_replayed(photo, tmp_path):
+    out = tmp_path / "tiled.png"
+    done = aps("restore", photo, "--operator", "denoise", "--tile", 80, *QUICK, "-o", out)
+    assert done.exit_code == 0, done.output
+    assert "Restored in 2 overlapping tiles." in done.output
+    sidecar = json.loads(out.with_suffix(".json").read_text())
+    assert sidecar["spec"]["tile"] == 80
+    assert sidecar["size"] == {"width": 93, "height": 61}
+    again = aps("replay", out.with_suffix(".json"), photo, "-o", tmp_path / "again")
+    assert again.exit_code == 0, again.output
 
 
 def test_same_seed_same_bytes(photo, tmp_path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
@@ -30,6 +30,25 @@ KernelRows = Annotated[tuple[Row, ...], Field(min_length=1, max_length=KERNEL_SI
 """A blur kernel as rows of non-negative weights. It is the picture of a point of light and need not
 be normalised.
 """
+
+
+class Support(NamedTuple):
+    """Which part of a picture one measured value depends on.
+
+    Inside a part of the picture that begins at a multiple of ``grid``, and further than ``pixels``
+    (rounded up to a multiple of ``grid``) from its border, the measurement of the part equals that
+    of the whole picture.
+    """
+
+    pixels: int
+    """Reach to each side, in pixels of the restored picture."""
+    grid: int = 1
+    """Side of the blocks or of the measured pixels, in pixels of the restored picture."""
+
+    @property
+    def margin(self) -> int:
+        """``pixels``, rounded up to whole blocks."""
+        return -(-self.pixels // self.grid) * self.grid
 
 
 class OperatorSpec(Spec, family=True):
@@ -62,6 +81,13 @@ class OperatorSpec(Spec, family=True):
     def needs_kernel(self) -> bool:
         """Whether a job must include a picture of the blur kernel."""
         return False
+
+    @property
+    def support(self) -> Support | None:
+        """What a measured value depends on; None if that is unknown, or if A differs from place to
+        place. Only operators with a support restore a picture in tiles.
+        """
+        return None
 
     def with_kernel(self, rows: KernelRows) -> Self:
         """Returns this operator with the uploaded kernel filled in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +19,11 @@ class Colorize(OperatorSpec):
 
     type: Literal["colorize"] = "colorize"
     linear: ClassVar[bool] = True
+
+    @property
+    def support(self) -> Support:
+        """Single pixels."""
+        return Support(0)
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -9,7 +10,7 @@ from pydantic import Field, field_validator
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape
+from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
 from aps_core.operators.inpainting import Inpainting
 from aps_core.registry import any_of
 
@@ -61,6 +62,19 @@ class Compose(OperatorSpec):
     def needs_kernel(self) -> bool:
         """True if any stage needs a kernel."""
         return any(step.needs_kernel for step in self.stages)
+
+    @property
+    def support(self) -> Support | None:
+        """The sum of the stages' supports, each in pixels of the restored picture."""
+        pixels, grid, scale = 0, 1, 1
+        for step in self.stages:
+            if (support := step.support) is None:
+                return None
+            grid = math.lcm(grid, support.grid * scale)
+            # a block that one stage touches is changed as a whole by the next
+            pixels = -(-(pixels + support.pixels * scale) // grid) * grid
+            scale *= step.image_shape((3, 1, 1))[1]
+        return Support(pixels, grid)
 
     def with_kernel(self, rows: KernelRows) -> Self:
         """Fills the kernel into every stage that needs one."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ class DefocusBlur(OperatorSpec):
     )
     linear: ClassVar[bool] = True
     lengths: ClassVar[tuple[str, ...]] = ("radius",)
+
+    @property
+    def support(self) -> Support:
+        """The disc."""
+        return Support(_reach(self.radius))
 
     def words(self) -> str:
         return f"a defocus of {self.radius:.3g} pixels"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.imaging.filters import gaussian
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class GaussianBlur(OperatorSpec):
         implementation.
         """
         return int(4 * self.sigma + 0.5)
+
+    @property
+    def support(self) -> Support:
+        """The truncated kernel."""
+        return Support(self.reach)
 
     def words(self) -> str:
         return f"a Gaussian blur of {self.sigma:.3g} pixels"

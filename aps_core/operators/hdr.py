@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,11 @@ class HDR(OperatorSpec):
         le=8,
         description="Values on the [-1, 1] scale were multiplied by this, then clipped.",
     )
+
+    @property
+    def support(self) -> Support:
+        """Single pixels."""
+        return Support(0)
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -9,7 +9,7 @@ from pydantic.config import JsonDict
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +74,11 @@ class Inpainting(OperatorSpec):
     def needs_mask(self) -> bool:
         """Only for ``mask='upload'``."""
         return self.mask == "upload"
+
+    @property
+    def support(self) -> Support | None:
+        """Single pixels of an uploaded mask; other masks depend on the whole picture."""
+        return Support(0) if self.needs_mask else None
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The box must leave some pixels known."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.imaging.resampling import edge_pad
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +52,11 @@ class JPEG(OperatorSpec):
 
     def words(self) -> str:
         return f"JPEG compression of quality {self.quality}"
+
+    @property
+    def support(self) -> Support:
+        """Blocks of 8x8 pixels."""
+        return Support(0, 8)
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -11,7 +11,14 @@ from pydantic import Field, field_validator
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.operators.base import KERNEL_SIDE, Bound, KernelRows, OperatorSpec, Shape
+from aps_core.operators.base import (
+    KERNEL_SIDE,
+    Bound,
+    KernelRows,
+    OperatorSpec,
+    Shape,
+    Support,
+)
 from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
@@ -51,6 +58,13 @@ class KernelBlur(OperatorSpec):
     def needs_kernel(self) -> bool:
         """Only for ``kernel='upload'``."""
         return self.kernel == "upload"
+
+    @property
+    def support(self) -> Support:
+        """The kernel; of an upload that was not read yet, the largest one."""
+        if self.kernel == "upload":
+            return Support(KERNEL_SIDE // 2)
+        return Support(max(len(self.kernel), len(self.kernel[0])) // 2)
 
     def with_kernel(self, rows: KernelRows) -> Self:
         return type(self)(kernel=rows) if self.needs_kernel else self

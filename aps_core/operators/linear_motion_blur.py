@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 from aps_core.operators.blur import check_reach, reflecting_filter
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class LinearMotionBlur(OperatorSpec):
     )
     linear: ClassVar[bool] = True
     lengths: ClassVar[tuple[str, ...]] = ("length",)
+
+    @property
+    def support(self) -> Support:
+        """The line."""
+        return Support(_reach(self.length))
 
     def words(self) -> str:
         return f"a straight motion of {self.length:.3g} pixels at {self.angle:.3g}°"

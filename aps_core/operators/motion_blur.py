@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 from aps_core.operators.blur import check_reach, reflecting_filter
 from aps_core.operators.kernel_blur import KernelBlur, resampled_kernel
 
@@ -49,6 +49,11 @@ class MotionBlur(OperatorSpec):
         # this operator correlates with its kernel; a kernel blur convolves
         rows = resampled_kernel(kernel[::-1, ::-1].astype(float), factor).tolist()
         return KernelBlur.model_construct(kernel=tuple(tuple(row) for row in rows))
+
+    @property
+    def support(self) -> Support:
+        """The kernel."""
+        return Support((self.kernel_size | 1) // 2)
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""

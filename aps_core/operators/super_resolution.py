@@ -8,7 +8,7 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.resampling import differentiable_resize, mirror_pad
-from aps_core.operators.base import Bound, OperatorSpec, Shape
+from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,11 @@ class SuperResolution(OperatorSpec):
         4, description="Restored pixels per measured pixel along one axis."
     )
     linear: ClassVar[bool] = True
+
+    @property
+    def support(self) -> Support:
+        """The bicubic kernel, four measured pixels wide."""
+        return Support(2 * self.factor, self.factor)
 
     def words(self) -> str:
         return f"a reduction to 1/{self.factor} of the size"

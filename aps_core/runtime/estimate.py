@@ -4,15 +4,17 @@ torch.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aps_core.durations import in_words
-from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
+from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
 from aps_core.priors import PriorSpec
 from aps_core.tasks.base import Size, TaskSpec
+from aps_core.tasks.restore import RestoreSpec
 
 CPU_MAX_PIXELS = 512 * 512
 GPU_MAX_PIXELS = 2048 * 2048
@@ -58,6 +60,8 @@ class Estimate:
     """Width and height of the sampled part; see :meth:`TaskSpec.sampled_size`."""
     tokens: int
     seconds: float
+    tokens_at_once: int
+    """Tokens in the device's memory at a time: all, or those of a tile."""
 
 
 def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Estimate:
@@ -74,6 +78,7 @@ def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Es
         spec.sampled_size(image),
         tokens,
         tokens * passes * seconds_per_token,
+        spec.tokens_at_once(image),
     )
 
 
@@ -92,9 +97,11 @@ def check_size(
         InsufficientMemory: the job does not fit the device's memory.
     """
     cost = estimate(spec, image, seconds_per_token)
-    _check_area(cost, max_pixels)
+    if cost.sampled is not None and math.prod(cost.sampled) > max_pixels:
+        way = _in_tiles(spec, image, max_pixels, seconds_per_token)
+        raise _too_large(cost.sampled, cost, max_pixels, way)
     if capacity is not None:
-        capacity.check(cost.tokens)
+        capacity.check(cost.tokens_at_once)
     return cost
 
 
@@ -184,14 +191,29 @@ def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.3g} GB"
 
 
-def _check_area(cost: Estimate, max_pixels: int) -> None:
-    if cost.sampled is None:
-        return
-    width, height = cost.sampled
-    if width * height > max_pixels:
-        side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)
-        raise ImageTooLarge(
-            f"The picture to be made would be {width}x{height} pixels ({cost.tokens} tokens, about"
-            f" {in_words(cost.seconds)} here); this device allows {max_pixels} pixels. Send a"
-            f" smaller picture or set 'working_size' to {side} or less."
-        )
+def _in_tiles(spec: TaskSpec, image: Size | None, max_pixels: int, seconds_per_token: float) -> str:
+    """How to compute the job in tiles, with the time it takes; empty if that is impossible."""
+    if not isinstance(spec, RestoreSpec):
+        return ""
+    # larger tiles overlap less, smaller ones need less memory
+    side = min(2 * max(spec.prior_spec().native_size), math.isqrt(max_pixels))
+    tiled = spec.model_copy(update={"tile": side})
+    try:
+        tiling, seconds = tiled.tiling(image), estimate(tiled, image, seconds_per_token).seconds
+    except (InvalidSpec, ImageTooLarge):
+        return ""
+    assert tiling is not None  # a picture that fits one tile is not too large
+    return (
+        f" Or set 'tile' to {side} to restore it at full size in {len(tiling.tiles)} tiles, in"
+        f" about {in_words(seconds)}."
+    )
+
+
+def _too_large(size: Size, cost: Estimate, max_pixels: int, way: str) -> ImageTooLarge:
+    width, height = size
+    side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)
+    return ImageTooLarge(
+        f"The picture to be made would be {width}x{height} pixels ({cost.tokens} tokens, about"
+        f" {in_words(cost.seconds)} here); this device allows {max_pixels} pixels at a time. Send a"
+        f" smaller picture or set 'working_size' to {side} or less.{way}"
+    )

@@ -143,6 +143,10 @@ class TaskSpec(Spec, family=True):
         ``Engine.seconds_per_token``.
         """
 
+    def tokens_at_once(self, image: Size | None) -> int:
+        """Tokens in the device's memory at a time; all of them by default."""
+        return self.work(image)[0]
+
     @abstractmethod
     def run(self, inputs: Inputs, context: RunContext) -> Result:
         """Computes the task. Call :func:`run` instead, which resolves settings and reads the

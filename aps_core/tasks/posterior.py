@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
+from aps_core.fit import STEPS
 from aps_core.tasks.base import RunContext
 from aps_core.tasks.pictures import PictureTaskSpec
 from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
-from aps_core.types import Objective, StepInfo
+from aps_core.types import InnerInfo, Objective, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from aps_core.types import Grid
 else:
     torch = lazy_import("torch")
+
+
+def judging_hook(context: RunContext, last: int) -> Callable[[int], bool | None] | None:
+    """Asks the inner hook whether to go on while the result is judged, after step ``last``."""
+    hook = context.on_inner
+    return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
 
 
 class Step(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ MAX_CARRIED_BYTES = 8 << 20
 """Maximum bytes in a checkpoint besides the tokens: enough for the evidence of three samples at
 512x512 on the embedded prior.
 """
+PREVIEW_SIDE = 768
+"""Longest side of the preview of a tiled restoration, in pixels."""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
 
@@ -128,6 +131,42 @@ class PictureProgress(Progress):
     def preview(self) -> bytes:
         """JPEG of the first sample."""
         return encode_jpeg(self.picture_BCHW[0], quality=80)
+
+
+@dataclass(frozen=True)
+class TileProgress(Progress):
+    """Progress of a tiled restoration after a tile."""
+
+    inner: int
+    misfit: float
+    noise_floor: float
+    grid: tuple[int, int]
+    """Rows and columns of tiles."""
+    canvas_BCHW: Tensor
+    """The picture so far."""
+
+    @property
+    def inner_steps(self) -> int:
+        """Decoder evaluations of this tile."""
+        return self.inner
+
+    def event(self) -> dict[str, Any]:
+        """As for a whole picture, with tiles in place of tokens."""
+        return {
+            **super().event(),
+            "tiled": True,
+            "misfit": self.misfit,
+            "noise_floor": self.noise_floor,
+            "grid": self.grid,
+            "anchors": [self.step - 1],
+            "confidence": [1.0],
+            "loss_curve": [],
+        }
+
+    def preview(self) -> bytes:
+        """JPEG of the first sample, reduced; grey where it is not restored yet."""
+        every = max(1, math.ceil(max(self.canvas_BCHW.shape[-2:]) / PREVIEW_SIDE))
+        return encode_jpeg(self.canvas_BCHW[0, :, ::every, ::every], quality=80)
 
 
 def read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from aps_core._lazy import lazy_import
-from aps_core.errors import InvalidSpec
-from aps_core.fit import STEPS, judge
-from aps_core.imaging import images, noise
-from aps_core.imaging.images import Coverage, Picture
+from aps_core.errors import ImageTooLarge, InvalidSpec
+from aps_core.fit import judge
+from aps_core.imaging import noise
+from aps_core.imaging.images import MAX_PIXELS, Coverage, Picture
+from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
-from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.masks import check_coverage, mask_slot
+from aps_core.tasks.observation import WholeMeasurement, observation
 from aps_core.tasks.pictures import MeasuredTaskSpec
-from aps_core.tasks.posterior import Run
+from aps_core.tasks.posterior import Run, judging_hook
 from aps_core.tasks.results import PictureResult
-from aps_core.types import InnerInfo
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-else:
-    torch = lazy_import("torch")
+    from aps_core.runtime.engine import ImageEngine
+
+MARGIN_TOKENS, FADE_TOKENS = 2, 4
+"""Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
 
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
@@ -70,6 +71,15 @@ class RestoreSpec(MeasuredTaskSpec):
             " pixels."
         ),
     )
+    tile: int | None = Field(
+        None,
+        ge=64,
+        le=2048,
+        description=(
+            "Restore a larger picture in overlapping tiles of at most this many pixels a side, one"
+            " after another: the size is then limited by time, not by memory."
+        ),
+    )
 
     pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False, "kernel": False}
 
@@ -83,6 +93,53 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(_given(image))
         _, out_height, out_width = self.operator.image_shape((3, height, width))
         return out_width, out_height
+
+    def tiling(self, image: Size | None) -> Tiling | None:
+        """The tiles for an upload of size ``image``; None if the picture is restored as a whole.
+
+        Raises:
+            InvalidSpec: the operator cannot be applied to tiles, or needs larger ones.
+            ImageTooLarge: the samples exceed the pixels that are kept in memory.
+        """
+        width, height = self.output_size(image)
+        if self.tile is None or max(width, height) <= self.tile:
+            return None
+        support = self.working_operator(_given(image)).support
+        if support is None:
+            raise InvalidSpec(
+                f"Operator '{self.operator.type}' differs from place to place, so the picture"
+                " cannot be restored in tiles; leave 'tile' out and set 'working_size'."
+            )
+        if width * height * self.num_samples > MAX_PIXELS:
+            raise ImageTooLarge(
+                f"All samples together would have {width * height * self.num_samples:,} pixels; at"
+                f" most {MAX_PIXELS:,} are restored in tiles. Set a smaller 'working_size'."
+            )
+        stride = self.prior_spec().stride
+        return Tiling(
+            width,
+            height,
+            tile=self.tile,
+            margin=max(support.margin, MARGIN_TOKENS * stride),
+            fade=FADE_TOKENS * stride,
+            grid=support.grid,
+        )
+
+    def sampled_size(self, image: Size | None) -> Size:
+        """The largest tile, or the whole picture."""
+        tiling = self.tiling(image)
+        return self.output_size(image) if tiling is None else tiling.largest
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """All tiles."""
+        tokens, passes = super().work(image)
+        if (tiling := self.tiling(image)) is not None:
+            tokens = tiling.tokens(self.prior_spec().stride) * self.num_samples
+        return tokens, passes
+
+    def tokens_at_once(self, image: Size | None) -> int:
+        """Those of the largest tile, or all."""
+        return super().work(image)[0]
 
     def default_sampler(self) -> str:
         """The prior's choice."""
@@ -123,6 +180,7 @@ class RestoreSpec(MeasuredTaskSpec):
         width, height = self.measurement_size(image)
         operator = self.working_operator(image)
         operator.check_shape(operator.image_shape((3, height, width)))
+        self.tiling(image)
 
     def check_further(self, sizes: Mapping[str, Size]) -> None:
         """Checks the kernel picture."""
@@ -160,75 +218,70 @@ class RestoreSpec(MeasuredTaskSpec):
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Builds measurement, operator and objective, then runs the sampler."""
+        """Reads the measurement, then samples the picture as a whole or in tiles."""
         from aps_core.runtime.engine import ImageEngine
 
-        engine = context.engine
+        engine, upload = context.engine, inputs.picture()
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-        job = Run(context)
-        upload = inputs.picture()
-        y_CHW, mask_HW = self._measurement(inputs, engine.device)
-        used = self.working_operator((upload.width, upload.height), inputs.kernel)
+        size = (upload.width, upload.height)
+        tiling = self.tiling(size)
+        where = engine.device if tiling is None else "cpu"
+        y_CHW, mask_HW = observation(inputs, self.operator, self.measurement_size(size), where)
+        used = self.working_operator(size, inputs.kernel)
+        least = noise.least_sigma(upload)
+        if tiling is None:
+            result = self._whole(context, engine, used, y_CHW, mask_HW, least)
+        else:
+            from aps_core.tasks.tiles import EXAMINED, TiledRun
+
+            cut = WholeMeasurement(used, y_CHW, mask_HW)
+            spec = self.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
+            result = TiledRun(context, engine, spec, tiling, cut).run()
         reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
         notes = [_reduced(y_CHW, self.operator, used)] if reduced else []
+        return replace(result, notes=[*notes, *result.notes])
+
+    def _whole(
+        self,
+        context: RunContext,
+        engine: ImageEngine,
+        used: OperatorSpec,
+        y_CHW: Tensor,
+        mask_HW: Tensor | None,
+        least: float,
+    ) -> PictureResult:
+        """Samples the whole picture."""
+        job = Run(context)
         shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
         operator = used.bind(shape, engine.device, mask_HW)
-        sigma, spread = self._noise(y_CHW, operator.weight, noise.least_sigma(upload))
-        _, height, width = shape
+        spec = self.with_sigma(y_CHW, operator.weight, least)
+        spread = spec.spread(y_CHW)
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, spread, self.loss
+            operator.cropped(*shape[1:]), y_CHW, spread, self.loss
         )
-        result = job.sample(self.model_copy(update={"sigma": sigma}), objective, (height, width))
+        result = job.sample(spec, objective, shape[1:])
         best_CHW = result.pictures_BCHW[result.best]
-        words = self.operator.words()
-        fit = judge(
-            operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, self._asked(context)
-        )
-        return replace(result, notes=notes, drawn=operator.state(), fit=fit)
+        words, asked = self.operator.words(), judging_hook(context, self.sampler.steps)
+        fit = judge(operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, asked)
+        return replace(result, drawn=operator.state(), fit=fit)
 
-    def _asked(self, context: RunContext) -> Callable[[int], bool | None] | None:
-        """Asks the run's inner hook whether to go on, after the last reverse step."""
-        hook, last = context.on_inner, self.sampler.steps
-        return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
+    def with_sigma(self, y_CHW: Tensor, weight: Tensor | None, least: float) -> Self:
+        """This spec with ``sigma`` as a number, at least ``least`` if it is estimated.
 
-    def _noise(
-        self, y_CHW: Tensor, weight: Tensor | None, least: float
-    ) -> tuple[float, float | Tensor]:
-        """``sigma`` as a number, at least ``least`` if it is estimated, and the standard deviation
-        of all noise.
-
-        Photon noise is added to ``sigma``. If it is set, 'auto' means the least ``sigma``.
+        With photon noise, 'auto' means the least ``sigma``.
         """
+        sigma = self.sigma
+        if sigma == "auto":
+            gaussian = self.noise == "gaussian"
+            sigma = max(least, noise.estimate_sigma(y_CHW, weight)) if gaussian else least
+        return self.model_copy(update={"sigma": sigma})
+
+    def spread(self, y_CHW: Tensor) -> float | Tensor:
+        """Standard deviation of all noise of a measurement; photon noise is added to ``sigma``."""
+        assert self.sigma != "auto"  # see ``with_sigma``
         if self.noise == "gaussian":
-            sigma = (
-                max(least, noise.estimate_sigma(y_CHW, weight))
-                if self.sigma == "auto"
-                else self.sigma
-            )
-            return sigma, sigma
-        sigma = least if self.sigma == "auto" else self.sigma
-        return sigma, (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
-
-    def _measurement(self, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """The upload (3, h, w) in [-1, 1] at its working size, and its mask at the same size (1 =
-        known).
-        """
-        upload = inputs.picture()
-        y_CHW = images.to_tensor(upload).to(device)
-        mask_HW = None
-        if self.operator.needs_mask:
-            source = mask_source(inputs)
-            assert source is not None  # ``check`` rejects this
-            mask_HW = images.mask_to_tensor(source).to(device)
-        width, height = self.measurement_size((upload.width, upload.height))
-        if (height, width) != y_CHW.shape[-2:]:
-            y_CHW = images.resize(y_CHW, (height, width))
-            mask_HW = (
-                None
-                if mask_HW is None
-                else (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
-            )
-        return self.operator.measurement(y_CHW), mask_HW
+            return self.sigma
+        return (noise.poisson_sigma(y_CHW, self.peak).square() + self.sigma**2).sqrt()
 
 
 def _reduced(y_CHW: Tensor, given: OperatorSpec, used: OperatorSpec) -> str:

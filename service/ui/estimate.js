@@ -5,6 +5,8 @@ import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
 const PAUSE_MILLISECONDS = 250;
+/** Side in pixels of the tiles of a large picture. */
+const TILE = 256;
 
 let serial = 0;
 
@@ -36,10 +38,11 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   const line = el("p", { class: "forecast-line", role: "status" });
   const lost = el("p", { class: "help" });
   const crop = button(t.crop.open, () => onCrop(longest), { class: "small" });
-  const whole = button("", () => settings.write({ working_size: null }), { class: "small" });
+  const whole = button("", () => settings.write(offered), { class: "small" });
   const ways = el("div", { class: "chips" }, crop, whole);
   const details = el("div", { class: "forecast-details", hidden: true }, lost, ways);
   let longest = 0;
+  let offered = {}; // settings that keep the whole picture
   let timer = 0;
   let asked = 0;
 
@@ -55,12 +58,19 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
 
   const estimate = (spec, size) => api.estimate(task.type, { spec: filled(spec, task.schema), image_size: size });
 
-  /** Offers to keep the whole picture at full size, if the service would take it. */
+  /** Offers to keep the whole picture at full size, if the service would take it as it is or in tiles. */
   async function offerWhole(spec, size, number) {
-    const full = await estimate({ ...spec, working_size: undefined }, size);
-    if (number !== asked || full.refusal) return;
-    whole.textContent = t.forecast.whole(full.seconds);
-    whole.hidden = false;
+    const ways = [{ working_size: null, label: t.forecast.whole }];
+    if ("tile" in task.schema.properties) ways.push({ working_size: null, tile: TILE, label: t.forecast.tiles });
+    for (const { label, ...way } of ways) {
+      const full = await estimate({ ...spec, ...way }, size);
+      if (number !== asked) return;
+      if (full.refusal) continue;
+      offered = way;
+      whole.textContent = label(full.seconds);
+      whole.hidden = false;
+      return;
+    }
   }
 
   async function update() {

@@ -110,6 +110,7 @@ export const t = {
     reduced: (from, to) => `Your picture of ${pixels(from)} is first reduced to ${pixels(to)}: detail smaller than ${short(from[0] / to[0])} pixels is lost.`,
     drawn: (size) => `The new part is drawn at ${pixels(size)} and enlarged; the rest keeps its detail.`,
     whole: (s) => `Keep full size (about ${duration(s)})`,
+    tiles: (s) => `Keep full size, in tiles (about ${duration(s)})`,
   },
   presets: { legend: "How thorough?", fast: "Fast", balanced: "Balanced", best: "Best", about: (s) => `about ${duration(s)}` },
   settingsTitle: "Settings",
@@ -128,7 +129,7 @@ export const t = {
   noPrior: (kind) => `No running worker has a prior for ${kind}. Jobs are refused until one starts.`,
   kinds: { picture: "pictures", text: "text" },
   labels: {
-    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", sampler: "Sampler", loss: "Loss",
+    operator: "How was it degraded?", type: "Degradation", sigma: "Noise level", noise: "Noise type", peak: "Photons per white pixel", num_samples: "Number of samples", working_size: "Longest side of the result", tile: "Tile size, for large pictures", sampler: "Sampler", loss: "Loss",
     compare_unguided: "Also answer without guidance", measure: "Style measure", reward: "Reward",
   },
   fieldLabels: {

@@ -19,11 +19,13 @@ export function tokenGrid(canvas) {
   let scores = null; // of each token: the score it was chosen by
   let ranks = null; // of each token: the share of tokens with lower scores; made when needed
   let image = null;
+  let ofTiles = false;
 
   return {
-    /** Takes in a step's event. */
-    add({ step, grid: [rows, columns], anchors, confidence, known }) {
+    /** Takes in a step's event. Of a picture restored in tiles, each entry of the grid is a tile. */
+    add({ step, grid: [rows, columns], anchors, confidence, known, tiled }) {
       if (!steps) {
+        ofTiles = Boolean(tiled);
         steps = new Uint16Array(rows * columns);
         scores = new Float32Array(rows * columns);
         canvas.width = columns;
@@ -48,12 +50,13 @@ export function tokenGrid(canvas) {
       }
       pen.putImageData(image, 0, 0);
     },
-    /** Lays the canvas over a picture of this size; the grid may reach beyond it, up to whole tokens. */
+    /** Lays the canvas over a picture of this size; a grid of tokens may reach beyond it, up to whole tokens. */
     fit([width, height]) {
       if (!steps) return;
       const stride = 2 ** Math.ceil(Math.log2(Math.max(width / canvas.width, height / canvas.height)));
-      canvas.style.width = `${(100 * canvas.width * stride) / width}%`;
-      canvas.style.height = `${(100 * canvas.height * stride) / height}%`;
+      const share = (count, length) => `${ofTiles ? 100 : (100 * count * stride) / length}%`;
+      canvas.style.width = share(canvas.width, width);
+      canvas.style.height = share(canvas.height, height);
       canvas.style.setProperty("--columns", canvas.width);
       canvas.style.setProperty("--rows", canvas.height);
     },

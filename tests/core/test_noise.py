@@ -145,12 +145,13 @@ def test_the_estimate_for_an_8_bit_picture_is_at_least_its_rounding_error():
     rounded = images.to_tensor(images.Picture(images.to_pil(exact)))
     spec = RestoreSpec.model_validate({"operator": {"type": "denoise"}})
     picture = images.Picture(images.to_pil(exact))
-    sigma, _ = spec._noise(rounded, None, least_sigma(picture))
+    sigma = spec.with_sigma(rounded, None, least_sigma(picture)).sigma
+    assert sigma != "auto"
     assert sigma >= (rounded - exact).std().item() * 0.98
     assert sigma == pytest.approx(2 / 255 / 12**0.5, rel=0.5)
-    assert RestoreSpec.model_validate({"operator": {"type": "denoise"}, "sigma": 0.0})._noise(
-        rounded, None, least_sigma(picture)
-    ) == (0.0, 0.0), "a given sigma is used as it is"
+    given = RestoreSpec.model_validate({"operator": {"type": "denoise"}, "sigma": 0.0})
+    used = given.with_sigma(rounded, None, least_sigma(picture))
+    assert (used.sigma, used.spread(rounded)) == (0.0, 0.0), "a given sigma is used as it is"
     for y in (images.to_pil(torch.zeros(3, 64, 64)), np.zeros((64, 64, 3), dtype=np.uint8)):
         assert Measurement(y).bind(torch.device("cpu")).sigma == pytest.approx(0.00226, rel=0.01)
     assert Measurement(torch.zeros(3, 64, 64)).bind(torch.device("cpu")).sigma == 0

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
+from aps_core.tasks import validate_spec
 from service.jobs import Job, JobState
 from tests.faults.cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
 
@@ -75,6 +76,28 @@ def test_many_kills_at_random_steps_do_not_change_the_result(
     running_cluster: Cluster, undisturbed: str, kills: list[tuple[Victim, int]]
 ) -> None:
     kill_at_random(running_cluster, undisturbed, kills)
+
+
+def test_a_kill_between_tiles_does_not_change_a_large_picture(cluster: Cluster) -> None:
+    spec = validate_spec(
+        {
+            "type": "restore",
+            "operator": {"type": "gaussian_blur", "sigma": 1.0},
+            "sigma": 0.1,
+            "tile": 80,
+            "sampler": {"type": "aps", "steps": 2, "inner_steps": 8},
+        }
+    ).resolved()
+    fields = spec.model_dump(mode="json")
+    undisturbed, killed = (cluster.submit(side=160, spec=fields) for _ in range(2))
+    expected = cluster.result(undisturbed)
+    cluster.wait_for_step(killed, 3)
+    cluster.kill("child")
+    assert cluster.result(killed) == expected
+    resumed = cluster.job(killed).resumed_from_step
+    assert resumed is not None
+    assert resumed >= 3
+    assert len([event for event in cluster.history(killed) if event.type == "progress"]) == 9
 
 
 def test_a_killed_and_restarted_server_keeps_its_data(cluster: Cluster, undisturbed: str) -> None:

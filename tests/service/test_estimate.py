@@ -120,3 +120,14 @@ def test_the_list_of_jobs_is_filtered_by_state_task_and_time(stack: Stack) -> No
         assert not {canceled["id"], *newest} & set(older)
     assert stack.http.get("/v1/jobs?state=lost").status_code == 422
     assert stack.http.get("/v1/jobs?created_after=yesterday").status_code == 422
+
+
+def test_a_picture_that_is_too_large_fits_in_tiles(stack: Stack) -> None:
+    spec = {**DENOISE, "sampler": {"steps": 1, "inner_steps": 1}}
+    refusal = estimated(stack, spec=spec, image_size=[700, 600])["refusal"]
+    assert refusal["code"] == "image_too_large"
+    assert "set 'tile' to 256 to restore it at full size in 9 tiles, in about" in refusal["detail"]
+    found = estimated(stack, spec={**spec, "tile": 256}, image_size=[700, 600])
+    assert found["refusal"] is None
+    assert found["output_size"] == [700, 600]
+    assert found["tokens"] == 9 * (256 // 4) ** 2

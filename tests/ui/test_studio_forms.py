@@ -230,6 +230,16 @@ def test_a_size_that_is_refused_is_explained_before_submission(page: Page) -> No
     expect(page.locator(".forecast-line.refused")).to_contain_text("this device allows")
 
 
+def test_a_picture_that_is_too_large_is_offered_in_tiles(page: Page) -> None:
+    choose(page, png(600, 600))
+    page.get_by_text("Noise only", exact=True).click()
+    page.locator(".chip:has([value=fast])").click()
+    page.get_by_role("button", name="Keep full size, in tiles (about").click()
+    expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result 600 × 600 pixels"))
+    page.get_by_text("More settings").click()
+    expect(page.get_by_label("Tile size, for large pictures")).to_have_value("256")
+
+
 def test_a_part_is_cropped_instead_of_reducing_the_picture(page: Page, stack: Stack) -> None:
     sent = Image.open(io.BytesIO(png(500, 340)))
     choose(page, png(500, 340))
