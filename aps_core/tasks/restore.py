@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
+from aps_core.diagnosis.found import Found
 from aps_core.errors import InvalidSpec
 from aps_core.fit import STEPS, judge
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Coverage, Picture
 from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
+from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
@@ -160,6 +162,22 @@ class RestoreSpec(MeasuredTaskSpec):
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
+        """Identifies the operator if it is unknown, then restores."""
+        if not isinstance(self.operator, UnknownOperator):
+            return self._restored(inputs, context)
+        found = context.found or self.operator.find(Search(inputs.picture()))
+        known = self.with_found(found)
+        known.check_inputs(inputs)
+        result = known._restored(inputs, replace(context, found=found))
+        return replace(result, found=found, notes=[*found.notes(), *result.notes])
+
+    def with_found(self, found: Found) -> Self:
+        """This task with its unknown operator identified."""
+        sizes = [size for size in (self.working_size, found.working_size) if size is not None]
+        changes = {"operator": found.operator, "working_size": min(sizes, default=None)}
+        return self.model_copy(update=changes)
+
+    def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Builds measurement, operator and objective, then runs the sampler."""
         from aps_core.runtime.engine import ImageEngine
 
