@@ -20,6 +20,7 @@ from torch import Generator, Tensor
 
 from aps_core.aps import sample_aps
 from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.samplers.g2d2 import G2D2Config
 from aps_core.samplers.prior import PriorConfig
 from aps_core.samplers.sgdd import SGDDConfig
@@ -58,6 +59,19 @@ def _aps(**changes: object) -> Draw:
     return _sampler(sample_aps, APSConfig(**{**APS.model_dump(), **changes}))
 
 
+def _with_prior_term(world: ToyWorld, count: int, generator: Generator) -> Tensor:
+    """APS with the prior term of Eq. (qe), weighted by the noise."""
+    temperature = world.objective.temperature
+    assert temperature is not None
+    return _aps(prior_weight=float(temperature))(world, count, generator)
+
+
+def _carried(**changes: object) -> Draw:
+    settings = {"steps": LENGTH, "inner_steps": 30, "learning_rate": 0.1, "start": 0.0, **changes}
+    common = {"guidance_scale": 0.0, "temperature": 1.0}
+    return _sampler(driver.sample, CarriedEvidence.model_validate({**common, **settings}))
+
+
 SAMPLERS: dict[str, Draw] = {
     "exact": _exact,
     "prior alone": _sampler(driver.sample, PriorConfig(steps=LENGTH, guidance_scale=0.0)),
@@ -66,7 +80,11 @@ SAMPLERS: dict[str, Draw] = {
     "APS, random order": _aps(remasking="random"),
     "APS, Algorithm 1 (nothing drawn)": _aps(temperature=0.0),
     "APS, learning rate 1 (the paper's)": _aps(learning_rate=1.0),
+    "APS with the prior term": _with_prior_term,
     "APS, one step": _aps(steps=1, inner_steps=30 * LENGTH),
+    "carried evidence": _carried(),
+    "carried evidence, KL to the prior": _carried(prior_weight=1.0),
+    "carried evidence, KL, started at the estimate": _carried(prior_weight=1.0, start=1.0),
     "G2D2": _sampler(
         driver.sample,
         G2D2Config(steps=LENGTH, inner_steps=30, learning_rate=0.3, kl_weight=0.1, kl_decades=0.0),

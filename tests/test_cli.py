@@ -192,6 +192,7 @@ def test_eval_writes_tables_and_continues(tmp_path):
         "input",
         "tv",
         "wiener",
+        "biharmonic",
         "aps",
     ]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
