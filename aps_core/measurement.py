@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.diagnosis import Found
+    from aps_core.runtime.engine import ImageEngine
+    from aps_core.types import InnerHook
 
     PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
     OperatorLike = (
@@ -73,8 +75,15 @@ class Measurement:
         operator, size = self._operator(y_BCHW, device)
         return Bind(y_BCHW, operator, self._sigma(y_BCHW, operator), size)
 
-    def identified(self) -> tuple[Measurement, Found | None]:
+    def identified(
+        self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
+    ) -> tuple[Measurement, Found | None]:
         """This measurement with its operator identified, if that is unknown ('auto'); and how.
+
+        Args:
+            engine: prior of operators that are estimated with one.
+            seed: seed of every random draw.
+            on_inner: called during long work; returning False cancels.
 
         Raises:
             NothingToRestore: no degradation was found that an operator describes.
@@ -86,7 +95,9 @@ class Measurement:
         y_CHW, opened = _batch(self.y), _opened(self.y)
         if len(y_CHW) > 1 or y_CHW.shape[1] != 3:
             raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
-        found = given.find(Search(opened or images.Picture(images.to_pil(y_CHW[0]))))
+        upload = opened or images.Picture(images.to_pil(y_CHW[0]))
+        sigma = self.sigma if isinstance(self.sigma, float | int) else None
+        found = given.find(Search(upload, engine, sigma, seed, on_inner))
         height, width = y_CHW.shape[2:]
         _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
         if found.working_size is not None and whole > found.working_size:

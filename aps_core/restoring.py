@@ -145,7 +145,7 @@ def restore(
     if isinstance(chosen, AnchoredSampler) and chosen.temperature is None:
         # random starts distinguish samples of one measurement; several measurements need none
         chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
-    measurement, found = measurement.identified()
+    measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)
     y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW
     objective = compared.bind(

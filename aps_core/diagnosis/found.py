@@ -10,6 +10,18 @@ from aps_core.operators import OperatorSpec
 from aps_core.registry import Config, any_of
 
 
+class BlurSearch(Config):
+    """How a blur's parameters were estimated."""
+
+    parameters: dict[str, float] = Field(description="The estimate, in pixels and degrees.")
+    deviation: float = Field(
+        description="Root mean square deviation over the chains, as a share of the size."
+    )
+    chains: list[dict[str, float]] = Field(description="What each chain alone says.")
+    path: list[dict[str, float]] = Field(description="Estimates from the start to the end.")
+    converged: bool = Field(description="Whether the estimate settled and the chains agree.")
+
+
 class Found(Config):
     """The operator that a job used in place of an unknown one. Part of the result and of
     checkpoints, so that a resumed run does not guess anew.
@@ -23,6 +35,7 @@ class Found(Config):
     text: str = Field(description="What was found, and the operator, in plain words.")
     confidence: Confidence = Field(description="Lowest confidence of the findings used.")
     unsure: tuple[str, ...] = Field((), description="What could not be told, and why.")
+    search: BlurSearch | None = Field(None, description="Of 'blind_blur': how it was estimated.")
 
     def notes(self) -> list[str]:
         """Messages for the caller."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from aps_core.diagnosis.found import Found
     from aps_core.imaging.images import Picture
+    from aps_core.runtime.engine import ImageEngine
+    from aps_core.types import InnerHook
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,13 @@ class Search:
     """What an unknown operator is identified from."""
 
     upload: Picture
+    engine: ImageEngine | None = None
+    """The job's prior; None if it is not a registered one."""
+    sigma: float | None = None
+    """Standard deviation of the noise on the [-1, 1] scale; None if it is unknown."""
+    seed: int = 0
+    on_inner: InnerHook | None = None
+    """Called during long work; returning False cancels."""
 
 
 class UnknownOperator(OperatorSpec):
@@ -38,6 +47,10 @@ class UnknownOperator(OperatorSpec):
         Raises:
             NothingToRestore: no degradation was found that an operator describes.
         """
+
+    def token_passes(self, stride: int) -> int:
+        """Work of :meth:`find` in the unit of :meth:`TaskSpec.work`: tokens times passes."""
+        return 0
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None

@@ -165,11 +165,28 @@ class RestoreSpec(MeasuredTaskSpec):
         """Identifies the operator if it is unknown, then restores."""
         if not isinstance(self.operator, UnknownOperator):
             return self._restored(inputs, context)
-        found = context.found or self.operator.find(Search(inputs.picture()))
+        found = context.found or self.operator.find(self._search(inputs, context))
         known = self.with_found(found)
         known.check_inputs(inputs)
         result = known._restored(inputs, replace(context, found=found))
         return replace(result, found=found, notes=[*found.notes(), *result.notes])
+
+    def _search(self, inputs: Inputs, context: RunContext) -> Search:
+        from aps_core.runtime.engine import ImageEngine
+
+        engine = context.engine
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
+        sigma = None if self.sigma == "auto" else self.sigma
+        hook, total = context.on_inner, self.sampler.steps
+        on_inner = hook and (lambda info: hook(replace(info, total=total)))
+        return Search(inputs.picture(), engine, sigma, self.seed, on_inner)
+
+    def work(self, image: Size | None) -> tuple[int, int]:
+        """Includes identifying an unknown operator."""
+        tokens, passes = super().work(image)
+        if isinstance(self.operator, UnknownOperator):
+            passes += -(-self.operator.token_passes(self.prior_spec().stride) // tokens)
+        return tokens, passes
 
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""
