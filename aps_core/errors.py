@@ -2,6 +2,7 @@
 
     APSError
     ├── InvalidSpec          a field or a combination of fields is invalid
+    ├── NothingToRestore     no degradation was found that an operator describes
     ├── ImageRejected        a picture cannot be read or is not allowed
     │   └── ImageTooLarge    the restored picture would exceed the device's limit
     ├── JobTooLong           the job would take longer than is allowed
@@ -32,6 +33,13 @@ class InvalidSpec(APSError):
 
     code = "invalid_spec"
     title = "The request does not describe a valid job"
+
+
+class NothingToRestore(APSError):
+    """No degradation was found in the picture that an operator describes."""
+
+    code = "nothing_to_restore"
+    title = "Nothing was found to restore"
 
 
 class ImageRejected(APSError):

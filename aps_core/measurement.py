@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,11 +17,16 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.types import BoundOperator
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from aps_core.diagnosis import Found
+    from aps_core.runtime.engine import ImageEngine
+    from aps_core.types import InnerHook
 
     PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
     OperatorLike = (
@@ -39,7 +44,8 @@ class Measurement:
         y: measured values. A float tensor or array (C, H, W), or (B, C, H, W) for B pictures, in
             the operator's scale (pictures are in [-1, 1]); an 8-bit array (H, W), (H, W, C) or (B,
             H, W, C); a PIL image; the path of a PNG, JPEG or WebP file; or a list of these.
-        operator: A. A registered operator (its spec, name, or JSON as a dictionary), a deepinv
+        operator: A. A registered operator (its spec, name, or JSON as a dictionary; 'auto' is
+            identified from one picture by :func:`aps_core.restore`), a deepinv
             physics object, or any differentiable, noiseless function or module from pictures (B, 3,
             H, W) in [-1, 1] to measurements.
         sigma: standard deviation of the noise in the scale of ``y``, as a number or a tensor that
@@ -69,14 +75,51 @@ class Measurement:
         operator, size = self._operator(y_BCHW, device)
         return Bind(y_BCHW, operator, self._sigma(y_BCHW, operator), size)
 
-    def _operator(
-        self, y_BCHW: Tensor, device: torch.device
-    ) -> tuple[BoundOperator, tuple[int, int]]:
+    def identified(
+        self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
+    ) -> tuple[Measurement, Found | None]:
+        """This measurement with its operator identified, if that is unknown ('auto'); and how.
+
+        Args:
+            engine: prior of operators that are estimated with one.
+            seed: seed of every random draw.
+            on_inner: called during long work; returning False cancels.
+
+        Raises:
+            NothingToRestore: no degradation was found that an operator describes.
+            InvalidSpec: there are several pictures.
+        """
+        given = self._registered()
+        if not isinstance(given, UnknownOperator):
+            return self, None
+        y_CHW, opened = _batch(self.y), _opened(self.y)
+        if len(y_CHW) > 1 or y_CHW.shape[1] != 3:
+            raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
+        upload = opened or images.Picture(images.to_pil(y_CHW[0]))
+        sigma = self.sigma if isinstance(self.sigma, float | int) else None
+        found = given.find(Search(upload, engine, sigma, seed, on_inner))
+        height, width = y_CHW.shape[2:]
+        _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
+        if found.working_size is not None and whole > found.working_size:
+            # the upload was enlarged: it is reduced to its real resolution
+            scale = found.working_size / whole
+            y_CHW = images.resize(y_CHW[0], (int(height * scale), int(width * scale)))
+            return replace(self, y=y_CHW, operator=found.operator), found
+        return replace(self, operator=found.operator), found
+
+    def _registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
+        """The operator; a name or fields as its spec."""
         given = self.operator
         if isinstance(given, str):
             given = {"type": given}
         if isinstance(given, Mapping):
-            given = OperatorSpec.named(str(given.get("type"))).model_validate(given)
+            return OperatorSpec.named(str(given.get("type"))).model_validate(given)
+        return given
+
+    def _operator(
+        self, y_BCHW: Tensor, device: torch.device
+    ) -> tuple[BoundOperator, tuple[int, int]]:
+        given = self._registered()
         if isinstance(given, OperatorSpec):
             channels, height, width = y_BCHW.shape[1:]
             shape = given.image_shape((channels, height, width))

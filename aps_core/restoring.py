@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from aps_core.diagnosis import Found
 from aps_core.errors import InvalidSpec
 from aps_core.fit import Fit, judge
 from aps_core.imaging import images
@@ -42,6 +43,8 @@ class Restoration:
     """Misfit expected of the true picture."""
     fit: Fit
     """Whether the best sample of the first measurement agrees with it."""
+    found: Found | None
+    """How an unknown operator was identified; None if the operator was given."""
     samples: int
     """Number of samples per measurement."""
     sampler: SamplerSpec
@@ -119,6 +122,7 @@ def restore(
 
     Raises:
         InvalidSpec: sampler, loss, operator or prior is unknown, or they are incompatible.
+        NothingToRestore: the operator is 'auto', and nothing was found to undo.
         SamplingCancelled: a hook returned False.
         SamplingDiverged: the loss is not finite.
     """
@@ -141,6 +145,7 @@ def restore(
     if isinstance(chosen, AnchoredSampler) and chosen.temperature is None:
         # random starts distinguish samples of one measurement; several measurements need none
         chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
+    measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)
     y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW
     objective = compared.bind(
@@ -170,6 +175,7 @@ def restore(
         codes_BL=sample.z_BL,
         misfit_B=misfit_B,
         fit=_fit(measurement, bind, pictures_BCHW[_best(misfit_B[:samples])], tokenizer),
+        found=found,
         noise_floor=objective.noise_floor,
         samples=samples,
         sampler=chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aps_core.diagnosis.report import Finding
+from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding
 
 LARGEST_WITH_JPEG = 512
 """Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
@@ -33,12 +33,11 @@ def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] |
     """Fields of a restore job; None if nothing is wrong that an operator describes."""
     operators = [
         operator
-        for finding in findings
-        if finding.wrong and (operator := _operator(finding, size)) is not None
+        for finding in _undone(findings, size)
+        if (operator := _operator(finding, size)) is not None
     ]
-    noisy = any(finding.wrong and finding.kind == "noise" for finding in findings)
     if not operators:
-        return {"operator": {"type": "denoise"}} if noisy else None
+        return {"operator": {"type": "denoise"}} if _undone(findings, size) else None
     operators.sort(key=lambda operator: ORDER.index(operator["type"]))
     chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
     fields: dict[str, Any] = {"operator": chosen}
@@ -46,6 +45,19 @@ def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] |
         # the upload is reduced to its real resolution, and restored at its present size
         fields["working_size"] = max(size)
     return fields
+
+
+def least_confidence(findings: list[Finding], size: tuple[int, int]) -> Confidence:
+    """Lowest confidence of the findings that the proposal undoes; 'sure' if there are none."""
+    words = [finding.confidence for finding in _undone(findings, size)]
+    return min(words, key=CONFIDENCES.index, default="sure")
+
+
+def _undone(findings: list[Finding], size: tuple[int, int]) -> list[Finding]:
+    """The findings that the proposal undoes: those with an operator, else the noise."""
+    wrong = [finding for finding in findings if finding.wrong]
+    described = [finding for finding in wrong if _operator(finding, size) is not None]
+    return described or [finding for finding in wrong if finding.kind == "noise"]
 
 
 ORDER = (

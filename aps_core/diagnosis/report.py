@@ -9,6 +9,8 @@ from pydantic import Field
 from aps_core.registry import Config
 
 Confidence = Literal["sure", "fairly sure", "not sure"]
+CONFIDENCES: tuple[Confidence, ...] = ("not sure", "fairly sure", "sure")
+"""From the lowest to the highest."""
 Kind = Literal["blur", "enlarged", "noise", "jpeg", "clipped", "missing", "content", "size"]
 
 

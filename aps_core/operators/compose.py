@@ -12,6 +12,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
 from aps_core.operators.inpainting import Inpainting
+from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import any_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ class Compose(OperatorSpec):
                 stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)
             ) == "compose":
                 raise ValueError("a 'compose' cannot hold another one; list all stages in one")
+        return stages
+
+    @field_validator("stages")
+    @classmethod
+    def _known(cls, stages: list[OperatorSpec]) -> list[OperatorSpec]:
+        for stage in stages:
+            if isinstance(stage, UnknownOperator):
+                raise ValueError(f"'{stage.type}' identifies all that happened and stands alone")
         return stages
 
     @property

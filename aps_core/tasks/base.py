@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field
 
+from aps_core.diagnosis.found import Found
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.images import Coverage, Picture, mask_coverage
 from aps_core.priors import PriorSpec
@@ -224,6 +225,8 @@ class RunContext:
     on_step: ProgressHook | None = None
     on_inner: InnerHook | None = None
     resume: SamplerState | None = None
+    found: Found | None = None
+    """How an unknown operator was identified; of a resumed run, before it stopped."""
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:

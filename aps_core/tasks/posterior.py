@@ -127,6 +127,7 @@ class Run:
                 seconds=info.seconds,
                 prior_seconds=info.prior_seconds,
                 fingerprint=self.context.fingerprint,
+                found=self.context.found,
                 info=info,
                 picture_BCHW=picture_BCHW,
                 grid=grid,

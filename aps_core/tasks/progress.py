@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aps_core._lazy import lazy_import
+from aps_core.diagnosis.found import Found
 from aps_core.imaging.images import encode_jpeg
 from aps_core.types import MASK, SamplerState, StepInfo
 
@@ -42,6 +43,8 @@ class Progress:
     prior_seconds: float
     """Part of ``seconds`` spent in the prior's forward passes."""
     fingerprint: str
+    found: Found | None = field(default=None, kw_only=True)
+    """How an unknown operator was identified."""
 
     @property
     def step(self) -> int:
@@ -86,7 +89,8 @@ class Progress:
             "step": torch.tensor(self.step),
             **carried,
         }
-        return save(tensors, metadata={"fingerprint": self.fingerprint})
+        found = "" if self.found is None else self.found.model_dump_json()
+        return save(tensors, metadata={"fingerprint": self.fingerprint, "found": found})
 
 
 @dataclass(frozen=True)
@@ -169,17 +173,24 @@ class TileProgress(Progress):
         return encode_jpeg(self.canvas_BCHW[0, :, ::every, ::every], quality=80)
 
 
-def read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
-    """State stored by :meth:`Progress.checkpoint`; None if it is damaged or belongs to another
-    run.
-    """
+class Checkpoint(NamedTuple):
+    """Content of a checkpoint."""
+
+    state: SamplerState
+    found: Found | None
+
+
+def read_checkpoint(data: bytes, fingerprint: str) -> Checkpoint | None:
+    """What :meth:`Progress.checkpoint` stored; None if it is damaged or belongs to another run."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        if header.get("__metadata__", {}).get("fingerprint") != fingerprint:
+        about = header.get("__metadata__", {})
+        if about.get("fingerprint") != fingerprint:
             return None
+        found = Found.model_validate_json(about["found"]) if about.get("found") else None
         tensors = load(data)
     except (SafetensorError, ValueError):
         return None
@@ -188,7 +199,8 @@ def read_checkpoint(data: bytes, fingerprint: str) -> SamplerState | None:
         for name, tensor in tensors.items()
         if name.startswith(CARRIED)
     }
-    return SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)
+    state = SamplerState(int(tensors["step"]), tensors["z"], tensors["generator"], carried)
+    return Checkpoint(state, found)
 
 
 def _indices(chosen_L: Tensor) -> list[int]:

@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from aps_core.diagnosis.found import Found
 from aps_core.errors import ImageTooLarge, InvalidSpec
-from aps_core.fit import judge
 from aps_core.imaging import noise
 from aps_core.imaging.images import MAX_PIXELS, Coverage, Picture
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
+from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot
-from aps_core.tasks.observation import WholeMeasurement, observation
 from aps_core.tasks.pictures import MeasuredTaskSpec
-from aps_core.tasks.posterior import Run, judging_hook
 from aps_core.tasks.results import PictureResult
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.runtime.engine import ImageEngine
 
 MARGIN_TOKENS, FADE_TOKENS = 2, 4
 """Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
@@ -131,10 +129,13 @@ class RestoreSpec(MeasuredTaskSpec):
         return self.output_size(image) if tiling is None else tiling.largest
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """All tiles."""
+        """All tiles, and identifying an unknown operator."""
         tokens, passes = super().work(image)
+        stride = self.prior_spec().stride
         if (tiling := self.tiling(image)) is not None:
-            tokens = tiling.tokens(self.prior_spec().stride) * self.num_samples
+            tokens = tiling.tokens(stride) * self.num_samples
+        if isinstance(self.operator, UnknownOperator):
+            passes += -(-self.operator.token_passes(stride) // tokens)
         return tokens, passes
 
     def tokens_at_once(self, image: Size | None) -> int:
@@ -218,52 +219,32 @@ class RestoreSpec(MeasuredTaskSpec):
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Reads the measurement, then samples the picture as a whole or in tiles."""
+        """Identifies the operator if it is unknown, then restores."""
+        from aps_core.tasks.restoration import restored
+
+        if not isinstance(self.operator, UnknownOperator):
+            return restored(self, inputs, context)
+        found = context.found or self.operator.find(self._search(inputs, context))
+        known = self.with_found(found)
+        known.check_inputs(inputs)
+        result = restored(known, inputs, replace(context, found=found))
+        return replace(result, found=found, notes=[*found.notes(), *result.notes])
+
+    def _search(self, inputs: Inputs, context: RunContext) -> Search:
         from aps_core.runtime.engine import ImageEngine
 
-        engine, upload = context.engine, inputs.picture()
+        engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-        size = (upload.width, upload.height)
-        tiling = self.tiling(size)
-        where = engine.device if tiling is None else "cpu"
-        y_CHW, mask_HW = observation(inputs, self.operator, self.measurement_size(size), where)
-        used = self.working_operator(size, inputs.kernel)
-        least = noise.least_sigma(upload)
-        if tiling is None:
-            result = self._whole(context, engine, used, y_CHW, mask_HW, least)
-        else:
-            from aps_core.tasks.tiles import EXAMINED, TiledRun
+        sigma = None if self.sigma == "auto" else self.sigma
+        hook, total = context.on_inner, self.sampler.steps
+        on_inner = hook and (lambda info: hook(replace(info, total=total)))
+        return Search(inputs.picture(), engine, sigma, self.seed, on_inner)
 
-            cut = WholeMeasurement(used, y_CHW, mask_HW)
-            spec = self.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
-            result = TiledRun(context, engine, spec, tiling, cut).run()
-        reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
-        notes = [_reduced(y_CHW, self.operator, used)] if reduced else []
-        return replace(result, notes=[*notes, *result.notes])
-
-    def _whole(
-        self,
-        context: RunContext,
-        engine: ImageEngine,
-        used: OperatorSpec,
-        y_CHW: Tensor,
-        mask_HW: Tensor | None,
-        least: float,
-    ) -> PictureResult:
-        """Samples the whole picture."""
-        job = Run(context)
-        shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
-        operator = used.bind(shape, engine.device, mask_HW)
-        spec = self.with_sigma(y_CHW, operator.weight, least)
-        spread = spec.spread(y_CHW)
-        objective = engine.measurement_objective(
-            operator.cropped(*shape[1:]), y_CHW, spread, self.loss
-        )
-        result = job.sample(spec, objective, shape[1:])
-        best_CHW = result.pictures_BCHW[result.best]
-        words, asked = self.operator.words(), judging_hook(context, self.sampler.steps)
-        fit = judge(operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, asked)
-        return replace(result, drawn=operator.state(), fit=fit)
+    def with_found(self, found: Found) -> Self:
+        """This task with its unknown operator identified."""
+        sizes = [size for size in (self.working_size, found.working_size) if size is not None]
+        changes = {"operator": found.operator, "working_size": min(sizes, default=None)}
+        return self.model_copy(update=changes)
 
     def with_sigma(self, y_CHW: Tensor, weight: Tensor | None, least: float) -> Self:
         """This spec with ``sigma`` as a number, at least ``least`` if it is estimated.
@@ -282,12 +263,6 @@ class RestoreSpec(MeasuredTaskSpec):
         if self.noise == "gaussian":
             return self.sigma
         return (noise.poisson_sigma(y_CHW, self.peak).square() + self.sigma**2).sqrt()
-
-
-def _reduced(y_CHW: Tensor, given: OperatorSpec, used: OperatorSpec) -> str:
-    """Note about a reduced upload."""
-    note = f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."
-    return note if used == given else f"{note} In these pixels the degradation is {used.words()}."
 
 
 def _given(image: Size | None) -> Size:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aps_core._lazy import lazy_import
+from aps_core.diagnosis.found import Found
 from aps_core.fit import Fit
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.imaging.provenance import COMPOSITE, encode
+from aps_core.registry import Config
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +97,8 @@ class PictureResult(Result):
     """Misfit expected of the true picture."""
     fit: Fit | None = None
     """Whether the best sample agrees with the measurement; None without a verdict."""
+    found: Found | None = None
+    """How an unknown operator was identified; None if the job named its operator."""
     misfit_curve: list[float] = field(default_factory=list)
     """Misfit at the end of each reverse step of this run, mean over the samples."""
     inner_steps: list[int] = field(default_factory=list)
@@ -152,7 +156,8 @@ class PictureResult(Result):
             ),
             "misfit": self.misfit_B,
             "noise_floor": self.noise_floor,
-            "fit": self._fit(),
+            "fit": _json(self.fit),
+            "found": _json(self.found),
             "misfit_curve": self.misfit_curve,
             "inner_steps": self.inner_steps,
         }
@@ -163,12 +168,10 @@ class PictureResult(Result):
             "misfit": self.misfit_B,
             "noise_floor": self.noise_floor,
             "sigma": getattr(self.spec, "sigma", None),
-            "fit": self._fit(),
+            "fit": _json(self.fit),
+            "found": _json(self.found),
         }
         return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
-
-    def _fit(self) -> dict[str, Any] | None:
-        return None if self.fit is None else self.fit.model_dump(mode="json")
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The best sample; every sample if there are several; with a measurement also their mean,
@@ -199,6 +202,10 @@ class PictureResult(Result):
             ]
             files.append(File("spread.npy", array.getvalue(), "application/octet-stream"))
         return files
+
+
+def _json(part: Config | None) -> dict[str, Any] | None:
+    return None if part is None else part.model_dump(mode="json")
 
 
 def _digest(x_CHW: Tensor) -> str:

@@ -59,7 +59,7 @@ def run(
     spec.check_inputs(inputs)
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = fingerprint_of(spec, inputs, engine)
-    state = read_checkpoint(resume, fingerprint) if resume else None
+    checkpoint = read_checkpoint(resume, fingerprint) if resume else None
     result = _run_with_fallbacks(
         spec,
         inputs,
@@ -68,12 +68,13 @@ def run(
             fingerprint=fingerprint,
             on_step=on_step,
             on_inner=on_inner,
-            resume=state,
+            resume=checkpoint and checkpoint.state,
+            found=checkpoint and checkpoint.found,
         ),
     )
     result.origin.update(origin(engine, inputs))
     result.notes.extend([*caveats, *engine.fallbacks()])
-    if resume and state is None:
+    if resume and checkpoint is None:
         result.notes.append(
             "The checkpoint belonged to another job, prior or library version; the job restarted."
         )
@@ -99,21 +100,22 @@ def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> 
     """
     from aps_core.runtime.oom_fallback import fallbacks, free_memory, is_out_of_memory
 
-    engine, state = context.engine, context.resume
+    engine, state, found = context.engine, context.resume, context.found
     remaining = fallbacks(spec, engine)
     taken: list[str] = []
     notes: list[str] = []
 
     def remember(progress: Progress) -> bool | None:
-        nonlocal state
+        nonlocal state, found
         go_on = context.on_step(progress) if context.on_step is not None else None
-        state = progress.state
+        state, found = progress.state, progress.found
         return go_on
 
     while True:
         try:
             result = spec.run(
-                inputs, replace(context, engine=engine, on_step=remember, resume=state)
+                inputs,
+                replace(context, engine=engine, on_step=remember, resume=state, found=found),
             )
             break
         except RuntimeError as error:

@@ -195,6 +195,7 @@ class TiledRun:
             seconds=done.seconds,
             prior_seconds=done.prior_seconds,
             fingerprint=self.context.fingerprint,
+            found=self.context.found,
             inner=done.inner_steps,
             misfit=float(done.misfit_B.mean()),
             noise_floor=done.noise_floor,

@@ -155,6 +155,7 @@ class TooManyStreams(NotNow):
 
 STATUS: dict[type[errors.APSError], int] = {
     errors.InvalidSpec: 422,
+    errors.NothingToRestore: 422,
     errors.ImageRejected: 422,
     errors.JobTooLong: 422,
     errors.WeightsMissing: 503,

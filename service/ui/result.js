@@ -118,7 +118,7 @@ function thumbnail(picture, choose) {
 function factsOf(job, described) {
   const { spec, metrics } = job;
   const rows = {
-    operator: spec.operator && operatorText(spec.operator, described),
+    operator: spec.operator && operatorText(metrics.found?.operator ?? spec.operator, described),
     sigma: number(metrics.sigma ?? spec.sigma),
     prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,

@@ -141,7 +141,7 @@ export const t = {
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
-    jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
+    auto: "Find out", blind_blur: "Unknown blur", jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
     entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
     gram: "Gram statistics", csd: "CSD",
   },

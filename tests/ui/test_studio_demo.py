@@ -124,6 +124,8 @@ def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
         sorted(OperatorSpec.family),
     )
     assert set(OperatorSpec.family) - set(simulated) == {
+        "auto",
+        "blind_blur",
         "defocus_blur",
         "kernel_blur",
         "linear_motion_blur",

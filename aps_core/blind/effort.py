@@ -1,0 +1,23 @@
+"""How much a blind estimate computes. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SIDE, MARGIN = 96, 8
+"""Side of the examined part in pixels, and the border that is not compared."""
+STEPS, INNER_STEPS = 2, 4
+"""Reverse steps of an E step, and Adam steps in each."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Size of a blind estimate."""
+
+    chains: int
+    iterations: int
+
+    @property
+    def decodes(self) -> int:
+        """Decoder evaluations of a picture of ``SIDE`` x ``SIDE`` pixels."""
+        return self.chains * self.iterations * STEPS * INNER_STEPS

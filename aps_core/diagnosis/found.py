@@ -1,0 +1,58 @@
+"""How an unknown degradation was identified from the upload of a job."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aps_core.diagnosis.propose import least_confidence
+from aps_core.diagnosis.report import Confidence, Diagnosis
+from aps_core.operators import OperatorSpec
+from aps_core.registry import Config, any_of
+
+
+class BlurSearch(Config):
+    """How a blur's parameters were estimated."""
+
+    parameters: dict[str, float] = Field(description="The estimate, in pixels and degrees.")
+    deviation: float = Field(
+        description="Root mean square deviation over the chains, as a share of the size."
+    )
+    chains: list[dict[str, float]] = Field(description="What each chain alone says.")
+    path: list[dict[str, float]] = Field(description="Estimates from the start to the end.")
+    converged: bool = Field(description="Whether the estimate settled and the chains agree.")
+
+
+class Found(Config):
+    """The operator that a job used in place of an unknown one. Part of the result and of
+    checkpoints, so that a resumed run does not guess anew.
+    """
+
+    asked: str = Field(description="Type of the unknown operator of the job: 'auto', ...")
+    operator: any_of(OperatorSpec) = Field(description="The operator used.")  # type: ignore[valid-type]
+    working_size: int | None = Field(
+        None, description="Longer side of the restored picture that the operator needs, if any."
+    )
+    text: str = Field(description="What was found, and the operator, in plain words.")
+    confidence: Confidence = Field(description="Lowest confidence of the findings used.")
+    unsure: tuple[str, ...] = Field((), description="What could not be told, and why.")
+    search: BlurSearch | None = Field(None, description="Of 'blind_blur': how it was estimated.")
+
+    def notes(self) -> list[str]:
+        """Messages for the caller."""
+        return [self.text, *(f"Not certain: {note}" for note in self.unsure)]
+
+
+def found_by(diagnosis: Diagnosis, asked: str) -> Found | None:
+    """The proposal of a diagnosis; None if it has none. ``asked``: the unknown operator's type."""
+    if diagnosis.proposal is None:
+        return None
+    fields = diagnosis.proposal["operator"]
+    operator = OperatorSpec.named(fields["type"]).model_validate(fields)
+    return Found(
+        asked=asked,
+        operator=operator,
+        working_size=diagnosis.proposal.get("working_size"),
+        text=f"{diagnosis.summary} Taken as {operator.words()}.",
+        confidence=least_confidence(diagnosis.findings, (diagnosis.width, diagnosis.height)),
+        unsure=tuple(diagnosis.unsure),
+    )

@@ -1,0 +1,46 @@
+"""The degradation is unknown: it is diagnosed from the upload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from aps_core.errors import NothingToRestore
+from aps_core.operators.unknown import Search, UnknownOperator
+
+if TYPE_CHECKING:
+    from aps_core.diagnosis import Diagnosis, Found
+
+
+class Auto(UnknownOperator):
+    """Unknown: the upload is diagnosed, and what seems to have happened to it is undone."""
+
+    type: Literal["auto"] = "auto"
+
+    def words(self) -> str:
+        return "what the diagnosis finds"
+
+    def find(self, search: Search) -> Found:
+        """The diagnosis's proposal."""
+        from aps_core.diagnosis import examine, found_by
+
+        diagnosis = examine(search.upload)
+        found = found_by(diagnosis, self.type)
+        if found is None:
+            raise NothingToRestore(refusal(diagnosis))
+        return found
+
+
+def refusal(diagnosis: Diagnosis) -> str:
+    """Why a diagnosis proposes no operator, and what to do.
+
+    Denoising a picture with nothing wrong would only replace its details by invented ones.
+    """
+    if diagnosis.wrong:
+        return (
+            f"{diagnosis.summary} 'auto' knows no operator that undoes this; name one, with the"
+            " mask or the strength it needs."
+        )
+    return (
+        f"{diagnosis.summary} There is nothing to restore. To restore it anyway, name the operator,"
+        " for example 'denoise'."
+    )

@@ -1,0 +1,147 @@
+"""Blind deblurring: the blur is estimated together with the picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from aps_core.blind.effort import SIDE, Effort
+from aps_core.errors import InvalidSpec, NothingToRestore
+from aps_core.operators.unknown import Search, UnknownOperator
+
+if TYPE_CHECKING:
+    from aps_core.blind.em import Estimate
+    from aps_core.blind.families import Family, Parameters
+    from aps_core.diagnosis import Diagnosis, Found
+
+Kind = Literal["gaussian", "defocus", "motion"]
+
+UNGUIDED = 2.0
+"""Standard deviation of the light in pixels where the search starts if no blur was diagnosed."""
+EVERYWHERE = 1.5
+"""Reach of a search whose direction, or size, was not diagnosed."""
+
+
+class BlindBlur(UnknownOperator):
+    """Blurred by an unknown amount: the strength that explains the picture best is estimated from
+    restorations of its most detailed part.
+    """
+
+    type: Literal["blind_blur"] = "blind_blur"
+    kind: Kind | Literal["auto"] = Field(
+        "auto",
+        description=(
+            "Kind of the blur: soft, out of focus, or a straight motion; 'auto': the kind that the"
+            " diagnosis finds."
+        ),
+    )
+    chains: int = Field(3, ge=2, le=4, description="Restorations drawn in every iteration.")
+    iterations: int = Field(
+        3, ge=2, le=20, description="Times that restorations and blur are estimated in turn."
+    )
+
+    def words(self) -> str:
+        return "a blur of unknown strength"
+
+    @property
+    def effort(self) -> Effort:
+        """What the search computes."""
+        return Effort(self.chains, self.iterations)
+
+    def token_passes(self, stride: int) -> int:
+        """Decoder evaluations of the examined part times its tokens."""
+        return int(self.effort.decodes * math.ceil(SIDE / stride) ** 2)
+
+    def find(self, search: Search) -> Found:
+        """The estimated blur; the diagnosed one if the estimate does not converge.
+
+        Raises:
+            NothingToRestore: the diagnosis finds no blur, and none was estimated.
+            InvalidSpec: the prior cannot draw pictures.
+        """
+        from aps_core.blind.families import FAMILIES
+        from aps_core.blind.photograph import blur_of
+        from aps_core.diagnosis import examine
+
+        if search.engine is None:
+            raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
+        diagnosis = examine(search.upload)
+        values = _diagnosed(diagnosis)
+        kind = values.get("family") if self.kind == "auto" else self.kind
+        if kind is None:
+            raise NothingToRestore(
+                f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind'."
+            )
+        family = FAMILIES[kind]
+        guess, widest = _guess(family, values)
+        estimate = blur_of(
+            search.upload.image.convert("RGB"),
+            family,
+            guess,
+            search.engine,
+            self.effort,
+            widest=widest,
+            sigma=search.sigma,
+            seed=search.seed,
+            on_inner=search.on_inner,
+        )
+        return self._found(diagnosis, family, guess if values else None, estimate)
+
+    def _found(
+        self, diagnosis: Diagnosis, family: Family, guess: Parameters | None, estimate: Estimate
+    ) -> Found:
+        from aps_core.diagnosis.found import BlurSearch, Found
+
+        if not estimate.converged and guess is None:
+            raise NothingToRestore(
+                f"{diagnosis.summary} No blur was found: the estimate did not converge."
+            )
+        used = estimate.parameters if estimate.converged or guess is None else guess
+        operator = family.blur(used)
+        said = "The diagnosis found no blur." if guess is None else diagnosis.summary
+        text = (
+            f"Estimated from {self.chains} restorations: {operator.words()}, within about"
+            f" {estimate.deviation:.0%} over the restorations. {said}"
+            if estimate.converged
+            else f"The estimate of the blur did not converge, so the diagnosis is used:"
+            f" {operator.words()}. {said}"
+        )
+        return Found(
+            asked=self.type,
+            operator=operator,
+            text=text,
+            confidence="fairly sure" if estimate.converged else "not sure",
+            unsure=tuple(diagnosis.unsure),
+            search=BlurSearch(
+                parameters=family.named(estimate.parameters),
+                deviation=round(estimate.deviation, 4),
+                chains=[family.named(each) for each in estimate.chains],
+                path=[family.named(each) for each in estimate.path],
+                converged=estimate.converged,
+            ),
+        )
+
+
+def _diagnosed(diagnosis: Diagnosis) -> Mapping[str, Any]:
+    """Family and parameters of the diagnosed blur; empty if there is none."""
+    return next((each.values for each in diagnosis.findings if each.kind == "blur"), {})
+
+
+def _guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:
+    """Where the search starts, and its first reach: at the diagnosed blur, if it is of the family;
+    else at one of the same width.
+    """
+    from aps_core.blind.em import WIDEST
+    from aps_core.blind.families import FAMILIES
+
+    if all(name in values for name in family.names):
+        return tuple(values[name] for name in family.names), WIDEST
+    deviation = UNGUIDED
+    if values:
+        other = FAMILIES[values["family"]]
+        deviation = values[other.size] * other.deviation
+    size = deviation / family.deviation
+    return ((size,) if family.angle is None else (size, 90.0)), EVERYWHERE

@@ -1,0 +1,73 @@
+"""Computes a restoration whose operator is known: as a whole, or in tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aps_core.fit import judge
+from aps_core.imaging import noise
+from aps_core.operators import OperatorSpec
+from aps_core.tasks.base import Inputs, RunContext
+from aps_core.tasks.observation import WholeMeasurement, observation
+from aps_core.tasks.posterior import Run, judging_hook
+from aps_core.tasks.results import PictureResult
+from aps_core.tasks.tiles import EXAMINED, TiledRun
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from aps_core.runtime.engine import ImageEngine
+    from aps_core.tasks.restore import RestoreSpec
+
+
+def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureResult:
+    """Reads the measurement, then samples the picture as a whole or in tiles."""
+    from aps_core.runtime.engine import ImageEngine
+
+    engine, upload = context.engine, inputs.picture()
+    assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
+    size = (upload.width, upload.height)
+    tiling = spec.tiling(size)
+    where = engine.device if tiling is None else "cpu"
+    y_CHW, mask_HW = observation(inputs, spec.operator, spec.measurement_size(size), where)
+    used = spec.working_operator(size, inputs.kernel)
+    least = noise.least_sigma(upload)
+    if tiling is None:
+        result = _whole(spec, context, engine, used, y_CHW, mask_HW, least)
+    else:
+        cut = WholeMeasurement(used, y_CHW, mask_HW)
+        exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
+        result = TiledRun(context, engine, exact, tiling, cut).run()
+    reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
+    notes = [_reduced(y_CHW, spec.operator, used)] if reduced else []
+    return replace(result, notes=[*notes, *result.notes])
+
+
+def _whole(
+    spec: RestoreSpec,
+    context: RunContext,
+    engine: ImageEngine,
+    used: OperatorSpec,
+    y_CHW: Tensor,
+    mask_HW: Tensor | None,
+    least: float,
+) -> PictureResult:
+    """Samples the whole picture."""
+    job = Run(context)
+    shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
+    operator = used.bind(shape, engine.device, mask_HW)
+    exact = spec.with_sigma(y_CHW, operator.weight, least)
+    spread = exact.spread(y_CHW)
+    objective = engine.measurement_objective(operator.cropped(*shape[1:]), y_CHW, spread, spec.loss)
+    result = job.sample(exact, objective, shape[1:])
+    best_CHW = result.pictures_BCHW[result.best]
+    words, asked = spec.operator.words(), judging_hook(context, spec.sampler.steps)
+    fit = judge(operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, asked)
+    return replace(result, drawn=operator.state(), fit=fit)
+
+
+def _reduced(y_CHW: Tensor, given: OperatorSpec, used: OperatorSpec) -> str:
+    """Note about a reduced upload."""
+    note = f"The upload was reduced to {y_CHW.shape[-1]}x{y_CHW.shape[-2]} pixels."
+    return note if used == given else f"{note} In these pixels the degradation is {used.words()}."

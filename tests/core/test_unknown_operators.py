@@ -1,0 +1,175 @@
+"""Operators that are identified from the upload: 'auto'."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+from pydantic import ValidationError
+
+import aps_core as aps
+from aps_cli.main import main
+from aps_core.errors import InvalidSpec, NothingToRestore
+from aps_core.imaging import images, noise
+from aps_core.imaging.images import Picture
+from aps_core.operators import OperatorSpec
+from aps_core.operators.auto import Auto
+from aps_core.operators.unknown import Search
+from aps_core.runtime.engine import ImageEngine
+from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+
+PHOTOS = Path(__file__).parents[2] / "examples/photos"
+SAMPLER = {
+    "type": "carried_evidence",
+    "steps": 2,
+    "inner_steps": 1,
+    "start": 0,
+    "correction": 0,
+}
+"""Without the estimates before and after the reverse steps, which take most of the time."""
+
+
+def truth(name="chelsea", side=64):
+    x = images.to_tensor(images.open_image((PHOTOS / f"{name}.png").read_bytes()))
+    return x[:, 90 : 90 + side, 90 : 90 + side].contiguous()
+
+
+def blurred(x):
+    blur = OperatorSpec.named("gaussian_blur").model_validate({"sigma": 2.0})
+    y = blur.bind(tuple(x.shape))(x[None])[0]
+    return Picture(images.to_pil(noise.add_noise(y, 0.02, torch.Generator().manual_seed(0))))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return ImageEngine.load("embedded", "cpu")
+
+
+@pytest.fixture(scope="module")
+def upload():
+    return blurred(truth())
+
+
+def auto(**changes):
+    return RestoreSpec.model_validate({"operator": {"type": "auto"}, "sampler": SAMPLER, **changes})
+
+
+def restored(spec, upload, engine, **hooks):
+    result = run(spec, Inputs(upload), engine, **hooks)
+    assert isinstance(result, PictureResult)
+    assert isinstance(result.spec, RestoreSpec)
+    return result, result.spec.operator
+
+
+def test_the_operator_is_found_used_and_told(engine, upload):
+    result, operator = restored(auto(), upload, engine)
+    assert operator.type == "gaussian_blur"
+    assert 1.5 < operator.sigma < 2.5
+    told = json.loads(json.dumps(result.sidecar()))
+    assert told["found"] == json.loads(json.dumps(result.metrics()["found"]))
+    assert told["found"]["asked"] == "auto"
+    assert told["found"]["operator"] == told["spec"]["operator"]
+    assert told["found"]["confidence"] == "fairly sure"
+    assert told["notes"][0] == told["found"]["text"]
+    assert "Soft: a Gaussian blur of about 2" in told["found"]["text"]
+    assert operator.words() in told["found"]["text"]
+    named, _ = restored(auto(operator=operator), upload, engine)
+    assert torch.equal(named.pictures_BCHW, result.pictures_BCHW), "as if it had been named"
+    assert named.found is None
+
+
+def test_a_resumed_run_does_not_guess_anew(engine, upload, monkeypatch):
+    saved = []
+    whole, _ = restored(
+        auto(), upload, engine, on_step=lambda step: saved.append(step.checkpoint())
+    )
+
+    def guess(*_):
+        raise AssertionError("guessed anew")
+
+    monkeypatch.setattr(Auto, "find", guess)
+    rest, _ = restored(auto(), upload, engine, resume=saved[0])
+    assert rest.resumed_from_step == 1
+    assert rest.found == whole.found is not None
+    assert rest.spec == whole.spec
+    assert torch.equal(rest.codes_BL, whole.codes_BL)
+    with pytest.raises(AssertionError, match="guessed anew"):
+        run(auto(seed=1), Inputs(upload), engine, resume=saved[0])  # another job's checkpoint
+
+
+def test_a_picture_with_nothing_wrong_is_not_changed(engine):
+    clean = Picture(images.to_pil(truth()))
+    with pytest.raises(NothingToRestore, match=r"Nothing seems to be wrong.*name the operator"):
+        run(auto(), Inputs(clean), engine)
+    clipped = Picture(images.to_pil(truth("astronaut")))
+    with pytest.raises(NothingToRestore, match=r"11% of the pixels are clipped.*knows no operator"):
+        run(auto(), Inputs(clipped), engine)
+
+
+def test_an_enlarged_upload_is_restored_at_its_own_size_at_most(engine):
+    small = images.to_pil(truth(side=32))
+    upload = Picture(small.resize((64, 64), Image.Resampling.NEAREST))
+    result, operator = restored(auto(), upload, engine)
+    assert operator.type == "super_resolution"
+    assert result.pictures_BCHW.shape[-2:] == auto().output_size((64, 64)) == (64, 64)
+    found = Auto().find(Search(upload))
+    assert max(auto(working_size=32).with_found(found).output_size((64, 64))) <= 32
+    library = aps.restore(aps.Measurement(upload.image, "auto"), engine, sampler=SAMPLER)
+    assert library.found == result.found
+    assert library.image.size == (64, 64)
+
+
+def test_a_transparent_upload_is_inpainted(engine):
+    image = images.to_pil(truth()).convert("RGBA")
+    image.paste((0, 0, 0, 0), (20, 20, 40, 40))
+    assert restored(auto(), Picture(image), engine)[1].type == "inpainting"
+
+
+def test_sizes_checks_and_estimates_need_neither_operator_nor_torch():
+    code = """
+import sys
+from PIL import Image
+from aps_core.imaging.images import Picture
+from aps_core.runtime.estimate import check_size
+from aps_core.tasks import Inputs, RestoreSpec
+spec = RestoreSpec.model_validate({"operator": {"type": "auto"}}).resolved()
+spec.check_inputs(Inputs(Picture(Image.new("RGB", (70, 50)))))
+cost = check_size(spec, (70, 50), 10_000, 1e-3)
+assert cost.output == (70, 50) and cost.seconds > 0, cost
+assert spec.checkpoints == () and spec.mask_slot(Inputs()) is None
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_it_stands_alone_and_degrades_nothing():
+    with pytest.raises(ValidationError, match="'auto' identifies all that happened"):
+        OperatorSpec.named("compose").model_validate({"stages": [{"type": "auto"}]})
+    with pytest.raises(InvalidSpec, match="cannot degrade a picture"):
+        Auto().bind((3, 8, 8))
+    mask = Picture(Image.new("L", (64, 64), 255))
+    with pytest.raises(InvalidSpec, match="takes no mask"):
+        auto().check_sizes(Inputs(Picture(Image.new("RGB", (64, 64))), mask))
+
+
+def aps_command(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def test_the_command_line_says_what_it_found_and_replays_it(tmp_path, upload, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    buffer = io.BytesIO()
+    upload.image.save(buffer, "PNG")
+    Path("soft.png").write_bytes(buffer.getvalue())
+    quick = ("--sampler", "aps", "--steps", 1, "--inner-steps", 1, "--device", "cpu")
+    done = aps_command("restore", "soft.png", "--operator", "auto", *quick, "-o", "out.png")
+    assert done.exit_code == 0, done.output
+    assert "Soft: a Gaussian blur of about 2" in done.output
+    replayed = aps_command("replay", "out.json", "soft.png", "-o", "again")
+    assert replayed.exit_code == 0, replayed.output
+    assert "identical bit for bit" in replayed.output
