@@ -27,9 +27,9 @@ def picture(path: Path) -> torch.Tensor:
 
 @pytest.fixture
 def photo(tmp_path):
-    """A photograph of 61x93 pixels, odd in both dimensions."""
+    """A photograph of 31x47 pixels, odd in both dimensions."""
     path = tmp_path / "photo.png"
-    x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
+    x = images.resize(picture(PHOTOS / "chelsea.png"), (31, 47)).clamp(-1, 1)
     path.write_bytes(images.encode_png(x))
     return path
 
@@ -55,12 +55,12 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
     )
     assert result.exit_code == 0, result.output
     x = picture(out)
-    assert x.shape == (3, 244, 372)
-    reduced = SuperResolution().bind((3, 244, 372))(x[None])
+    assert x.shape == (3, 124, 188)
+    reduced = SuperResolution().bind((3, 124, 188))(x[None])
     assert psnr(reduced, picture(photo)[None]).item() > 24  # consistent with the measurement
     sidecar = json.loads(out.with_suffix(".json").read_text())
     assert sidecar["spec"]["sampler"]["inner_steps"] == 10
-    assert sidecar["size"] == {"width": 372, "height": 244}
+    assert sidecar["size"] == {"width": 188, "height": 124}
     with Image.open(out) as made:
         assert "not evidence" in made.info["Comment"]
 
@@ -104,8 +104,8 @@ def test_same_seed_same_bytes(photo, tmp_path):
 
 def test_an_uploaded_mask_keeps_known_pixels(photo, tmp_path):
     mask = tmp_path / "mask.png"
-    known = torch.ones(3, 61, 93)
-    known[:, 20:40, 30:60] = -1
+    known = torch.ones(3, 31, 47)
+    known[:, 10:20, 15:30] = -1
     mask.write_bytes(images.encode_png(known))
     assert "needs a mask" in aps("restore", photo, "--operator", "inpainting", *QUICK).output
     done = aps("restore", photo, "--operator", "inpainting", "--mask", mask, *QUICK)
@@ -129,7 +129,7 @@ def test_degrade_writes_a_measurement(photo, tmp_path):
         ).exit_code
         == 0
     )
-    assert picture(out).shape == (3, 30, 46)
+    assert picture(out).shape == (3, 15, 23)
 
 
 @pytest.mark.parametrize(
