@@ -155,7 +155,7 @@ class TileProgress(Progress):
         return self.inner
 
     def event(self) -> dict[str, Any]:
-        """As for a whole picture, with tiles in place of tokens."""
+        """As for a whole picture, with tiles in place of tokens and without their confidence."""
         return {
             **super().event(),
             "tiled": True,
@@ -163,7 +163,6 @@ class TileProgress(Progress):
             "noise_floor": self.noise_floor,
             "grid": self.grid,
             "anchors": [self.step - 1],
-            "confidence": [1.0],
             "loss_curve": [],
         }
 

@@ -250,7 +250,7 @@ def restore(width, height):
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-restore(400, 400)
+restore(200, 200)
 before = peak()
 restore(2000, 1500)
 print((peak() - before) / (2000 * 1500))

@@ -28,6 +28,18 @@ def done(running_stack: Stack) -> dict[str, Any]:
     return running_stack.wait(job["id"])
 
 
+def test_a_picture_in_tiles_shows_which_tiles_are_done(page: Page, stack: Stack) -> None:
+    job = stack.submit(png(150, 70), tile=80, sampler={"steps": 1, "inner_steps": 1})
+    stack.wait(job["id"])
+    page.goto(f"/#{job['id']}")
+    expect(scrub(page)).to_have_attribute("max", "3")
+    page.get_by_label("Tokens").select_option("Decided so far")
+    scrub(page).fill("2")
+    canvas = page.locator("canvas[style*='--columns: 3']")
+    expect(canvas).to_have_css("--rows", "1")
+    assert canvas.evaluate("canvas => canvas.style.width") == "100%"
+
+
 def test_the_tokens_show_which_step_decided_them(
     page: Page, stack: Stack, done: dict[str, Any]
 ) -> None:
