@@ -5,11 +5,10 @@ diagnosis and knows the kind of the blur:
 
 - ``diagnosis``: no more than that;
 - ``joint``: picture and blur are optimised in turn, the picture by total-variation least squares;
-- ``em_equal``: EM as in ``blind_blur``, with equal logits in place of the prior's;
-- ``em_prior``: EM as in ``blind_blur``;
+- ``em_equal``: ``blind_blur`` with ``method="em"``, and equal logits in place of the prior's;
+- ``em_prior``: ``blind_blur`` with ``method="em"``;
 - ``em_prior_plain``: the same, but the M step attributes all deviations to noise;
-- ``power_law``: no pictures at all: the likeliest blur of a Gaussian picture whose spectrum falls
-  with the third power of the frequency.
+- ``power_law``: ``blind_blur`` with ``method="spectrum"``, its default: no pictures at all.
 
 Kernels are compared by normalised correlation. A collapse is a size below half of the true one.
 PSNR is that of the total-variation restoration of the part, with the estimated and the true blur.
@@ -33,7 +32,7 @@ from torch import Tensor
 from aps_core.blind.effort import MARGIN, Effort
 from aps_core.blind.em import Estimate, expectation_maximisation
 from aps_core.blind.families import FAMILIES, Family, Parameters
-from aps_core.blind.likelihood import DETAIL, UnseenDetail, WhiteNoise, _window
+from aps_core.blind.likelihood import PowerLaw, UnseenDetail, WhiteNoise
 from aps_core.blind.photograph import PosteriorSamples, most_detailed
 from aps_core.diagnosis import examine
 from aps_core.imaging import images, noise
@@ -98,28 +97,6 @@ class EqualLogits:
     def logits(self, z_BL: Tensor, **given: Any) -> Tensor:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
-
-
-class PowerLaw(UnseenDetail):
-    """Likelihood of a blur without any picture; see the module."""
-
-    def _of(self, blur: OperatorSpec, x_BCHW: Tensor) -> Tensor:
-        inner = (..., slice(self.margin, -self.margin), slice(self.margin, -self.margin))
-        y_CHW = self.y_CHW[inner]
-        height, width = y_CHW.shape[1:]
-        window = _window(height, width, y_CHW.device)
-        centred_CHW = y_CHW - y_CHW.mean((1, 2), keepdim=True)
-        power_HF = torch.fft.rfft2(centred_CHW * window).abs().square().mean(0)
-        down, right = torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None]
-        fall_HF = (torch.hypot(down, right) + 1 / height) ** -3
-        point = torch.zeros(1, 1, height, width)
-        point[..., height // 2, width // 2] = 1
-        passed_HF = torch.fft.rfft2(blur.bind((1, height, width))(point)[0, 0]).abs().square()
-        level_D11 = torch.tensor(DETAIL)[1:, None, None] ** 2 / fall_HF.mean()
-        variance_DHF = self.sigma**2 + level_D11 * fall_HF * passed_HF
-        cost_D = (variance_DHF.log() + power_HF / variance_DHF).sum((1, 2))
-        best: Tensor = -cost_D.min()[None]
-        return best
 
 
 def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> Estimate:

@@ -56,16 +56,53 @@ class UnseenDetail:
         height, width = misses_BCHW.shape[2:]
         power_BHF = torch.fft.rfft2(misses_BCHW * _window(height, width, device)).abs().square()
         power_BHF = power_BHF.mean(1)
-        point_1CHW = torch.zeros(1, 1, height, width, device=device)
-        point_1CHW[..., height // 2, width // 2] = 1
-        spread_1CHW = blur.bind((1, height, width), device)(point_1CHW)
-        passed_HF = torch.fft.rfft2(spread_1CHW[0, 0]).abs().square()
+        passed_HF = _passed(blur, height, width, device)
         detail_D11 = torch.tensor(DETAIL, device=device)[:, None, None]
         variance_DHF = self.sigma**2 + detail_D11.square() * passed_HF
         cost_DBHF = variance_DHF.log()[:, None] + power_BHF / variance_DHF[:, None]
         loglik_DB = -cost_DBHF.sum((2, 3))
         best_B: Tensor = loglik_DB[int(loglik_DB.sum(1).argmax())]
         return best_B
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """``y = k * x + n`` for a Gaussian picture x whose power falls with the third power of the
+    frequency. The picture is integrated out in closed form, so no samples are needed.
+    """
+
+    y_CHW: Tensor
+    sigma: float
+    margin: int
+    """Pixels along the border that are not used."""
+
+    def __call__(self, blurs: list[OperatorSpec], x_BCHW: Tensor) -> Tensor:
+        """log p(y | blur), (N, 1), with the most likely contrast; ``x_BCHW`` is not used."""
+        margin, device = self.margin, self.y_CHW.device
+        inside_CHW = self.y_CHW[:, margin : -margin or None, margin : -margin or None]
+        height, width = inside_CHW.shape[1:]
+        centred_CHW = inside_CHW - inside_CHW.mean((1, 2), keepdim=True)
+        power_CHF = torch.fft.rfft2(centred_CHW * _window(height, width, device)).abs().square()
+        down = torch.fft.fftfreq(height, device=device)[:, None]
+        right = torch.fft.rfftfreq(width, device=device)[None]
+        falling_HF = (torch.hypot(down, right) + 1 / height) ** -3
+        contrast_D11 = torch.tensor(DETAIL[1:], device=device)[:, None, None]
+        picture_DHF = contrast_D11.square() * falling_HF / falling_HF.mean()
+        scores = []
+        for blur in blurs:
+            variance_DHF = self.sigma**2 + picture_DHF * _passed(blur, height, width, device)
+            cost_D = (variance_DHF.log() + power_CHF.mean(0) / variance_DHF).sum((1, 2))
+            scores.append(-cost_D.min())
+        return torch.stack(scores)[:, None]
+
+
+def _passed(blur: OperatorSpec, height: int, width: int, device: torch.device) -> Tensor:
+    """Share of the power of every frequency that a blur leaves, (H, W // 2 + 1)."""
+    point_1CHW = torch.zeros(1, 1, height, width, device=device)
+    point_1CHW[..., height // 2, width // 2] = 1
+    spread_1CHW = blur.bind((1, height, width), device)(point_1CHW)
+    passed_HF: Tensor = torch.fft.rfft2(spread_1CHW[0, 0]).abs().square()
+    return passed_HF
 
 
 def _window(height: int, width: int, device: torch.device) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from aps_core.blind.effort import INNER_STEPS, MARGIN, SIDE, STEPS, Effort
 from aps_core.blind.em import WIDEST, Estimate, expectation_maximisation
 from aps_core.blind.families import Family, Parameters
-from aps_core.blind.likelihood import UnseenDetail
+from aps_core.blind.likelihood import PowerLaw, UnseenDetail
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
@@ -41,7 +41,7 @@ def blur_of(
     image: Image.Image,
     family: Family,
     guess: Parameters,
-    engine: ImageEngine,
+    engine: ImageEngine | None,
     effort: Effort,
     *,
     widest: float = WIDEST,
@@ -55,7 +55,7 @@ def blur_of(
         image: RGB.
         family: the blurs that are compared.
         guess: their parameters according to the diagnosis.
-        engine: image prior of the E step.
+        engine: image prior of the E step; None integrates over pictures with a power-law spectrum.
         effort: chains and iterations.
         widest: reach of the first M step.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
@@ -70,15 +70,18 @@ def blur_of(
         zoom *= 2
     part = image.reduce(zoom) if zoom > 1 else image
     part = part.crop(most_detailed(part))
-    y_CHW = images.to_tensor(images.Picture(part)).to(engine.device)
+    y_CHW = images.to_tensor(images.Picture(part)).to(engine.device if engine else "cpu")
     estimated = noise.estimate_sigma(y_CHW)
     deviation = max(estimated if sigma is None else sigma / zoom, QUANTISATION)
-    draw = PosteriorSamples(engine, y_CHW, deviation, effort, seed, on_inner)
     found = expectation_maximisation(
         family,
         family.scaled(guess, 1 / zoom),
-        draw,
-        UnseenDetail(y_CHW, deviation, MARGIN),
+        (
+            PosteriorSamples(engine, y_CHW, deviation, effort, seed, on_inner)
+            if engine
+            else lambda _: y_CHW[None]  # not used
+        ),
+        (UnseenDetail if engine else PowerLaw)(y_CHW, deviation, MARGIN),
         side=min(part.size) - 2 * MARGIN,
         iterations=effort.iterations,
         widest=widest,

@@ -26,8 +26,8 @@ EVERYWHERE = 1.5
 
 
 class BlindBlur(UnknownOperator):
-    """Blurred by an unknown amount: the strength that explains the picture best is estimated from
-    restorations of its most detailed part.
+    """Blurred by an unknown amount: the strength that explains the most detailed part best is
+    estimated first.
     """
 
     type: Literal["blind_blur"] = "blind_blur"
@@ -38,9 +38,23 @@ class BlindBlur(UnknownOperator):
             " diagnosis finds."
         ),
     )
-    chains: int = Field(3, ge=2, le=4, description="Restorations drawn in every iteration.")
+    method: Literal["spectrum", "em"] = Field(
+        "spectrum",
+        description=(
+            "'spectrum': integrates over all pictures whose spectrum falls as those of photographs"
+            " do, in about a second; 'em': expectation-maximisation over short restorations by the"
+            " prior."
+        ),
+    )
+    chains: int = Field(
+        3,
+        ge=2,
+        le=4,
+        description="Restorations drawn in every iteration.",
+        json_schema_extra={"x-when": {"method": "em"}},
+    )
     iterations: int = Field(
-        3, ge=2, le=20, description="Times that restorations and blur are estimated in turn."
+        3, ge=2, le=20, description="Times that the blur is estimated, each more finely."
     )
 
     def words(self) -> str:
@@ -53,7 +67,11 @@ class BlindBlur(UnknownOperator):
 
     def token_passes(self, stride: int) -> int:
         """Decoder evaluations of the examined part times its tokens."""
-        return int(self.effort.decodes * math.ceil(SIDE / stride) ** 2)
+        return (
+            0
+            if self.method == "spectrum"
+            else int(self.effort.decodes * math.ceil(SIDE / stride) ** 2)
+        )
 
     def find(self, search: Search) -> Found:
         """The estimated blur; the diagnosed one if the estimate does not converge.
@@ -66,7 +84,7 @@ class BlindBlur(UnknownOperator):
         from aps_core.blind.photograph import blur_of
         from aps_core.diagnosis import examine
 
-        if search.engine is None:
+        if self.method == "em" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
         diagnosis = examine(search.upload)
         values = _diagnosed(diagnosis)
@@ -81,7 +99,7 @@ class BlindBlur(UnknownOperator):
             search.upload.image.convert("RGB"),
             family,
             guess,
-            search.engine,
+            search.engine if self.method == "em" else None,
             self.effort,
             widest=widest,
             sigma=search.sigma,
@@ -89,6 +107,11 @@ class BlindBlur(UnknownOperator):
             on_inner=search.on_inner,
         )
         return self._found(diagnosis, family, guess if values else None, estimate)
+
+    def _source(self, estimate: Estimate) -> str:
+        if self.method == "spectrum":
+            return "the picture's spectrum"
+        return f"{self.chains} restorations that differ by {estimate.deviation:.0%}"
 
     def _found(
         self, diagnosis: Diagnosis, family: Family, guess: Parameters | None, estimate: Estimate
@@ -103,8 +126,7 @@ class BlindBlur(UnknownOperator):
         operator = family.blur(used)
         said = "The diagnosis found no blur." if guess is None else diagnosis.summary
         text = (
-            f"Estimated from {self.chains} restorations: {operator.words()}, within about"
-            f" {estimate.deviation:.0%} over the restorations. {said}"
+            f"Estimated from {self._source(estimate)}: {operator.words()}. {said}"
             if estimate.converged
             else f"The estimate of the blur did not converge, so the diagnosis is used:"
             f" {operator.words()}. {said}"

@@ -104,10 +104,27 @@ def test_the_detail_that_samples_lack_tells_a_blur_from_a_wrong_one(engine):
     assert family.distance(plain, true) > 0.15
 
 
+@pytest.mark.parametrize(
+    ("kind", "true", "guess"),
+    [
+        ("gaussian", (1.6,), (2.2,)),
+        ("defocus", (3.0,), (2.2,)),
+        ("motion", (9.0, 30.0), (12.0, 45.0)),
+    ],
+)
+def test_the_spectrum_corrects_a_wrong_guess(kind, true, guess):
+    family = FAMILIES[kind]
+    image = images.to_pil(blurred(family, true, side=128)[1])
+    found = photograph.blur_of(image, family, guess, None, Effort(chains=2, iterations=3))
+    assert family.distance(guess, true) > 0.25
+    assert family.distance(found.parameters, true) < family.distance(guess, true) / 2, found
+    assert found.converged
+
+
 def restored(upload, engine, **hooks):
     spec = RestoreSpec.model_validate(
         {
-            "operator": {"type": "blind_blur", "chains": 2, "iterations": 2},
+            "operator": {"type": "blind_blur", "method": "em", "chains": 2, "iterations": 2},
             "sampler": {
                 "type": "carried_evidence",
                 "steps": 1,
