@@ -37,6 +37,7 @@ def main() -> None:
 
     \b
     aps diagnose photo.jpg                                          say what is wrong with it
+    aps restore photo.jpg --operator auto                           find out, and undo it
     aps restore blurred.jpg --operator gaussian_blur                compute locally
     aps restore blurred.jpg --operator gaussian_blur --server URL   use a running service
     aps serve --embedded                                            run service and studio

@@ -79,8 +79,10 @@ def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     assert picture(phone.with_suffix(".restored.png")).shape == (3, 72, 96)
 
 
-def test_a_photo_is_restored_in_tiles_and_replayed(photo, tmp_path):
-    out = tmp_path / "tiled.png"
+def test_a_photo_is_restored_in_tiles_and_replayed(tmp_path):
+    out, photo = tmp_path / "tiled.png", tmp_path / "wide.png"
+    x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
+    photo.write_bytes(images.encode_png(x))
     done = aps("restore", photo, "--operator", "denoise", "--tile", 80, *QUICK, "-o", out)
     assert done.exit_code == 0, done.output
     assert "Restored in 2 overlapping tiles." in done.output
