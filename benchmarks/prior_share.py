@@ -74,7 +74,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("photographs", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/prior-share.csv"))
+    parser.add_argument("--out", type=Path, default=Path("prior-share.csv"))
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     be_reproducible(arguments.threads)
