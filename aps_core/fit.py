@@ -99,16 +99,7 @@ def judge(
     explained = deviation(residual_CHW / noise_CHW.clamp(min=LEAST_NOISE))
     misfit, coding = deviation(measured_CHW - y_CHW), deviation(coded_CHW - measured_CHW)
     noise = deviation(noise_CHW)
-    ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
-    return Fit(
-        verdict=verdict_of(explained, ratio),
-        text=text_of(explained, ratio, words),
-        explained=explained,
-        ratio=ratio,
-        misfit=misfit,
-        noise=noise,
-        tokenizer=coding,
-    )
+    return _verdict(explained, misfit, noise, coding, words)
 
 
 def combined(fits: Sequence[Fit], words: str) -> Fit:
@@ -120,6 +111,11 @@ def combined(fits: Sequence[Fit], words: str) -> Fit:
 
     explained, misfit = deviation("explained"), deviation("misfit")
     noise, coding = deviation("noise"), deviation("tokenizer")
+    return _verdict(explained, misfit, noise, coding, words)
+
+
+def _verdict(explained: float, misfit: float, noise: float, coding: float, words: str) -> Fit:
+    """The verdict on these deviations."""
     ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
     return Fit(
         verdict=verdict_of(explained, ratio),

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from aps_core.blind.effort import MARGIN, Effort
 from aps_core.blind.em import Estimate, expectation_maximisation
-from aps_core.blind.families import FAMILIES, Family, Parameters
+from aps_core.blind.families import FAMILIES, Family, Name, Parameters
 from aps_core.blind.likelihood import PowerLaw, UnseenDetail, WhiteNoise
 from aps_core.blind.photograph import PosteriorSamples, most_detailed
 from aps_core.diagnosis import examine
@@ -39,11 +39,11 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import _diagnosed, _guess
+from aps_core.operators.blind_blur import diagnosed_blur, first_guess
 from aps_core.runtime.engine import ImageEngine
 
 PHOTOS = Path(__file__).parents[1] / "examples/photos"
-BLURS: list[tuple[str, Parameters]] = [
+BLURS: list[tuple[Name, Parameters]] = [
     ("gaussian", (1.2,)),
     ("gaussian", (2.5,)),
     ("defocus", (2.0,)),
@@ -67,12 +67,12 @@ class Part:
         seen_CHW = family.blur(true).bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
         y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
         upload = images.to_pil(y_CHW)
-        self.values = _diagnosed(examine(images.Picture(upload)))
+        self.values = diagnosed_blur(examine(images.Picture(upload)))
         left, top, right, bottom = most_detailed(upload)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.y_CHW = images.to_tensor(images.Picture(upload.crop((left, top, right, bottom))))
         self.family, self.sigma = family, max(noise.estimate_sigma(self.y_CHW), 0.0023)
-        self.start, self.widest = _guess(family, self.values)
+        self.start, self.widest = first_guess(family, self.values)
 
     def restored(self, blur: OperatorSpec) -> Tensor:
         """The total-variation restoration (1, 3, H, W)."""
@@ -146,7 +146,7 @@ def rows(photos: list[str], sigmas: list[float], methods: list[str]) -> Iterator
     cases = [(photo, blur, sigma) for sigma in sigmas for photo in photos for blur in BLURS]
     random.Random(0).shuffle(cases)  # the first ones are a sample of all
     for photo, (kind, true), sigma in cases:
-        family = FAMILIES[kind]  # type: ignore[index]
+        family = FAMILIES[kind]
         part = Part(photo, family, true, sigma)
         known = part.psnr(family.blur(true))
         for method in methods:

@@ -87,14 +87,14 @@ class BlindBlur(UnknownOperator):
         if self.method == "em" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
         diagnosis = examine(search.upload)
-        values = _diagnosed(diagnosis)
+        values = diagnosed_blur(diagnosis)
         kind = values.get("family") if self.kind == "auto" else self.kind
         if kind is None:
             raise NothingToRestore(
                 f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind'."
             )
         family = FAMILIES[kind]
-        guess, widest = _guess(family, values)
+        guess, widest = first_guess(family, values)
         estimate = blur_of(
             search.upload.image.convert("RGB"),
             family,
@@ -147,12 +147,12 @@ class BlindBlur(UnknownOperator):
         )
 
 
-def _diagnosed(diagnosis: Diagnosis) -> Mapping[str, Any]:
+def diagnosed_blur(diagnosis: Diagnosis) -> Mapping[str, Any]:
     """Family and parameters of the diagnosed blur; empty if there is none."""
     return next((each.values for each in diagnosis.findings if each.kind == "blur"), {})
 
 
-def _guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:
+def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:
     """Where the search starts, and its first reach: at the diagnosed blur, if it is of the family;
     else at one of the same width.
     """

@@ -11,6 +11,7 @@ import torch
 
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation import (
+    BASELINES,
     Plan,
     Row,
     Setup,
@@ -123,6 +124,14 @@ def test_upsampled_protocols_are_compared_at_the_original_size(engine, photos):
     x = run_method(engine, CONFIG, case, Variant("aps"), 0)[0]
     assert x.shape[-2:] == (128, 128)
     assert case.at_truth_size(x).shape[-2:] == (64, 64)
+
+
+def test_biharmonic_filling_continues_a_slope(engine, photos):
+    rows = torch.linspace(-0.8, 0.8, 32)[:, None].expand(3, 32, 32)
+    case = make_case(engine, CONFIG, "native", "inpainting70", "slope", rows, 0.0, 0)
+    filled = BASELINES["biharmonic"](case)
+    assert float((filled[0] - rows)[:, 4:-4, 4:-4].abs().max()) < 0.02
+    assert float((BASELINES["input"](case)[0] - rows)[:, 4:-4, 4:-4].abs().max()) > 0.05
 
 
 def test_degradation_strengths_scale_with_the_size():
