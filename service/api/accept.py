@@ -32,6 +32,7 @@ from service.jobs import (
     WorkerInfo,
     new_job_id,
 )
+from service.uploads.pictures import is_hash
 from service.uploads.upload import Source, Upload, digest
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,19 @@ class Draft:
     terms: Terms
     max_job_seconds: float
 
+    def check(self, uploads: Mapping[str, Upload]) -> tuple[Estimate, str | None]:
+        """Checks the sizes of all pictures. Returns the cost, and the slot of the picture whose
+        mask must be checked too, or None.
+
+        Raises:
+            InvalidSpec: the pictures do not fit the spec or each other.
+            ImageTooLarge, InsufficientMemory, JobTooLong: see :meth:`cost`.
+        """
+        inputs = Inputs(**{name: upload.picture for name, upload in uploads.items()})
+        self.spec.check_sizes(inputs)
+        cost = self.cost(uploads["image"].size if "image" in uploads else None)
+        return cost, self.spec.mask_slot(inputs)
+
     def cost(self, image: tuple[int, int] | None) -> Estimate:
         """Estimates the cost for an upload of this size (width, height).
 
@@ -105,36 +119,42 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
         Busy: too many pictures are being decoded.
     """
     tenant = submission.tenant
-    draft = await run_in_threadpool(_draft, services, submission)
-    if isinstance(draft, JobView):
-        return draft, True
     uploads: dict[str, Upload] = {}
     try:
+        draft = await run_in_threadpool(_begin, services, submission, uploads)
+        if not isinstance(draft, Draft):
+            return draft
         for name, sent in submission.pictures.items():
-            uploads[name] = await services.pictures.read(sent, name, tenant)
-        return await _fitted(services, submission, draft, uploads)
+            if name not in uploads:
+                uploads[name] = await services.pictures.read(sent, name, tenant)
+        cost, slot = draft.check(uploads)
+        if slot is not None:
+            draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
+        return await services.pictures.decoding.run(
+            tenant, _stored, services, submission, draft, uploads, cost
+        )
     finally:
         for upload in uploads.values():
             upload.file.close()
 
 
-async def _fitted(
-    services: Services, submission: Submission, draft: Draft, uploads: Mapping[str, Upload]
-) -> tuple[JobView, bool]:
-    """Checks the pictures' sizes and the mask's coverage, then accepts the job."""
-    tenant = submission.tenant
-    inputs = Inputs(**{name: upload.picture for name, upload in uploads.items()})
-    draft.spec.check_sizes(inputs)
-    cost = draft.cost(uploads["image"].size if "image" in uploads else None)
-    if (slot := draft.spec.mask_slot(inputs)) is not None:
-        draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
-    large = any(not upload.holder for upload in uploads.values())
-    arguments = (services, submission, draft, uploads, cost)
-    return await (
-        services.pictures.decoding.run(tenant, _stored, *arguments)
-        if large
-        else run_in_threadpool(_stored, *arguments)
-    )
+def _begin(
+    services: Services, submission: Submission, uploads: dict[str, Upload]
+) -> Draft | tuple[JobView, bool]:
+    """Does everything that needs no decoding, in one thread: a job whose pictures are all stored
+    is accepted here. ``uploads`` receives the stored pictures.
+    """
+    draft = _draft(services, submission)
+    if isinstance(draft, JobView):
+        return draft, True
+    for name, sent in submission.pictures.items():
+        if is_hash(sent):
+            uploads[name] = services.pictures.stored(sent, name, submission.tenant)
+    if uploads.keys() == submission.pictures.keys():
+        cost, slot = draft.check(uploads)
+        if slot is None:
+            return _stored(services, submission, draft, uploads, cost)
+    return draft
 
 
 def predict(

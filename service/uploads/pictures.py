@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeGuard
 
 from redis.exceptions import RedisError
-from starlette.concurrency import run_in_threadpool
 
 from aps_core.diagnosis import Diagnosis
 from aps_core.imaging.images import Coverage
@@ -25,6 +25,11 @@ PREFIX = "sha256:"
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 
+def is_hash(sent: Source | str) -> TypeGuard[str]:
+    """Whether a picture is named by its content hash."""
+    return isinstance(sent, str) and sent.startswith(PREFIX)
+
+
 @dataclass(frozen=True)
 class Pictures:
     """Reads and stores pictures from clients."""
@@ -37,18 +42,14 @@ class Pictures:
     decoding: Lane
 
     async def read(self, sent: Source | str, name: str, tenant: str) -> Upload:
-        """Reads the picture of the slot ``name`` from a file, a URL, or ``sha256:`` and the hash of
-        a stored one.
+        """Reads the picture of the slot ``name`` from a file or a URL.
 
         Raises:
-            UnknownPicture: the tenant has no picture with this hash.
             ImageRejected, BodyTooLarge: see :meth:`Decoder.sanitise`.
             UrlRefused, EgressFailed: see :func:`service.uploads.fetch_url.fetch`.
             Busy: the tenant or the service has too many pictures in progress.
         """
         if isinstance(sent, str):
-            if sent.startswith(PREFIX):
-                return await run_in_threadpool(self._stored, sent, name, tenant)
             sent = await self.fetching.run(tenant, fetch, sent, name, self.settings)
         return await self.decoding.run(tenant, self.decoder.sanitise, sent, name, tenant)
 
@@ -126,7 +127,12 @@ class Pictures:
             **shape,
         )
 
-    def _stored(self, named: str, name: str, tenant: str) -> Upload:
+    def stored(self, named: str, name: str, tenant: str) -> Upload:
+        """Opens a stored picture of the tenant by ``sha256:`` and its hash.
+
+        Raises:
+            UnknownPicture: the tenant has no picture with this hash.
+        """
         found = _HASH.fullmatch(named)
         sha256 = found[1] if found else ""
         for holder in self.known.holders(tenant, sha256):
