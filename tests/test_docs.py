@@ -9,8 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,8 @@ BLOCK = re.compile(
     r"(?:\*Not run by the tests: ([^\n]+)\*\n\n)?```(python|bash)\n(.*?)```", re.DOTALL
 )
 SHOWN_AS = "http://127.0.0.1:8000"
+WARM = [sys.executable, "-S", str(ROOT / "tests/warm.py")]
+"""Starts Python programs quickly: importing torch takes longer than most commands shown."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +65,19 @@ class Place:
     folder: Path
     url: str
     environment: dict[str, str]
+    server: Path
+    """Socket of ``tests/warm.py``."""
 
     def run(self, block: Block) -> str:
         code = block.code.replace(SHOWN_AS, self.url)
         command = (
-            [sys.executable, "-c", code]
+            [*WARM, "run", str(self.server), "-c", code]
             if block.language == "python"
             else ["bash", "-euo", "pipefail", "-c", code]
         )
         extra = {"APS_SERVER": self.url} if block.language == "python" else {}
-        # one core, as the service's worker has one thread: the same seed gives the same bytes with
-        # the same number of threads
-        one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
         done = subprocess.run(
-            [*one, *command],
+            command,
             cwd=self.folder,
             env={**self.environment, **extra},
             capture_output=True,
@@ -93,10 +95,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     programs, state = folder / "bin", folder / "state"
     programs.mkdir()
     state.mkdir()
-    for program, arguments in (("aps", "-m aps_cli.main "), ("python", "")):
-        (programs / program).write_text(
-            f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n'
-        )
+    server = folder / "warm"
+    for program, words in (
+        ("aps", [*WARM, "run", str(server), "-m", "aps_cli.main"]),
+        ("python", [sys.executable]),
+    ):
+        (programs / program).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         (programs / program).chmod(0o755)
     # What is shown takes the prior's recommended settings; here every process recommends small
     # ones.
@@ -135,7 +139,25 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             for variable, value in os.environ.items()
             if not variable.startswith("APS_")
         }
-        yield Place(folder, url, {**clean, **paths, "APS_REDIS_URL": settings.redis_url})
+        environment = {**clean, **paths, "APS_REDIS_URL": settings.redis_url}
+        stack.enter_context(warm_python(server, environment))
+        yield Place(folder, url, environment, server)
+
+
+@contextmanager
+def warm_python(socket: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Starts ``tests/warm.py`` on one core, as the service's worker has one thread: the same seed
+    gives the same bytes with the same number of threads.
+    """
+    one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    with subprocess.Popen([*one, *WARM[:1], *WARM[2:], "serve", str(socket)], env=environment) as p:
+        try:
+            while not socket.exists():
+                assert p.poll() is None
+                time.sleep(0.05)
+            yield
+        finally:
+            p.terminate()
 
 
 @pytest.fixture

@@ -22,7 +22,10 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+expect.set_options(timeout=30_000)  # a busy machine needs more than the default of 5 s
+
+
+@pytest.fixture(scope="module")  # its event loop must not outlive the tests of the page
 def browser() -> Iterator[Browser]:
     """Chromium. If it is missing, tests are skipped, or fail if APS_REQUIRE_BROWSER is set."""
     if CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ:
