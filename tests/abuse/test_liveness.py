@@ -24,6 +24,8 @@ from service.settings import Settings
 from tests.abuse.attacked import Target
 from tests.stack import png, uri
 
+pytestmark = pytest.mark.alone
+
 MAX_MB = 300
 MAX_SECONDS = 3.0
 """Kubernetes gives a probe five."""
