@@ -68,7 +68,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
       if (full.refusal) continue;
       offered = way;
       whole.textContent = label(full.seconds);
-      whole.hidden = false;
+      whole.hidden = whole.disabled = false;
       return;
     }
   }
@@ -88,6 +88,7 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
       show(text, { reduced: reduced && (keeps ? t.forecast.drawn(reduced) : t.forecast.reduced(size, reduced)), presets, refused: Boolean(refusal) });
       longest = reduced ? Math.max(...reduced) : 0;
       crop.hidden = !reduced || !onCrop;
+      crop.disabled = false;
       if (reduced) await offerWhole(spec, size, number);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
@@ -96,6 +97,8 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   }
 
   const later = () => {
+    asked++; // an answer on its way, and these offers, belong to the settings before this change
+    crop.disabled = whole.disabled = true;
     clearTimeout(timer);
     timer = setTimeout(update, PAUSE_MILLISECONDS);
   };
