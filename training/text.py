@@ -1,6 +1,6 @@
 """Trains the embedded text models: masked prior, reward model and independent judge.
 
-    python -m training.text --corpus CORPUS/text.tar.xz --out runs/text --minutes 38 10 5
+    python -m training.text --corpus CORPUS/text.tar.xz --out runs/text --minutes 38 8 8
 
 The prior uses Dream's network class and loss (``masked_text.py``), the reward model and the judge
 Qwen3's with two heads (``reward.py``). All share a byte-pair vocabulary. The judge is trained on
@@ -148,7 +148,7 @@ def main() -> None:
         "--minutes",
         type=float,
         nargs=3,
-        default=(25, 8, 8),
+        default=(38, 8, 8),
         metavar=("PRIOR", "REWARD", "JUDGE"),
         help="compute budget of each stage",
     )
