@@ -21,7 +21,11 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="RM-Bench, JudgeBench or RewardBench 2 file (.json, .jsonl), or .txt with a prompt per"
     " line. Default: the paper's 20 prompts.",
 )
-@click.option("--judge", type=FOLDER, help="Folder of an independent model that scores answers.")
+@click.option(
+    "--judge",
+    type=FOLDER,
+    help="Folder of an independent model that scores answers; its classifier head if it has one.",
+)
 @click.option(
     "--independent",
     type=FOLDER,
@@ -78,7 +82,7 @@ def eval_text(
     from aps_core.runtime.process import be_reproducible
     from aps_core.text.rewards import RewardSpec
     from aps_core.text.rewards.loading import load_reward
-    from aps_core.text.rewards.network import RewardNetwork
+    from aps_core.text.rewards.network import Kind, RewardNetwork
 
     config = TextConfig.model_validate(config_from(options))
     asked = (load_questions(questions) if questions else paper_questions())[:limit]
@@ -86,8 +90,11 @@ def eval_text(
     engine = TextEngine.load(prior, default_device(device))
     dtype = engine.prior.model.dtype
 
-    def loaded(folder: Path | None) -> RewardNetwork | None:
-        return load_reward(folder, engine.prior, engine.device, dtype) if folder else None
+    def loaded(folder: Path | None, kind: Kind) -> RewardNetwork | None:
+        """A model; one that serves as both kinds is read as ``kind``."""
+        if folder is None:
+            return None
+        return load_reward(folder, engine.prior, engine.device, dtype, kind)
 
     named = reward or (engine.spec.reward.type if reward_model else None)
     comparison = text.Comparison(
@@ -95,7 +102,7 @@ def eval_text(
         config,
         seeds,
         RewardSpec.named(named)(type=named, model=reward_model) if named else None,
-        text.Judges.of(engine, loaded(judge), loaded(independent)),
+        text.Judges.of(engine, loaded(judge, "classifier"), loaded(independent, "language_model")),
     )
     if best_of is None:
         best_of = comparison.matching_best_of(num_samples, asked[0].prompt)

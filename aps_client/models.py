@@ -80,6 +80,16 @@ class Result:
         return self.files["answer.txt"].decode()
 
     @property
+    def texts(self) -> list[str]:
+        """The best answer to every prompt of a text task, in the order of the prompts.
+
+        Raises:
+            KeyError: the task does not produce text.
+        """
+        sidecar = self.sidecar
+        return [answer["text"] for answer in sidecar.get("best") or [sidecar["answer"]]]
+
+    @property
     def sidecar(self) -> dict[str, Any]:
         """Contents of ``result.json``: effective settings, seed, misfit, timings, versions."""
         sidecar: dict[str, Any] = json.loads(self.files["result.json"])

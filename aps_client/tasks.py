@@ -109,7 +109,7 @@ class Tasks(ABC, Generic[R]):
 
         Args:
             prompt: the question or instruction, or the messages of a chat, each with ``role`` and
-                ``content``.
+                ``content``. Further prompts go into ``more_prompts`` (see ``Result.texts``).
             spec: further fields of the spec, and ``timeout``.
         """
         return self.run("guide", prompt=prompt, **spec)

@@ -25,6 +25,17 @@ def test_guide_prints_the_answer_and_its_reward():
     assert told["spec"]["sampler"]["steps"] == 4
 
 
+def test_guide_answers_several_prompts_together():
+    more = ["--more-prompts", '["What is a lamp?", "What is rain?"]']
+    done = CliRunner().invoke(main, ["guide", "What is oak?", *more, *SMALL])
+    assert done.exit_code == 0, done.output
+    told = json.loads(
+        CliRunner().invoke(main, ["guide", "What is oak?", "--json", *more, *SMALL]).stdout
+    )
+    assert done.stdout.splitlines() == [best["text"] for best in told["best"]]
+    assert [best["prompt"] for best in told["best"]] == [0, 1, 2]
+
+
 def test_guide_explains_what_is_wrong():
     for arguments, told in (
         (["guide", ""], "prompt"),

@@ -52,8 +52,9 @@ def main() -> None:
         target = EMBEDDED / "documents" / "mmada"
         ship(args.documents_prior, target, (*CHECKPOINT, "tokenizer.json"))
     if args.text:
-        for part in ("prior", "reward"):
-            ship(args.text / part, EMBEDDED / "text" / part, (*CHECKPOINT, "tokenizer.json"))
+        files = (*CHECKPOINT, "tokenizer.json")
+        ship(args.text / "prior", EMBEDDED / "text" / "prior", files)
+        ship(args.text / "reward", EMBEDDED / "text" / "reward", (*files, "tokenizer_config.json"))
     for name, limit in LIMIT_BYTES.items():
         size = sum(path.stat().st_size for path in (EMBEDDED / name).rglob("*.safetensors"))
         if size > limit:

@@ -5,106 +5,101 @@ Expects ``text.tar.xz`` with ``train/NAME.txt`` and ``eval/NAME.txt``, one parag
 
 from __future__ import annotations
 
-import random
 import re
 import tarfile
 import zlib
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from training.stories import Turn, write
 
 VOCABULARY = 4096
 EOS, MASK, PROMPT, ANSWER = "<|endoftext|>", "<|mask|>", "<|prompt|>", "<|answer|>"
 PROMPT_FORMAT = PROMPT + "{prompt}" + ANSWER
 
-SHARE = {
-    "wordnet_qa": 0.40,
-    "wordnet_examples": 0.12,
-    "austen": 0.10,
-    "wesnoth": 0.09,
-    "endless_sky": 0.07,
-    "fortunes": 0.06,
-    "factbook": 0.03,
-    "kjv": 0.02,
-    "devil": 0.02,
-    "jargon": 0.02,
-    "freedroid": 0.01,
-    "freeorion": 0.01,
-    "gimp_help": 0.01,
-    "gcide": 0.01,
-    "foldoc": 0.01,
-    "anarchism_faq": 0.01,
-}
-"""Sampling weight of each source: high for questions and prose, low for dictionaries and tracts."""
+GENERATED = 0.6
+"""Share of generated texts (``training/stories.py``); the rest are sentences of the corpus."""
+
+SOURCES = ("austen", "wesnoth", "endless_sky", "fortunes", "wordnet_examples", "freedroid")
+"""Novels, game dialogue, quotations and usage examples: prose with many simple sentences."""
+
+COMMON_WORDS = 5000
+"""Only sentences whose words all are among this many most frequent ones of the corpus are kept.
+Nearly all of these words are single tokens, so the models read and write words, not syllables.
+"""
+
+SENTENCE = re.compile(r"""[A-Z][A-Za-z' ,;]*[.!?]""")
+WORD = re.compile(r"[A-Za-z']+")
 
 JUDGE_SHARE = 30
-"""Percentage of lines reserved for the judge; the prior and the reward model are not trained on
+"""Percentage of sentences reserved for the judge; the prior and the reward model are not trained on
 them.
 """
 
 Split = Literal["guide", "judge", "eval"]
-Turn = tuple[str, str]
-"""A prompt, perhaps empty, and its answer."""
 
 
-def read(archive: Path, split: Split) -> dict[str, list[str]]:
-    """Reads the lines of all sources.
+def read(archive: Path, split: Split) -> list[str]:
+    """Reads the simple sentences of all sources: 4 to 18 common words, without quotation marks.
 
-    ``guide`` and ``judge`` are disjoint parts of the training lines; ``eval`` is in neither.
+    ``guide`` and ``judge`` are disjoint parts of the training sentences; ``eval`` is in neither.
     """
-    folder = "eval" if split == "eval" else "train"
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {"train": [], "eval": []}
     with tarfile.open(archive) as tar:
         for member in tar:
             path = Path(member.name)
-            if (
-                path.parent.name == folder
-                and path.stem in SHARE
-                and (file := tar.extractfile(member))
-            ):
-                lines = file.read().decode().splitlines()
-                found[path.stem] = [
-                    line
-                    for line in lines
-                    if split == "eval"
-                    or (zlib.crc32(line.encode()) % 100 < JUDGE_SHARE) == (split == "judge")
-                ]
-    return found
+            if path.stem in SOURCES and (file := tar.extractfile(member)):
+                found[path.parent.name] += file.read().decode().splitlines()
+    counts = Counter(word.lower() for line in found["train"] for word in WORD.findall(line))
+    common = {word for word, _ in counts.most_common(COMMON_WORDS)}
+    lines = found["eval" if split == "eval" else "train"]
+    sentences = dict.fromkeys(text for line in lines for text in simple_sentences(line, common))
+    return [
+        text
+        for text in sentences
+        if split == "eval" or (zlib.crc32(text.encode()) % 100 < JUDGE_SHARE) == (split == "judge")
+    ]
 
 
-def turn(source: str, line: str, rng: random.Random) -> Turn:
-    """Converts a line to a prompt and an answer.
+def simple_sentences(paragraph: str, common: set[str]) -> Iterator[str]:
+    """The sentences of a paragraph that consist of 4 to 18 common words."""
+    for text in re.split(r"(?<=[.!?])[\"']?\s+", paragraph):
+        text = text.strip("\"'` ")
+        words = WORD.findall(text)
+        if (
+            4 <= len(words) <= 18
+            and SENTENCE.fullmatch(text)
+            and not text.endswith(("Mr.", "Mrs.", "St."))
+            and all(word.lower() in common for word in words)
+        ):
+            yield text
 
-    Definitions already are questions. Half of the other lines become an answer to an instruction
-    that names one of their long words. In the rest, the first sentence is the prompt and is to be
-    continued.
+
+def turn(text: str, rng: Random) -> Turn:
+    """Converts a sentence to the answer to an instruction that names one of its long words."""
+    words = sorted(set(re.findall(r"\b[a-z]{4,}\b", text)), key=len)[-3:]
+    return (f"Use {rng.choice(words)} in a sentence." if words else "Say something."), text
+
+
+def train_tokenizer(sentences: list[str], seed: int) -> Tokenizer:
+    """Trains a byte-pair vocabulary on sentences and as many generated pairs; the special tokens
+    have the first ids.
     """
-    if source == "wordnet_qa":
-        question, _, answer = line.partition("? ")
-        return question + "?", answer
-    words = sorted(set(re.findall(r"\b[a-z]{5,}\b", line)), key=len)[-3:]
-    if words and rng.random() < 0.5:
-        kind = "a sentence" if source == "wordnet_examples" else "a short paragraph"
-        return f"Write {kind} about {rng.choice(words)}.", line
-    sentences = re.split(r"(?<=[.!?]) ", line, maxsplit=1)
-    return (
-        (sentences[0], sentences[1])
-        if len(sentences) == 2 and len(sentences[0]) < 200
-        else ("", line)
-    )
-
-
-def train_tokenizer(lines: list[str]) -> Tokenizer:
-    """Trains a byte-pair vocabulary on the lines; the special tokens have the first ids."""
+    random = Random(seed)
+    generated = [text for _ in sentences for text in write(random)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = [EOS, MASK, PROMPT, ANSWER]
     tokenizer.train_from_iterator(
-        lines,
+        [*sentences, *generated],
         trainers.BpeTrainer(
             vocab_size=VOCABULARY,
             special_tokens=special,
@@ -135,22 +130,27 @@ class Encoded:
 
 
 class TurnSampler:
-    """Draws encoded pairs of at most ``length`` tokens; :data:`SHARE` weights the sources."""
+    """Draws encoded pairs of at most ``length`` tokens."""
 
-    def __init__(
-        self, lines: dict[str, list[str]], tokenizer: Tokenizer, length: int, seed: int
-    ) -> None:
-        self.lines = lines
+    def __init__(self, sentences: list[str], tokenizer: Tokenizer, length: int, seed: int) -> None:
+        self.sentences = sentences
         self.tokenizer = tokenizer
         self.length = length
         self.eos = special(tokenizer, EOS)
-        self.random = random.Random(seed)
-        self.weights = [SHARE[name] for name in lines]
+        self.random = Random(seed)
+
+    def turn(self) -> Turn:
+        """A generated text, or a sentence of the corpus."""
+        if self.random.random() < GENERATED:
+            return write(self.random)
+        return turn(self.random.choice(self.sentences), self.random)
 
     def draw(self, count: int) -> list[Encoded]:
         """Draws ``count`` pairs."""
-        names = self.random.choices(list(self.lines), self.weights, k=count)
-        turns = [turn(name, self.random.choice(self.lines[name]), self.random) for name in names]
+        return self.encode([self.turn() for _ in range(count)])
+
+    def encode(self, turns: list[Turn]) -> list[Encoded]:
+        """Token ids of pairs."""
         prompts = self.tokenizer.encode_batch(
             [PROMPT_FORMAT.replace("{prompt}", prompt) for prompt, _ in turns],
             add_special_tokens=False,

@@ -45,12 +45,14 @@ def load_network(
     dtype: torch.dtype,
     stored_name: Callable[[str], str] = str,
     head_rows: slice | None = None,
+    unused: tuple[str, ...] = (),
 ) -> Any:
     """Loads a checkpoint folder's safetensors, sharded or not, into ``network``, frozen and in
     evaluation mode.
 
     ``stored_name`` maps a parameter's name to its key in the file. A head tied to the embedding may
-    be stored or omitted. ``head_rows`` selects the rows of the output head to load.
+    be stored or omitted. ``head_rows`` selects the rows of the output head to load. ``unused`` are
+    keys of the file that belong to another head.
 
     Raises:
         WeightsMissing: the file is absent.
@@ -69,7 +71,12 @@ def load_network(
     head = stored_name("lm_head.weight")
     rows = {} if head_rows is None else {head: head_rows}
     tensors = read_tensors(
-        folder, shapes, ignore=(head,) if tied else (), device=device, dtype=dtype, rows=rows
+        folder,
+        shapes,
+        ignore=(*unused, *((head,) if tied else ())),
+        device=device,
+        dtype=dtype,
+        rows=rows,
     )
     if head_rows is not None:
         model.lm_head = torch.nn.Linear(

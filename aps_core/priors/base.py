@@ -162,6 +162,8 @@ class TextModels:
 
     prior: MaskedLM
     reward: RewardNetwork
+    also: tuple[RewardNetwork, ...] = ()
+    """Other kinds of reward that the same checkpoint serves."""
 
 
 class TextPriorSpec(PriorSpec):
@@ -175,6 +177,8 @@ class TextPriorSpec(PriorSpec):
     """Reward used if a job does not specify one."""
     reward_models: ClassVar[Mapping[Kind, str]] = {}
     """Checkpoint used for a kind of reward if a job does not name one."""
+    other_kinds: ClassVar[tuple[Kind, ...]] = ()
+    """Kinds of reward that the prior's own reward model serves besides that of ``reward``."""
 
     def resolved_reward(self, reward: RewardSpec | None) -> RewardSpec:
         """The reward of a job, with the name of its model unless that ships with the prior.
@@ -184,7 +188,7 @@ class TextPriorSpec(PriorSpec):
         """
         chosen = reward or self.reward
         name = chosen.model or self.reward_models.get(chosen.kind)
-        if name is None and chosen.kind != self.reward.kind:
+        if name is None and chosen.kind not in (self.reward.kind, *self.other_kinds):
             raise InvalidSpec(
                 f"The reward '{chosen.type}' reads a {chosen.kind.replace('_', ' ')}, which the"
                 f" prior '{self.type}' does not bring; name a checkpoint in reward.model."

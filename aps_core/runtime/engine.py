@@ -29,7 +29,7 @@ from aps_core.text.chat import Chat, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
 from aps_core.text.rewards.loading import load_reward
-from aps_core.text.rewards.network import RewardNetwork
+from aps_core.text.rewards.network import Kind, RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 CANARY_STEPS = 3
@@ -176,7 +176,8 @@ class TextEngine(Engine):
         self.spec: TextPriorSpec = spec
         self.prior = models.prior
         self.reward = models.reward
-        self._others: dict[str, RewardNetwork] = {}
+        self._own = {model.kind: model for model in (models.reward, *models.also)}
+        self._others: dict[tuple[str, Kind], RewardNetwork] = {}
 
     def reward_model(self, reward: RewardSpec) -> RewardNetwork:
         """The model that a job's reward reads. One model besides the prior's own is kept loaded.
@@ -185,15 +186,15 @@ class TextEngine(Engine):
             InvalidSpec: it is a language model where a classifier is needed, or the reverse.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
-        model = self.reward
+        model = self._own.get(reward.kind, self.reward)
         if reward.model is not None and reward.model not in self.spec.weights:
-            if reward.model not in self._others:
+            if (key := (reward.model, reward.kind)) not in self._others:
                 self._others.clear()  # before loading, to free its memory
                 folder = checkpoint_cache.path(reward.model)
-                self._others[reward.model] = load_reward(
-                    folder, self.prior, self.device, self.prior.model.dtype
+                self._others[key] = load_reward(
+                    folder, self.prior, self.device, self.prior.model.dtype, reward.kind
                 )
-            model = self._others[reward.model]
+            model = self._others[key]
         if model.kind != reward.kind:
             raise InvalidSpec(
                 f"The reward '{reward.type}' needs a {reward.kind.replace('_', ' ')}, but"

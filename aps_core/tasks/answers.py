@@ -31,6 +31,8 @@ class Answer:
     """Number of tokens before the end."""
     finish_reason: FinishReason
     """``stop``: an end token or stop string; ``length``: the answer fills all its positions."""
+    prompt: int = 0
+    """Index of its prompt among the job's."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Row:
     """Text of each of ``decided``."""
     reward: float | None
     """Reward at the last inner iteration of this step; None without guidance."""
+    prompt: int = 0
+    """Index of its prompt among the job's."""
 
 
 def partial_text(prior: MaskedLM, ids: list[int]) -> str:

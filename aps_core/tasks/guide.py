@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
-from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
-from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import any_of
-from aps_core.tasks.answers import Answer, Row, finished, partial_text, settled_text
 from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
-from aps_core.tasks.text_results import TextProgress, TextResult
-from aps_core.text.chat import MAX_PROMPT, Message, Text, chat_of
+from aps_core.tasks.guide_run import GuideRun
+from aps_core.tasks.text_results import TextResult
+from aps_core.text.chat import MAX_PROMPT, Chat, Message, Text, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
-from aps_core.types import SamplerState
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from aps_core.runtime.engine import TextEngine
-    from aps_core.text.aps import TextReward
-    from aps_core.text.sampling import TextStep
-else:
-    torch = lazy_import("torch")
 
 Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=32)]
+MOST_ROWS = 16
+"""Answers of one job, for all prompts together."""
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
@@ -55,11 +42,22 @@ class GuideSpec(TaskSpec):
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
         None, description="How the reward is computed. Default: the prior's recommendation."
     )
+    more_prompts: tuple[Text, ...] = Field(
+        (),
+        max_length=MOST_ROWS - 1,
+        description=(
+            "Further prompts, answered in the same batch with the same settings. Prompts times"
+            f" num_samples is at most {MOST_ROWS}."
+        ),
+    )
     num_samples: int = Field(
         1,
         ge=1,
-        le=16,
-        description="Answers sampled together (K); the one with the highest reward is the result.",
+        le=MOST_ROWS,
+        description=(
+            "Answers per prompt, sampled together (K); the one with the highest reward is the"
+            " result."
+        ),
     )
     stop: tuple[StopString, ...] = Field(
         (), max_length=4, description="The answer ends before the first of these texts."
@@ -73,14 +71,35 @@ class GuideSpec(TaskSpec):
     )
 
     @property
+    def prompts(self) -> tuple[str | Chat, ...]:
+        """All prompts of the job."""
+        return (self.prompt, *self.more_prompts)
+
+    @property
+    def rows(self) -> int:
+        """Answers sampled together, for all prompts."""
+        return len(self.prompts) * self.num_samples
+
+    @model_validator(mode="after")
+    def _fits_a_batch(self) -> Self:
+        if self.rows > MOST_ROWS:
+            raise ValueError(
+                f"{len(self.prompts)} prompts times num_samples {self.num_samples} are"
+                f" {self.rows} answers; one job samples at most {MOST_ROWS}"
+            )
+        return self
+
+    @property
     def checkpoints(self) -> tuple[str, ...]:
         """Weights of the reward model, unless it ships with the prior."""
         name = self.prior_spec().resolved_reward(self.reward).model
         return (name,) if name else ()
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """Checks the prompt length; pictures are not accepted."""
-        self.prior_spec().check_prompt(self.prompt)
+        """Checks the lengths of the prompts; pictures are not accepted."""
+        prior = self.prior_spec()
+        for prompt in self.prompts:
+            prior.check_prompt(prompt)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
 
@@ -90,7 +109,7 @@ class GuideSpec(TaskSpec):
     def work(self, image: Size | None) -> tuple[int, int]:
         """The measured unit is a guided reverse step."""
         config = self.resolved().sampler
-        return config.max_new_tokens * self.num_samples, config.steps * len(self.runs())
+        return config.max_new_tokens * self.rows, config.steps * len(self.runs())
 
     def prior_spec(self) -> TextPriorSpec:
         """Spec of the prior this task samples from.
@@ -117,140 +136,10 @@ class GuideSpec(TaskSpec):
     def run(self, inputs: Inputs, context: RunContext) -> TextResult:
         """One run, or a guided and an unguided run with the same seed."""
         from aps_core.runtime.engine import TextEngine
+        from aps_core.text.aps import BatchReward
 
         engine = context.engine
         assert isinstance(engine, TextEngine)  # ``resolved`` rejects other priors
         assert self.reward is not None  # filled in by ``resolved``
-        return _Run(
-            self, engine, context, engine.text_reward(self.reward, chat_of(self.prompt))
-        ).result()
-
-
-@dataclass
-class _Run:
-    """The runs of one job. A checkpoint holds the ids of finished runs, then of the current one."""
-
-    spec: GuideSpec
-    engine: TextEngine
-    context: RunContext
-    reward: TextReward
-    started: float = field(default_factory=time.perf_counter)
-    timing: dict[str, float] = field(default_factory=lambda: {"prior": 0.0, "sampling": 0.0})
-    curve: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        spec, engine, resume = self.spec, self.engine, self.context.resume
-        ids_1P = torch.tensor([engine.prior.encode(self.reward.chat)], device=engine.device)
-        self.prompt_KP = ids_1P.expand(spec.num_samples, -1)
-        self.runs = spec.runs()
-        rows_NS = resume.z_BL.to(engine.device) if resume else self.prompt_KP[:0]
-        self.done = list(rows_NS.split(spec.num_samples))[:-1]
-        self.first = len(self.done)
-
-    def result(self) -> TextResult:
-        """Samples the remaining runs and scores all answers."""
-        spec, context = self.spec, self.context
-        for number in range(len(self.done), len(self.runs)):
-            self.done.append(self._sample(number))
-        answers = [
-            self._answers(ids_KS[:, self._width :], guided)
-            for ids_KS, guided in zip(self.done, self.runs, strict=True)
-        ]
-        return TextResult(
-            spec=spec,
-            seconds={**self.timing, "total": time.perf_counter() - self.started},
-            fingerprint=context.fingerprint,
-            resumed_from_step=context.resume.step if context.resume else None,
-            notes=self._notes(),
-            answers=answers[0],
-            unguided_answers=answers[1] if len(answers) > 1 else [],
-            reward_curve=self.curve,
-            prompt_tokens=self._width,
-            token_coverage=self.reward.model.alignment.coverage,
-        )
-
-    @property
-    def _width(self) -> int:
-        return self.prompt_KP.shape[1]
-
-    def _sample(self, number: int) -> Tensor:
-        """Ids (K, S) of a run, from the checkpoint if that belongs to it."""
-        from aps_core.text.aps import sample_text_aps
-
-        spec, resume, engine = self.spec, self.context.resume, self.engine
-        state = None
-        if resume is not None and number == self.first:
-            state = SamplerState(
-                resume.step - number * spec.sampler.steps,
-                resume.z_BL[-spec.num_samples :],
-                resume.generator_state,
-            )
-        return sample_text_aps(
-            engine.prior,
-            self.prompt_KP,
-            spec.sampler,
-            generator=torch.Generator(engine.device).manual_seed(spec.seed),
-            reward=self.reward if self.runs[number] else None,
-            on_step=self._on_step,
-            on_inner=self.context.on_inner,
-            resume=state,
-        )
-
-    def _on_step(self, info: TextStep) -> bool | None:
-        self.timing["prior"] += info.prior_seconds
-        self.timing["sampling"] += info.seconds
-        means = [fmean(rewards) for rewards in info.rewards_MB]
-        self.curve.extend(means[:1])
-        if self.context.on_step is None:
-            return None
-        state, steps = info.state, self.spec.sampler.steps
-        ids_KL: list[list[int]] = state.z_BL[:, self._width :].tolist()
-        decided_KL: list[list[bool]] = info.decided_BS[:, self._width :].tolist()
-        last = info.rewards_MB[-1] if info.rewards_MB else [None] * len(ids_KL)
-        return self.context.on_step(
-            TextProgress(
-                SamplerState(
-                    len(self.done) * steps + state.step,
-                    torch.cat([*self.done, state.z_BL]),
-                    state.generator_state,
-                ),
-                len(self.runs) * steps,
-                info.seconds,
-                info.prior_seconds,
-                self.context.fingerprint,
-                self.runs[len(self.done)],
-                [self._row(*each) for each in zip(ids_KL, decided_KL, last, strict=True)],
-                ids_KL,
-                means,
-            )
-        )
-
-    def _row(self, ids: list[int], fresh: list[bool], reward: float | None) -> Row:
-        prior = self.engine.prior
-        decided = [place for place, new in enumerate(fresh) if new]
-        return Row(
-            partial_text(prior, ids),
-            settled_text(prior, ids, self.spec.stop),
-            decided,
-            [prior.tokenizer.decode([ids[place]]) for place in decided],
-            reward,
-        )
-
-    def _answers(self, ids_KL: Tensor, guided: bool) -> list[Answer]:
-        """Finished answers with their final rewards."""
-        ends = [finished(self.engine.prior, ids, self.spec.stop) for ids in ids_KL.tolist()]
-        kept_KL = torch.tensor([ids for _, ids, _, _ in ends], device=ids_KL.device)
-        rewards: list[float] = self.reward.of(kept_KL, [text for text, *_ in ends]).tolist()
-        return [
-            Answer(text, ids, reward, guided, tokens, reason)
-            for (text, ids, tokens, reason), reward in zip(ends, rewards, strict=True)
-        ]
-
-    def _notes(self) -> list[str]:
-        total, native = (
-            self._width + self.spec.sampler.max_new_tokens,
-            self.engine.spec.native_length,
-        )
-        if total <= native:
-            return []
-        return [f"Prompt and answer take {total} tokens; the prior was trained on {native}."]
+        rewards = [engine.text_reward(self.reward, chat_of(prompt)) for prompt in self.prompts]
+        return GuideRun(self, engine, context, BatchReward(tuple(rewards))).result()

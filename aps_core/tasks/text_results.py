@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from statistics import fmean
 from typing import Any
 
@@ -46,24 +47,30 @@ class TextResult(Result):
     """Answers, and optionally unguided ones for comparison."""
 
     answers: list[Answer]
-    """All answers, as sampled: guided, if guidance is on."""
+    """All answers, as sampled: guided, if guidance is on. Those of the first prompt come first."""
     unguided_answers: list[Answer]
     """Answers of the comparison run; empty without one."""
     reward_curve: list[float]
     """Reward at the first inner iteration of every guided step, mean over the rows."""
     prompt_tokens: int
+    """Tokens of the longest prompt."""
     token_coverage: float
     """Share of the prior's tokens that the reward model knows."""
 
     @property
     def answer(self) -> Answer:
-        """The answer with the highest reward."""
-        return best_of(self.answers)
+        """The answer to the first prompt with the highest reward."""
+        return self.best[0]
+
+    @property
+    def best(self) -> list[Answer]:
+        """For every prompt, the answer with the highest reward."""
+        return best_of_each(self.answers)
 
     @property
     def unguided(self) -> Answer | None:
-        """The unguided answer with the highest reward."""
-        return best_of(self.unguided_answers) if self.unguided_answers else None
+        """The unguided answer to the first prompt with the highest reward."""
+        return best_of_each(self.unguided_answers)[0] if self.unguided_answers else None
 
     def sidecar(self) -> dict[str, Any]:
         """Adds all answers with their rewards, and a disclaimer."""
@@ -79,6 +86,7 @@ class TextResult(Result):
                 if several and self.unguided_answers
                 else None
             ),
+            "best": [asdict(answer) for answer in self.best] if len(self.best) > 1 else None,
             "mean_reward": fmean(answer.reward for answer in self.answers),
             "reward_curve": self.reward_curve,
             "prompt_tokens": self.prompt_tokens,
@@ -86,17 +94,18 @@ class TextResult(Result):
         }
 
     def metrics(self) -> dict[str, Any]:
-        """Adds the rewards."""
+        """Adds the rewards of the best answers, mean over the prompts."""
+        unguided = best_of_each(self.unguided_answers)
         return {
             **super().metrics(),
-            "reward": self.answer.reward,
+            "reward": fmean(answer.reward for answer in self.best),
             "mean_reward": fmean(answer.reward for answer in self.answers),
-            "unguided_reward": self.unguided.reward if self.unguided else None,
+            "unguided_reward": fmean(answer.reward for answer in unguided) if unguided else None,
         }
 
     def files(self, suffix: str = ".png") -> list[File]:
-        """The best answer, the best unguided one if sampled, and every answer if there are
-        several, as plain text.
+        """The best answer to the first prompt, the best unguided one if sampled, every answer if
+        there are several, and the best answer to every prompt if there are several, as plain text.
         """
         named = {"answer.txt": self.answer}
         if self.unguided:
@@ -104,12 +113,16 @@ class TextResult(Result):
         if len(self.answers) > 1:
             for number, answer in enumerate(self.answers, start=1):
                 named[f"answer-{number}.txt"] = answer
+        if len(self.best) > 1:
+            for number, answer in enumerate(self.best, start=1):
+                named[f"best-{number}.txt"] = answer
         return [
             File(name, answer.text.encode(), "text/plain; charset=utf-8")
             for name, answer in named.items()
         ]
 
 
-def best_of(answers: list[Answer]) -> Answer:
-    """The answer with the highest reward, the first of equals."""
-    return max(answers, key=lambda answer: answer.reward)
+def best_of_each(answers: list[Answer]) -> list[Answer]:
+    """For every prompt, the answer with the highest reward, the first of equals."""
+    groups = groupby(answers, key=lambda answer: answer.prompt)
+    return [max(group, key=lambda answer: answer.reward) for _, group in groups]

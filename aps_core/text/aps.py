@@ -68,20 +68,64 @@ class TextReward:
         return self.spec.final(self.model, self.chat, answer, texts)
 
 
+@dataclass(frozen=True)
+class BatchReward:
+    """The rewards of several prompts in one batch; each scores as many consecutive rows."""
+
+    each: tuple[TextReward, ...]
+
+    def __call__(
+        self,
+        ids_BL: Tensor,
+        masked_BL: Tensor,
+        phi_BLV: Tensor,
+        config: TextConfig,
+        uniform_BL: Tensor | None = None,
+    ) -> Tensor:
+        """Reward (B,) of unfinished answers; see :class:`TextReward`."""
+        count = len(self.each)
+        uniform = [None] * count if uniform_BL is None else uniform_BL.chunk(count)
+        parts = zip(
+            self.each,
+            ids_BL.chunk(count),
+            masked_BL.chunk(count),
+            phi_BLV.chunk(count),
+            uniform,
+            strict=True,
+        )
+        return torch.cat(
+            [reward(ids, masked, phi, config, drawn) for reward, ids, masked, phi, drawn in parts]
+        )
+
+    def of(self, ids_BL: Tensor, texts: Sequence[str]) -> Tensor:
+        """Reward (B,) of finished answers, given as ids and as text."""
+        rows = len(texts) // len(self.each)
+        return torch.cat(
+            [
+                reward.of(ids, texts[i * rows : (i + 1) * rows])
+                for i, (reward, ids) in enumerate(
+                    zip(self.each, ids_BL.chunk(len(self.each)), strict=True)
+                )
+            ]
+        )
+
+
 def sample_text_aps(
     prior: TextPrior,
     prompt_BP: Tensor,
     config: TextConfig,
     *,
     generator: Generator,
-    reward: TextReward | None = None,
+    reward: TextReward | BatchReward | None = None,
+    attention_BP: Tensor | None = None,
     on_step: TextStepHook | None = None,
     on_inner: InnerHook | None = None,
     resume: SamplerState | None = None,
     graph: bool | None = None,
 ) -> Tensor:
-    """Answers a prompt, guided by ``reward``; returns the ids of prompt and answer (B, S).
+    """Answers prompts, guided by ``reward``; returns the ids of prompt and answer (B, S).
 
+    ``attention_BP`` is 0 at padding before shorter prompts; None without padding.
     Every random draw comes from ``generator``. Guidance draws its tokens from a generator of its
     own, seeded with that of ``generator`` and the step. A guided and an unguided run with the same
     seed therefore differ only by the optimised logits. ``graph`` replays the prior's forward pass
@@ -125,6 +169,7 @@ def sample_text_aps(
         prompt_BP,
         config,
         generator=generator,
+        attention_BP=attention_BP,
         logits_hook=tilt,
         on_step=hook,
         resume=resume,
@@ -145,7 +190,9 @@ class RewardAscent:
     adam: torch.optim.Adam
     reward_B: Tensor
 
-    def __init__(self, reward: TextReward, config: TextConfig, graph: bool | None = None) -> None:
+    def __init__(
+        self, reward: TextReward | BatchReward, config: TextConfig, graph: bool | None = None
+    ) -> None:
         self.reward = reward
         self.config = config
         self.graph = graph

@@ -1,16 +1,16 @@
 // The view of a running job: a picture with its tokens, or an answer with its boxes. Both have the same methods.
 
+import { textStage } from "./answers.js";
 import { inputName } from "./api.js";
-import * as api from "./api.js";
 import { el } from "./dom.js";
-import { promptText, t } from "./strings.js";
+import { t } from "./strings.js";
 import { rampCss, tokenGrid } from "./tokens.js";
 import { viewer } from "./viewer.js";
 
 const MODES = ["off", "settled", "heat", "confidence"];
 
 /** The stage that suits the job. */
-export const stageFor = (job, task, words) => (job.output_size ? pictureStage(job, task, words) : textStage(job));
+export const stageFor = (job, task, words) => (job.output_size ? pictureStage(job, task, words) : textStage(job, expired));
 
 function pictureStage(job, task, words) {
   const before = sent(job);
@@ -80,76 +80,3 @@ function sent(job) {
 }
 
 export const expired = (job) => Boolean(job.expires_at && new Date(job.expires_at) < new Date());
-
-/** One answer while it is written and when it is done: its text, its reward, and whether it is the best of several. */
-function answerCard(title) {
-  const body = el("p", { class: "answer" });
-  const reward = el("span", { class: "help" });
-  const element = el("article", { class: "answer-card", "aria-label": title }, el("h2", {}, title, reward), body);
-  const write = (text) => {
-    const parts = text.split(/(▢+)/);
-    body.replaceChildren(...parts.filter(Boolean).map((part) => (part[0] === "▢" ? el("span", { class: "open", "aria-hidden": "true", textContent: "▢".repeat(part.length) }) : part)));
-  };
-  const note = (text) => body.replaceChildren(el("span", { class: "help", textContent: text }));
-  const score = (value, best = false) => {
-    if (typeof value === "number") reward.textContent = best ? t.bestReward(value) : t.rewardOf(value);
-    element.classList.toggle("best", best);
-  };
-  return { element, write, note, score };
-}
-
-function textStage(job) {
-  const runs = job.spec.guidance === false ? ["unguided"] : job.spec.compare_unguided ? ["guided", "unguided"] : ["guided"];
-  const count = job.spec.num_samples ?? 1;
-  const cards = new Map(runs.map((run) => [run, Array.from({ length: count }, (_, k) => answerCard(count > 1 ? t.candidate(t[run], k + 1) : t[run]))]));
-  const all = [...cards.values()].flat();
-  const latest = new Map(); // of each run: its events by step
-  let total = 1;
-  const perRun = () => total / runs.length;
-  if (runs.length > 1) for (const card of cards.get("unguided")) card.note(t.notStarted);
-  let settled = 0;
-
-  /** Answers of a finished job, by run; one is an artifact, several are in the sidecar. */
-  const answers = async (finished) => {
-    const find = (name) => finished.artifacts.find((artifact) => artifact.name === name);
-    if (count > 1) {
-      const told = JSON.parse(await api.text(find("result.json").url));
-      return [told.answers, told.unguided_answers];
-    }
-    const named = [["answer.txt", finished.metrics.reward], ["unguided.txt", finished.metrics.unguided_reward]];
-    return Promise.all(named.map(async ([name, reward]) => (find(name) ? [{ text: await api.text(find(name).url), reward }] : [])));
-  };
-
-  return {
-    element: el("div", { class: "answers" }, el("blockquote", { class: "prompt", textContent: promptText(job.spec.prompt) }), el("div", { class: count > 1 ? "candidates" : runs.length > 1 ? "pair" : "single" }, ...all.map((card) => card.element))),
-    tools: null,
-    add(event) {
-      total = event.total;
-      latest.set(event.step, event);
-      settled = event.decided.length ? settled + event.decided.length : settled;
-    },
-    show(event) {
-      for (const [index, run] of runs.entries()) {
-        const step = Math.min(event.step, perRun() * (index + 1));
-        const seen = step > perRun() * index ? latest.get(step) : null;
-        for (const [k, card] of cards.get(run).entries()) {
-          if (seen) card.write(seen.rows[k].text);
-          else if (event.step <= perRun() * index) card.note(t.notStarted);
-          if (seen && count > 1) card.score(seen.rows[k].reward);
-        }
-      }
-    },
-    async result(finished) {
-      if (expired(finished)) return;
-      const found = await answers(finished);
-      for (const [index, run] of runs.entries()) {
-        const best = Math.max(...found[index].map(({ reward }) => reward));
-        for (const [k, { text, reward }] of found[index].entries()) {
-          cards.get(run)[k].write(text);
-          cards.get(run)[k].score(reward, count > 1 && reward === best);
-        }
-      }
-    },
-    settled: () => t.settledCount(settled),
-  };
-}

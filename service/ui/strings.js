@@ -124,6 +124,7 @@ export const t = {
   removeStep: (n) => `Remove ${n}`,
   lists: {
     steps: { add: "Add a degradation", title: (n) => `Degradation ${n}` },
+    more_prompts: { add: "Add a prompt", title: (n) => `Prompt ${n + 1}` },
     stop: { add: "Add a stop text", title: (n) => `Stop text ${n}` },
   },
   noPrior: (kind) => `No running worker has a prior for ${kind}. Jobs are refused until one starts.`,
@@ -226,6 +227,9 @@ export const t = {
 
   guided: "Guided",
   unguided: "Without guidance",
+  order: { off: "As text", heat: "Order in which they were decided" },
+  decidedIn: (step) => `Decided in step ${step}`,
+  ofPrompt: (name, n) => `${name}, prompt ${n}`,
   candidate: (run, n) => `${run}, answer ${n}`,
   bestReward: (value) => `Best reward ${value.toFixed(3)}`,
   rewardOf: (value) => `Reward ${value.toFixed(3)}`,

@@ -83,7 +83,7 @@ function ranked(scores, steps) {
   return ranks;
 }
 
-function rampAt(share) {
+export function rampAt(share) {
   const place = share * (RAMP.length - 1);
   const low = Math.min(RAMP.length - 2, Math.floor(place));
   return [...RAMP[low].map((value, channel) => Math.round(value + (RAMP[low + 1][channel] - value) * (place - low))), HEAT_ALPHA];

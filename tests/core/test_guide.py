@@ -4,13 +4,19 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
+from aps_core.priors import TextModels
+from aps_core.priors.dream.network import load_dream
+from aps_core.priors.embedded.text import EmbeddedTextPrior
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
 from aps_core.tasks.answers import UNDECIDED, settled_text
+from aps_core.text.chat import chat_of
+from aps_core.text.rewards.loading import load_reward
 
 SMALL = {"max_new_tokens": 16, "steps": 8}
 SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
@@ -30,8 +36,8 @@ def whole(engine):
 
 def test_settings_left_out_follow_the_prior():
     spec = GuideSpec(prompt="x", sampler={"temperature": 1}).resolved()
-    assert (spec.sampler.max_new_tokens, spec.sampler.temperature) == (32, 1)
-    assert spec.reward.type == "log_likelihood"
+    assert (spec.sampler.max_new_tokens, spec.sampler.temperature) == (48, 1)
+    assert spec.reward.type == "sequence_classifier"
     assert GuideSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
@@ -65,9 +71,10 @@ def test_each_task_rejects_unsuitable_priors_and_inputs(engine):
         ImageEngine.load("embedded_text")
 
 
-def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work():
-    spec = GuideSpec(prompt="x", reward={"type": "sequence_classifier"})
-    with pytest.raises(InvalidSpec, match=r"reads a classifier.*reward\.model"):
+def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(EmbeddedTextPrior, "other_kinds", ())
+    spec = GuideSpec(prompt="x", reward={"type": "log_likelihood"})
+    with pytest.raises(InvalidSpec, match=r"reads a language model.*reward\.model"):
         _ = spec.checkpoints
     named = GuideSpec(prompt="x", reward={"type": "sequence_classifier", "model": "mine"})
     assert named.checkpoints == ("mine",)
@@ -77,7 +84,7 @@ def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work():
 
 
 def test_a_prompt_longer_than_the_prior_reads_is_refused():
-    with pytest.raises(InvalidSpec, match="the prior reads at most 128; shorten it"):
+    with pytest.raises(InvalidSpec, match="the prior reads at most 80; shorten it"):
         GuideSpec(prompt="why is the oak tall? " * 60).check(None, None, False)
     with pytest.raises(ValidationError):
         GuideSpec(prompt="  ")
@@ -140,11 +147,11 @@ def test_the_hook_can_stop_a_job(engine):
 
 def test_a_long_job_gets_a_note(engine):
     result = run(
-        GuideSpec(prompt="word " * 100, sampler={"max_new_tokens": 40, "steps": 1}),
+        GuideSpec(prompt="word " * 60, sampler={"max_new_tokens": 40, "steps": 1}),
         Inputs(),
         engine,
     )
-    assert "128" in result.notes[0]
+    assert "80" in result.notes[0]
 
 
 def test_guidance_raises_the_embedded_reward(engine):
@@ -164,7 +171,11 @@ def test_guidance_raises_the_embedded_reward(engine):
 def test_the_best_of_several_answers_sampled_together(engine):
     seen = []
     spec = GuideSpec(
-        prompt="What is oak?", num_samples=3, compare_unguided=True, sampler=SMALL, seed=1
+        prompt="Write a story about a dog.",
+        num_samples=3,
+        compare_unguided=True,
+        sampler=SMALL,
+        seed=1,
     )
     result: Any = run(spec, Inputs(), engine, seen.append)
     for answers in (result.answers, result.unguided_answers):
@@ -192,6 +203,65 @@ def test_several_answers_resume_in_either_run(engine, step):
     whole: Any = run(spec, Inputs(), engine, seen.append)
     again: Any = run(spec, Inputs(), engine, resume=seen[step - 1].checkpoint())
     assert (again.answers, again.unguided_answers) == (whole.answers, whole.unguided_answers)
+
+
+PROMPTS = ("What is a very old lantern?", "Why?")
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """The embedded models in float32: rounding does not depend on the number of rows."""
+    device, spec = torch.device("cpu"), EmbeddedTextPrior()
+    prior = load_dream(spec.folders()[0], device, torch.float32)
+    reward = load_reward(spec.folders()[1], prior, device, torch.float32)
+    return TextEngine(spec, TextModels(prior, reward), device)
+
+
+def test_several_prompts_are_answered_in_one_batch(exact):
+    """Padding changes no answer."""
+    engine, seen = exact, []
+    # no random numbers, and no equal confidences of positions where one token passes the filter
+    sampler = {**SMALL, "temperature": 0, "alg": "entropy", "top_p": 1, "top_k": None}
+    spec = GuideSpec(
+        prompt=SPEC.prompt, more_prompts=PROMPTS, num_samples=2, sampler=sampler, guidance=False
+    )
+    result: Any = run(spec, Inputs(), engine, seen.append)
+    assert [answer.prompt for answer in result.answers] == [0, 0, 1, 1, 2, 2]
+    assert [row.prompt for row in seen[0].rows] == [0, 0, 1, 1, 2, 2]
+    assert [answer.prompt for answer in result.best] == [0, 1, 2]
+    for prompt, best in zip(spec.prompts, result.best, strict=True):
+        alone: Any = run(
+            GuideSpec(prompt=prompt, sampler=sampler, guidance=False), Inputs(), engine
+        )
+        assert best.text == alone.answer.text
+        assert best.reward == pytest.approx(alone.answer.reward, abs=1e-4)
+    told = result.sidecar()
+    assert [answer["text"] for answer in told["best"]] == [best.text for best in result.best]
+    files = {file.name: file.data for file in result.files()}
+    assert files["best-2.txt"].decode() == result.best[1].text
+    assert files["answer.txt"] == files["best-1.txt"]
+    assert spec.work(None) == (16 * 6, 8)
+    assert GuideSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_every_prompt_of_a_batch_is_guided_by_its_own_reward(exact):
+    engine = exact
+    spec = GuideSpec(prompt=SPEC.prompt, more_prompts=PROMPTS, sampler=SMALL, compare_unguided=True)
+    seen = []
+    whole: Any = run(spec, Inputs(), engine, seen.append)
+    for answer in whole.answers:
+        text = engine.text_reward(spec.resolved().reward, chat_of(spec.prompts[answer.prompt]))
+        alone = text.of(torch.tensor([answer.ids]), [answer.text])
+        assert answer.reward == pytest.approx(alone.item(), abs=1e-4)
+    again: Any = run(spec, Inputs(), engine, resume=seen[2].checkpoint())
+    assert (again.answers, again.unguided_answers) == (whole.answers, whole.unguided_answers)
+
+
+def test_too_many_answers_for_one_job_are_refused():
+    with pytest.raises(ValidationError, match=r"3 prompts times num_samples 8 are 24 answers"):
+        GuideSpec(prompt="x", more_prompts=("y", "z"), num_samples=8)
+    with pytest.raises(InvalidSpec, match="the prior reads at most"):
+        GuideSpec(prompt="x", more_prompts=("why is the oak tall? " * 60,)).check(None, None, False)
 
 
 def test_what_is_settled_is_the_beginning_of_the_answer(engine):
@@ -252,7 +322,7 @@ def test_a_chat_is_answered(engine):
     for wrong in ([], [{"role": "user", "content": ""}], [{"role": "tool", "content": "x"}]):
         with pytest.raises(ValidationError):
             GuideSpec(prompt=wrong)
-    with pytest.raises(InvalidSpec, match="reads at most 128"):
+    with pytest.raises(InvalidSpec, match="reads at most 80"):
         GuideSpec(prompt=[{"role": "user", "content": "why is the oak tall? " * 60}]).check(
             None, None, False
         )

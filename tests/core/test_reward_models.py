@@ -1,6 +1,7 @@
 """Reward models in the published formats, with tiny random networks."""
 
 import json
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -234,3 +235,19 @@ def test_templates_cannot_reach_python(model):
     hostile = replace(model.template, source="{{ ''.__class__.__mro__[1].__subclasses__() }}")
     with pytest.raises(Exception, match="unsafe"):
         hostile.render(CHAT, "x")
+
+
+def test_a_checkpoint_with_both_heads_serves_both_kinds_of_reward(prior, folder, tmp_path):
+    """The embedded reward model: one network, read as a classifier or as a language model."""
+    both = tmp_path / "both"
+    shutil.copytree(folder, both)
+    described = json.loads((folder / "config.json").read_text())
+    names = ["Qwen3ForSequenceClassification", "Qwen3ForCausalLM"]
+    (both / "config.json").write_text(json.dumps({**described, "architectures": names}))
+    first = load_reward(both, prior, CPU, torch.float32)
+    assert first.kind == "classifier"
+    second = load_reward(both, prior, CPU, torch.float32, "language_model")
+    assert second.kind == "language_model"
+    assert torch.equal(second.model.lm_head.weight, first.embedding.weight)
+    # a checkpoint of one kind stays what it is
+    assert load_reward(folder, prior, CPU, torch.float32, "language_model").kind == "classifier"

@@ -82,7 +82,7 @@ def test_a_picture_is_generated_from_a_prompt(stack: Stack) -> None:
         ("guide", {"prompt": ""}, 422, "prompt"),
         ("guide", {"prompt": "x", "prior": "embedded"}, 422, "it can use"),
         ("guide", {"prompt": "x", "image": "data:image/png;base64,AA=="}, 422, "image"),
-        ("guide", {"prompt": "x", "reward": {"type": "sequence_classifier"}}, 422, "reward.model"),
+        ("guide", {"prompt": "x", "more_prompts": ["y"] * 16}, 422, "more_prompts"),
         (
             "guide",
             {"prompt": "x", "reward": {"type": "log_likelihood", "model": "nobody"}},

@@ -165,7 +165,7 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
         page.get_by_role("article", name="Guided"),
         page.get_by_role("article", name="Without guidance"),
     )
-    expect(guided).to_contain_text("Reward -")
+    expect(guided).to_contain_text(re.compile(r"Reward -?\d"))
     for card, name in ((guided, "answer.txt"), (unguided, "unguided.txt")):
         expect(card.locator(".answer")).to_have_text(stack.artifact(job_id, name).decode())
     expect(page.get_by_role("img", name=re.compile("^Reward after step"))).to_be_visible()
@@ -179,7 +179,7 @@ def test_an_answer_is_written_with_boxes_and_one_without_guidance_beside_it(
 
 def test_several_answers_are_written_side_by_side(page: Page, stack: Stack) -> None:
     task(page, "Guide text")
-    page.get_by_label("Prompt").fill("What is a lantern?")
+    page.get_by_label("Prompt").fill("Write a story about a dog.")
     page.get_by_role("checkbox", name="Also answer without guidance").uncheck()
     page.get_by_text("More settings").click()
     page.get_by_label("Number of samples").fill("3")
@@ -187,15 +187,51 @@ def test_several_answers_are_written_side_by_side(page: Page, stack: Stack) -> N
     job_id = submit(page, "Answer")
     ended(page, "Answered")
     result = json.loads(stack.artifact(job_id, "result.json"))
+    rewards = [answer["reward"] for answer in result["answers"]]
     for number, answer in enumerate(result["answers"], start=1):
         card = page.get_by_role("article", name=f"Guided, answer {number}")
         expect(card.locator(".answer")).to_have_text(answer["text"])
-        best = answer["reward"] == result["answer"]["reward"]
+        best = number - 1 == rewards.index(max(rewards))
         word = "Best reward" if best else "Reward"
         expect(card).to_contain_text(f"{word} {answer['reward']:.3f}")
     expect(page.locator(".answer-card.best")).to_have_count(1)
     scrub(page).fill("1")
     expect(page.locator(".answer .open").first).to_be_visible()
+
+
+def test_the_order_of_the_tokens_is_shown_for_the_answers_of_several_prompts(
+    page: Page, stack: Stack
+) -> None:
+    task(page, "Guide text")
+    page.get_by_label("Prompt", exact=True).fill("What is a lantern?")
+    page.get_by_role("checkbox", name="Also answer without guidance").uncheck()
+    page.get_by_text("More settings").click()
+    page.get_by_role("button", name="Add a prompt").click()
+    page.get_by_role("listitem", name="Prompt 2").get_by_role("textbox").fill("What is oak?")
+    sampler(page, max_new_tokens=8, steps=4, inner_steps=2)
+    job_id = submit(page, "Answer")
+    ended(page, "Answered")
+    assert stack.job(job_id)["spec"]["more_prompts"] == ["What is oak?"]
+    result = json.loads(stack.artifact(job_id, "result.json"))
+    rows = [data["rows"] for _, kind, data in stack.events(job_id) if kind == "progress"]
+    page.get_by_label("Tokens").select_option("Order in which they were decided")
+    for number, best in enumerate(result["best"], start=1):
+        card = page.get_by_role("article", name=f"Guided, prompt {number}")
+        tokens = card.locator(".token")
+        expect(tokens).to_have_count(8)
+        for step, seen in enumerate(rows, start=1):
+            for place in seen[number - 1]["decided"]:
+                expect(tokens.nth(place)).to_have_attribute("title", f"Decided in step {step}")
+        shown = "".join(tokens.all_text_contents())
+        assert shown.strip().startswith(best["text"])
+    first = {k: len(row["decided"]) for k, row in enumerate(rows[0])}
+    scrub(page).fill("1")
+    expect(page.locator(".token")).to_have_count(sum(first.values()))
+    scrub(page).fill("4")
+    page.get_by_label("Tokens").select_option("As text")
+    for number, best in enumerate(result["best"], start=1):
+        card = page.get_by_role("article", name=f"Guided, prompt {number}")
+        expect(card.locator(".answer")).to_have_text(best["text"])
 
 
 def test_a_picture_is_generated_from_a_prompt(page: Page, stack: Stack) -> None:

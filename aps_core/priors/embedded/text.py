@@ -1,6 +1,4 @@
-"""The embedded text prior: Dream at a small size with a small causal reward model, shipped with the
-package.
-"""
+"""The embedded text prior: Dream at a small size with a small reward model, in the package."""
 
 from __future__ import annotations
 
@@ -9,31 +7,35 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.checkpoints.files import EMBEDDED
 from aps_core.priors.base import TextModels, TextPriorSpec
-from aps_core.text.rewards import LogLikelihoodReward, RewardSpec
+from aps_core.text.rewards import RewardSpec, SequenceClassifierReward
 
 if TYPE_CHECKING:
     import torch
+
+    from aps_core.text.rewards.network import Kind
 
 FOLDER = EMBEDDED / "text"
 
 
 class EmbeddedTextPrior(TextPriorSpec):
-    """Small Dream-style language model and reward model, trained on dictionaries, novels and game
-    stories; runs on a laptop CPU.
+    """Small Dream-style language model and reward model, trained on short texts in simple English;
+    runs on a laptop CPU.
     """
 
     type: Literal["embedded_text"] = "embedded_text"
-    native_length: ClassVar[int] = 128
-    # In entropy order, a model this small ends its answers immediately, because it is most certain
-    # about the end token. In random order every token is sampled only once, so the learning rate
-    # must exceed the paper's 0.1 (docs/text-guidance.md).
+    native_length: ClassVar[int] = 80
+    # One step per token: tokens decided together in one step can contradict each other. At Dream's
+    # temperature of 0.2, several answers to a prompt are nearly equal (docs/text-guidance.md).
     recommended: ClassVar[dict[str, Any]] = {
-        "max_new_tokens": 32,
-        "steps": 32,
-        "alg": "origin",
-        "learning_rate": 1.0,
+        "max_new_tokens": 48,
+        "steps": 48,
+        "alg": "entropy",
+        "confidence": "initial",
+        "temperature": 0.5,
+        "learning_rate": 0.5,
     }
-    reward: ClassVar[RewardSpec] = LogLikelihoodReward()
+    reward: ClassVar[RewardSpec] = SequenceClassifierReward()
+    other_kinds: ClassVar[tuple[Kind, ...]] = ("language_model",)
 
     def folders(self) -> tuple[Path, ...]:
         """Language model and reward model, both in the package."""
@@ -47,4 +49,8 @@ class EmbeddedTextPrior(TextPriorSpec):
 
         dtype = fast_dtype(device)
         prior = load_dream(FOLDER / "prior", device, dtype)
-        return TextModels(prior, load_reward(FOLDER / "reward", prior, device, dtype))
+        classifier, language_model = (
+            load_reward(FOLDER / "reward", prior, device, dtype, kind)
+            for kind in (self.reward.kind, *self.other_kinds)
+        )
+        return TextModels(prior, classifier, (language_model,))

@@ -17,7 +17,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.text.chat import Chat
 from aps_core.text.rewards.alignment import Alignment, SoftAnswer
 from aps_core.text.rewards.chat_template import ChatTemplate
-from aps_core.text.rewards.network import Kind, RewardNetwork
+from aps_core.text.rewards.network import PREFIXES, Kind, RewardNetwork
 
 
 class ClassifierReward(RewardNetwork):
@@ -44,7 +44,8 @@ class ClassifierReward(RewardNetwork):
         """
         if chat not in self._around:
             before, after = (self.ids(text) for text in self.template.around(chat))
-            self._around = {chat: (before, after)}  # only the latest prompt
+            kept = list(self._around.items())[1 - PREFIXES :]
+            self._around = {**dict(kept), chat: (before, after)}
         return self.between(*self._around[chat], answer, label)
 
     def between(

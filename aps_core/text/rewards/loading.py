@@ -29,17 +29,28 @@ from aps_core.text.rewards.alignment import Alignment
 from aps_core.text.rewards.chat_template import ChatTemplate
 from aps_core.text.rewards.classifier import ClassifierReward
 from aps_core.text.rewards.language_model import LanguageModelReward
-from aps_core.text.rewards.network import RewardNetwork
+from aps_core.text.rewards.network import Kind, RewardNetwork
 
 ADAPTER = "adapter_config.json"
 
 
+SCORE = "score.weight"
+"""Key of a classifier's head."""
+
+
 def load_reward(
-    folder: Path, prior: MaskedLM, device: torch.device, dtype: torch.dtype
+    folder: Path,
+    prior: MaskedLM,
+    device: torch.device,
+    dtype: torch.dtype,
+    kind: Kind | None = None,
 ) -> RewardNetwork:
     """Loads a reward model for the answers of ``prior``: ``config.json``, ``model.safetensors``,
     ``tokenizer.json``, and the chat template of a classifier. The entry ``architectures`` of
     ``config.json`` tells a classifier from a language model.
+
+    A checkpoint with the heads of both lists both architectures; ``kind`` selects one of them,
+    by default the first. Any other checkpoint is loaded as what it is.
 
     Raises:
         WeightsMissing: a file is absent.
@@ -48,8 +59,9 @@ def load_reward(
     """
     base = _base_of(folder)
     data = read_json(base / "config.json")
-    names = data.get("architectures") or [""]
-    classifies = str(names[0]).endswith("ForSequenceClassification")
+    kinds = [_kind(str(name)) for name in data.get("architectures") or [""]]
+    classifies = (kind if kind in kinds else kinds[0]) == "classifier"
+    unused = (SCORE,) if len(set(kinds)) > 1 and not classifies else ()
     try:
         config = AutoConfig.for_model(**data)
         auto: Any = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
@@ -60,7 +72,8 @@ def load_reward(
             f" classifier in transformers: {error}"
         ) from error
     config.use_cache = False
-    model = load_network(base, network, differentiable(config, device), device, dtype)
+    settings = differentiable(config, device)
+    model = load_network(base, network, settings, device, dtype, unused=unused)
     if base != folder:
         merge_adapter(model, folder)
     tokenizer = load_tokenizer(base)
@@ -102,6 +115,11 @@ def merge_adapter(model: nn.Module, folder: Path) -> None:
         elif which == "B.weight":
             down = tensors[key.replace("lora_B", "lora_A")]
             target.data += (scale * tensor.float() @ down.float()).to(target)
+
+
+def _kind(architecture: str) -> Kind:
+    classifies = architecture.endswith("ForSequenceClassification")
+    return "classifier" if classifies else "language_model"
 
 
 def _base_of(folder: Path) -> Path:

@@ -23,8 +23,8 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from aps_core.errors import InvalidSpec
 from aps_core.text.rewards.alignment import Alignment, SoftAnswer
 
-PREFIXES = 4
-"""Number of prefixes whose keys and values are kept."""
+PREFIXES = 16
+"""Number of prefixes whose keys and values are kept: as many as a job has prompts at most."""
 
 Kind = Literal["classifier", "language_model"]
 

@@ -1,0 +1,181 @@
+"""Runs a text job: samples the answers, reports progress, resumes, and scores the result.
+
+Shapes: B rows (K answers to every prompt), P prompt tokens, L answer tokens, S = P + L.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from aps_core._lazy import lazy_import
+from aps_core.tasks.answers import Answer, Row, finished, partial_text, settled_text
+from aps_core.tasks.base import RunContext
+from aps_core.tasks.text_results import TextProgress, TextResult
+from aps_core.text.chat import chat_of
+from aps_core.types import SamplerState
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from aps_core.runtime.engine import TextEngine
+    from aps_core.tasks.guide import GuideSpec
+    from aps_core.text.aps import BatchReward
+    from aps_core.text.sampling import TextStep
+else:
+    torch = lazy_import("torch")
+
+
+@dataclass
+class GuideRun:
+    """The runs of one job. A checkpoint holds the ids of finished runs, then of the current one.
+
+    B rows: the K answers of the first prompt, then those of the next. Shorter prompts are padded on
+    the left.
+    """
+
+    spec: GuideSpec
+    engine: TextEngine
+    context: RunContext
+    reward: BatchReward
+    started: float = field(default_factory=time.perf_counter)
+    timing: dict[str, float] = field(default_factory=lambda: {"prior": 0.0, "sampling": 0.0})
+    curve: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        spec, engine, resume = self.spec, self.engine, self.context.resume
+        prompts = [engine.prior.encode(chat_of(prompt)) for prompt in spec.prompts]
+        width = max(len(ids) for ids in prompts)
+        missing = [width - len(ids) for ids in prompts]
+        padded = [
+            [engine.prior.eos_id] * gap + ids for gap, ids in zip(missing, prompts, strict=True)
+        ]
+        seen = [[0] * gap + [1] * (width - gap) for gap in missing]
+        repeated = partial(torch.repeat_interleave, repeats=spec.num_samples, dim=0)
+        self.prompt_BP = repeated(torch.tensor(padded, device=engine.device))
+        self.attention_BP = (
+            repeated(torch.tensor(seen, device=engine.device)) if any(missing) else None
+        )
+        self.runs = spec.runs()
+        rows_NS = resume.z_BL.to(engine.device) if resume else self.prompt_BP[:0]
+        self.done = list(rows_NS.split(spec.rows))[:-1]
+        self.first = len(self.done)
+
+    def result(self) -> TextResult:
+        """Samples the remaining runs and scores all answers."""
+        spec, context = self.spec, self.context
+        for number in range(len(self.done), len(self.runs)):
+            self.done.append(self._sample(number))
+        answers = [
+            self._answers(ids_BS[:, self._width :], guided)
+            for ids_BS, guided in zip(self.done, self.runs, strict=True)
+        ]
+        return TextResult(
+            spec=spec,
+            seconds={**self.timing, "total": time.perf_counter() - self.started},
+            fingerprint=context.fingerprint,
+            resumed_from_step=context.resume.step if context.resume else None,
+            notes=self._notes(),
+            answers=answers[0],
+            unguided_answers=answers[1] if len(answers) > 1 else [],
+            reward_curve=self.curve,
+            prompt_tokens=self._width,
+            token_coverage=self.reward.each[0].model.alignment.coverage,
+        )
+
+    @property
+    def _width(self) -> int:
+        return self.prompt_BP.shape[1]
+
+    def _sample(self, number: int) -> Tensor:
+        """Ids (B, S) of a run, from the checkpoint if that belongs to it."""
+        from aps_core.text.aps import sample_text_aps
+
+        spec, resume, engine = self.spec, self.context.resume, self.engine
+        state = None
+        if resume is not None and number == self.first:
+            state = SamplerState(
+                resume.step - number * spec.sampler.steps,
+                resume.z_BL[-spec.rows :],
+                resume.generator_state,
+            )
+        return sample_text_aps(
+            engine.prior,
+            self.prompt_BP,
+            spec.sampler,
+            generator=torch.Generator(engine.device).manual_seed(spec.seed),
+            reward=self.reward if self.runs[number] else None,
+            attention_BP=self.attention_BP,
+            on_step=self._on_step,
+            on_inner=self.context.on_inner,
+            resume=state,
+        )
+
+    def _on_step(self, info: TextStep) -> bool | None:
+        self.timing["prior"] += info.prior_seconds
+        self.timing["sampling"] += info.seconds
+        means = [fmean(rewards) for rewards in info.rewards_MB]
+        self.curve.extend(means[:1])
+        if self.context.on_step is None:
+            return None
+        state, steps = info.state, self.spec.sampler.steps
+        ids_BL: list[list[int]] = state.z_BL[:, self._width :].tolist()
+        decided_BL: list[list[bool]] = info.decided_BS[:, self._width :].tolist()
+        last = info.rewards_MB[-1] if info.rewards_MB else [None] * len(ids_BL)
+        return self.context.on_step(
+            TextProgress(
+                SamplerState(
+                    len(self.done) * steps + state.step,
+                    torch.cat([*self.done, state.z_BL]),
+                    state.generator_state,
+                ),
+                len(self.runs) * steps,
+                info.seconds,
+                info.prior_seconds,
+                self.context.fingerprint,
+                self.runs[len(self.done)],
+                [
+                    self._row(row // self.spec.num_samples, *each)
+                    for row, each in enumerate(zip(ids_BL, decided_BL, last, strict=True))
+                ],
+                ids_BL,
+                means,
+            )
+        )
+
+    def _row(self, prompt: int, ids: list[int], fresh: list[bool], reward: float | None) -> Row:
+        prior = self.engine.prior
+        decided = [place for place, new in enumerate(fresh) if new]
+        return Row(
+            partial_text(prior, ids),
+            settled_text(prior, ids, self.spec.stop),
+            decided,
+            [prior.tokenizer.decode([ids[place]]) for place in decided],
+            reward,
+            prompt,
+        )
+
+    def _answers(self, ids_BL: Tensor, guided: bool) -> list[Answer]:
+        """Finished answers with their final rewards."""
+        ends = [finished(self.engine.prior, ids, self.spec.stop) for ids in ids_BL.tolist()]
+        kept_BL = torch.tensor([ids for _, ids, _, _ in ends], device=ids_BL.device)
+        rewards: list[float] = self.reward.of(kept_BL, [text for text, *_ in ends]).tolist()
+        return [
+            Answer(text, ids, reward, guided, tokens, reason, row // self.spec.num_samples)
+            for row, ((text, ids, tokens, reason), reward) in enumerate(
+                zip(ends, rewards, strict=True)
+            )
+        ]
+
+    def _notes(self) -> list[str]:
+        total, native = (
+            self._width + self.spec.sampler.max_new_tokens,
+            self.engine.spec.native_length,
+        )
+        if total <= native:
+            return []
+        return [f"Prompt and answer take {total} tokens; the prior was trained on {native}."]
