@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import click
@@ -14,11 +14,26 @@ from aps_cli.files import PictureFile
 from aps_cli.spec_option import SpecOption
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
+from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf, Spec
 
 OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
 PICTURE = PictureFile()
+
+
+class MemberName(click.Choice[str]):
+    """Name of a family's member."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Says what to do if nothing is known about the picture."""
+        names = ", ".join(self.choices)
+        if "auto" not in self.choices:
+            return f"Choose from: {names}."
+        return (
+            "If you do not know what happened to the picture, add --operator auto: it finds out by"
+            f" itself. If you know, name it: {names}."
+        )
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
@@ -82,10 +97,12 @@ def prompt_is_argument(spec: type[BaseModel]) -> bool:
     return not getattr(spec, "pictures", {}) or prompt.is_required()
 
 
-def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Command], Command]:
+def family_options(
+    field: str, anyof: AnyOf, info: FieldInfo, members: Sequence[str] | None = None
+) -> Callable[[Command], Command]:
     """Adds an option that selects a member of a family, and one option per field of its members.
 
-    Members share the options of equally named fields.
+    Members share the options of equally named fields. Default of ``members``: all.
     """
 
     def add(command: Command) -> Command:
@@ -100,12 +117,12 @@ def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Comma
                 with_default=anyof.default is None,  # others are the prior's to recommend
                 help=_described(anyof.root, name, users),
             )(command)
-        names = sorted(anyof.root.family)
+        names = sorted(members or anyof.root.family)
         about = (info.description or "").split(";")[0].rstrip(".")
         return click.option(
             _plain(field),
             required=anyof.default is None,
-            type=click.Choice(names),
+            type=MemberName(names),
             metavar="NAME",
             help=f"{about}: {', '.join(names)}.",
         )(command)
@@ -176,9 +193,12 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and one option per operator field."""
+    """Adds ``--operator`` and one option per operator field, for operators that degrade."""
     info = FieldInfo(description="The degradation")
-    return family_options("operator", OPERATOR, info)(command)
+    known = [
+        name for name, cls in OperatorSpec.family.items() if not issubclass(cls, UnknownOperator)
+    ]
+    return family_options("operator", OPERATOR, info, known)(command)
 
 
 def field_lines(operator: str) -> list[str]:
