@@ -26,7 +26,11 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
-  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, demonstration.on);
+  const restoreFound = () => {
+    settings.write({ operator: { type: "auto" } });
+    form.requestSubmit();
+  };
+  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, { skip: demonstration.on, onRestore: restoreFound });
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
   const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
@@ -42,6 +46,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (submit.disabled) return; // being sent
     onProblem(null);
     const missing = pictures.missing();
     if (missing) return onProblem({ message: missing });
@@ -176,8 +181,14 @@ function settingsForm(task, described) {
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
   // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
+  /** Brings a field into sight and focuses its first control. */
+  const show = (name) => {
+    const field = main.controls.get(name).element;
+    field.scrollIntoView({ block: "start" });
+    (field.querySelector("input:checked") ?? field.querySelector("input, select"))?.focus({ preventScroll: true });
+  };
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  return { element, warning, preset, read, write, needs, degrades: main.controls.has("operator") };
+  return { element, warning, preset, read, write, show, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */

@@ -42,7 +42,7 @@ export const t = {
   tasks: {
     restore: {
       name: "Restore", title: "Restore a picture", submit: "Restore", running: "Restoring", succeeded: "Restored", image: "Degraded picture", samples: "Or start from a degraded sample",
-      lede: "Choose how the picture was degraded. A discrete diffusion prior finds a natural picture that is consistent with it.",
+      lede: "Choose a picture: this page says what seems to be wrong with it, and undoes that. A discrete diffusion prior finds a natural picture that is consistent with yours.",
       mask: "Paint over the missing parts.", before: "Measured", after: "Restored", curve: "Data misfit", curveHelp: "Distance between the measurement and the estimate after the same degradation. The true picture would be at the noise floor.",
     },
     stylize: {
@@ -67,7 +67,15 @@ export const t = {
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
 
-  diagnosis: { title: "Diagnosis", looking: "Looking at the picture…", use: "Use these settings", used: "Settings taken over" },
+  diagnosis: {
+    title: "Diagnosis",
+    looking: "Looking at the picture…",
+    restore: "Restore what was found",
+    correct: "Correct it first",
+    text: "This seems to be a page or screen. Restored letters and digits may be guesses, even where they are sharp.",
+  },
+  found: { title: "What was undone", correct: "Not right? Correct it" },
+  nothingToRestore: "Left as it is",
   pictures: { image: "Picture", style: "Style picture", mask: "Mask", kernel: "Blur kernel" },
   optional: "optional",
   choose: "Drop, paste or choose a picture",

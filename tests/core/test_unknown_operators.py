@@ -231,3 +231,13 @@ def test_the_command_line_says_what_it_found_and_replays_it(tmp_path, upload, mo
     replayed = aps_command("replay", "out.json", "soft.png", "-o", "again")
     assert replayed.exit_code == 0, replayed.output
     assert "identical bit for bit" in replayed.output
+
+
+def test_the_result_of_a_page_warns_that_letters_may_be_guesses(engine, upload):
+    page = Image.open(PHOTOS.parent / "documents/page-karla.png").convert("RGB")
+    result, _ = restored(
+        auto(operator={"type": "denoise"}), Picture(page.crop((0, 0, 64, 64))), engine
+    )
+    assert "may be guesses" in result.metrics()["text_notice"]
+    assert result.text_notice == result.sidecar()["text_notice"] == result.notes[-1]
+    assert restored(auto(operator={"type": "denoise"}), upload, engine)[0].text_notice == ""
