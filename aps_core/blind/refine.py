@@ -19,14 +19,17 @@ REACH = 0.35
 """Reach of the first search, and largest distance of the result from the diagnosis. Farther away
 are other maxima of the likelihood.
 """
+DISTURBING = {"jpeg", "enlarged", "missing"}
+"""Findings beside which the spectrum is no better than the diagnosis: not all else is noise."""
 EFFORT = Effort(chains=2, iterations=3)
 
 
 def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     """``found`` with its blur measured in the picture's spectrum. Takes less than a second.
 
-    Unchanged if there is no blur of :data:`REFINED`. If the measurement does not settle near the
-    diagnosis, the diagnosed blur is kept, and ``unsure`` says so.
+    Unchanged if there is no blur of :data:`REFINED`, or if something :data:`DISTURBING` was found.
+    If the measurement does not settle near the diagnosis, the diagnosed blur is kept, and
+    ``unsure`` says so.
 
     Args:
         found: what ``diagnosis`` proposes.
@@ -35,11 +38,10 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     """
     from aps_core.blind.families import FAMILIES
     from aps_core.blind.photograph import blur_of
-    from aps_core.diagnosis.found import BlurSearch, found_by
-    from aps_core.diagnosis.propose import with_blur
+    from aps_core.diagnosis.found import BlurSearch
 
     values = diagnosis.blur
-    if values.get("family") not in REFINED:
+    if values.get("family") not in REFINED or DISTURBING & {each.kind for each in diagnosis.wrong}:
         return found
     family = FAMILIES[values["family"]]
     guess = tuple(values[name] for name in family.names)
@@ -49,9 +51,7 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     if not estimate.converged or family.distance(guess, estimate.parameters) > REACH:
         unsure = (*found.unsure, "The blur's size: the picture's spectrum does not confirm it.")
         return found.model_copy(update={**told, "unsure": unsure})
-    better = found_by(with_blur(diagnosis, family.named(estimate.parameters)), found.asked)
-    assert better is not None  # a diagnosis with a blur has a proposal
-    operator = better.operator
+    operator = family.blur(estimate.parameters)
     text = (
         f"{diagnosis.summary} Measured more closely in the picture's spectrum, and taken as"
         f" {operator.words()}."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from aps_core.diagnosis.report import CONFIDENCES, Confidence, Diagnosis, Finding
+from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding
 
 LARGEST_WITH_JPEG = 512
 """Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
@@ -46,18 +45,6 @@ def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] |
         # the upload is reduced to its real resolution, and restored at its present size
         fields["working_size"] = max(size)
     return fields
-
-
-def with_blur(diagnosis: Diagnosis, parameters: Mapping[str, float]) -> Diagnosis:
-    """A diagnosis that proposes the same with other parameters of its blur. Its words stay."""
-    findings = [
-        each
-        if each.kind != "blur"
-        else each.model_copy(update={"values": {**each.values, **parameters}})
-        for each in diagnosis.findings
-    ]
-    proposed = proposal(findings, (diagnosis.width, diagnosis.height))
-    return diagnosis.model_copy(update={"findings": findings, "proposal": proposed})
 
 
 def least_confidence(findings: list[Finding], size: tuple[int, int]) -> Confidence:

@@ -10,6 +10,7 @@ import { choice, group, isValid, markErrors, suggest, validate } from "./form.js
 import { gallery } from "./gallery.js";
 import { maskEditor } from "./mask.js";
 import { recommendedFor, unusual, usualType } from "./recommended.js";
+import { areSeveral, dropped, severalPanel } from "./several.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 import { remember } from "./truth.js";
@@ -22,7 +23,10 @@ const DRAFT_MILLISECONDS = 400;
 export function composer(task, described, samples, { onJob, onProblem }) {
   const words = wordsOf(task.type, task.summary);
   const settings = settingsForm(task, described);
-  const pictures = pictureInputs(task, described.limits, settings, onProblem);
+  const several = settings.degrades ? severalPanel({ task, limits: described.limits, settings, onProblem }) : null;
+  // the demonstration degrades one picture
+  const onSeveral = several && ((files) => (demonstration?.on() ? pictures.give(files[0]) : several.take(files)));
+  const pictures = pictureInputs(task, described.limits, settings, onProblem, onSeveral);
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
@@ -40,7 +44,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, diagnosis, demonstration?.shown, ...galleries),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, several?.element, diagnosis, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
@@ -76,8 +80,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
     if (pasted && form.isConnected) pictures.give(pasted, t.pasted);
   });
   document.addEventListener("drop", (event) => {
-    const dropped = event.dataTransfer?.files[0];
-    if (dropped && form.isConnected && !event.target.closest(".drop")) pictures.give(dropped);
+    if (event.dataTransfer?.files.length && form.isConnected && !event.target.closest(".drop")) dropped(event.dataTransfer).then((files) => (several && areSeveral(files) ? onSeveral(files) : files[0] && pictures.give(files[0])));
   });
   const intro = el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: words.title }), el("p", { textContent: words.lede }));
   /** Takes over a past job's pictures and settings. */
@@ -216,7 +219,7 @@ function folded(title, ...content) {
 }
 
 /** A slot for each of the task's pictures; its mask is painted over the picture. */
-function pictureInputs(task, limits, settings, onProblem) {
+function pictureInputs(task, limits, settings, onProblem, onSeveral) {
   const names = Object.keys(task.pictures).sort((a, b) => task.pictures[b] - task.pictures[a]);
   const masked = names.includes("mask") && names.includes("image");
   const mask = masked ? maskEditor(onProblem) : null;
@@ -244,7 +247,7 @@ function pictureInputs(task, limits, settings, onProblem) {
       }
       slot.element.dispatchEvent(new Event("shown", { bubbles: true }));
     };
-    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange });
+    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange, onSeveral: name === "image" ? onSeveral : undefined });
     slots.set(name, slot);
     if (name !== "image" || !masked) continue;
     slot.holder.append(mask.surface);

@@ -118,7 +118,7 @@ function link(element, artifact, job, text) {
 }
 
 /** Gives the browser a file to keep. */
-function save(blob, name) {
+export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   el("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
