@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from aps_cli.files import PictureFile
-from aps_cli.spec_option import SpecOption
+from aps_cli.spec_option import MemberName, SpecOption
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.operators.unknown import UnknownOperator
@@ -20,20 +20,6 @@ from aps_core.registry import AnyOf, Spec
 OPERATOR = AnyOf(OperatorSpec, None)
 Command = Callable[..., Any]
 PICTURE = PictureFile()
-
-
-class MemberName(click.Choice[str]):
-    """Name of a family's member."""
-
-    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """Says what to do if nothing is known about the picture."""
-        names = ", ".join(self.choices)
-        if "auto" not in self.choices:
-            return f"Choose from: {names}."
-        return (
-            "If you do not know what happened to the picture, add --operator auto: it finds out by"
-            f" itself. If you know, name it: {names}."
-        )
 
 
 def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
