@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import click
@@ -11,9 +11,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from aps_cli.files import PictureFile
-from aps_cli.spec_option import SpecOption
+from aps_cli.spec_option import MemberName, SpecOption
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
+from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf, Spec
 
 OPERATOR = AnyOf(OperatorSpec, None)
@@ -82,10 +83,12 @@ def prompt_is_argument(spec: type[BaseModel]) -> bool:
     return not getattr(spec, "pictures", {}) or prompt.is_required()
 
 
-def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Command], Command]:
+def family_options(
+    field: str, anyof: AnyOf, info: FieldInfo, members: Sequence[str] | None = None
+) -> Callable[[Command], Command]:
     """Adds an option that selects a member of a family, and one option per field of its members.
 
-    Members share the options of equally named fields.
+    Members share the options of equally named fields. Default of ``members``: all.
     """
 
     def add(command: Command) -> Command:
@@ -100,12 +103,12 @@ def family_options(field: str, anyof: AnyOf, info: FieldInfo) -> Callable[[Comma
                 with_default=anyof.default is None,  # others are the prior's to recommend
                 help=_described(anyof.root, name, users),
             )(command)
-        names = sorted(anyof.root.family)
+        names = sorted(members or anyof.root.family)
         about = (info.description or "").split(";")[0].rstrip(".")
         return click.option(
             _plain(field),
             required=anyof.default is None,
-            type=click.Choice(names),
+            type=MemberName(names),
             metavar="NAME",
             help=f"{about}: {', '.join(names)}.",
         )(command)
@@ -176,9 +179,12 @@ def config_from(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and one option per operator field."""
+    """Adds ``--operator`` and one option per operator field, for operators that degrade."""
     info = FieldInfo(description="The degradation")
-    return family_options("operator", OPERATOR, info)(command)
+    known = [
+        name for name, cls in OperatorSpec.family.items() if not issubclass(cls, UnknownOperator)
+    ]
+    return family_options("operator", OPERATOR, info, known)(command)
 
 
 def field_lines(operator: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""An option made from a field of a spec: its help shows type, range and default."""
+"""Options made from specs: help with type, range and default, and names of a family's members."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from click.shell_completion import CompletionItem
 from pydantic import BaseModel
 
 TYPES = {"integer": "INTEGER", "number": "NUMBER", "boolean": "true|false", "string": "TEXT"}
+
+
+class MemberName(click.Choice[str]):
+    """Name of a family's member."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Says what to do if nothing is known about the picture."""
+        names = ", ".join(self.choices)
+        if "auto" not in self.choices:
+            return f"Choose from: {names}."
+        return (
+            "If you do not know what happened to the picture, add --operator auto: it finds out by"
+            f" itself. If you know, name it: {names}."
+        )
 
 
 class SpecOption(click.Option):

@@ -13,8 +13,8 @@ from aps_cli import files
 from aps_cli.compute import Backend, Files
 from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
 from aps_cli.sections import SectionedCommand
+from aps_cli.several import compute_all, report
 from aps_client.models import save
-from aps_core.errors import APSError
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
 
@@ -30,6 +30,7 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
     def command(
         output: Path | None,
         force: bool,
+        skip_done: bool,
         as_json: bool,
         server: str | None,
         api_key: str | None,
@@ -42,24 +43,24 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
         sources = [path for each in named for path in each]
         others = {name: options.pop(name) for name in pictures[1:]}
         targets = files.targets(sources, output, f".{past}.png" if pictures else ".png")
-        if not _makes_text(spec):
+        if not _makes_text(spec) and not skip_done:
             files.check_free(targets, force)
         backend = Backend(server, api_key, device, max_pixels)
         asked = {"type": task, **json_of(spec, options)}
-        failed = 0
-        for source, target in zip(sources, targets, strict=True):
+
+        def compute(source: Path, target: Path) -> Files:
             given = {pictures[0]: source, **others} if pictures else {}
-            try:
-                found = backend.compute(asked, given, target.suffix or ".png")
-            except APSError as error:
-                if len(sources) == 1:
-                    raise
-                click.echo(f"{source}: {error}", err=True)
-                failed += 1
-            else:
-                _write(found, target, as_json)
-        if failed:
+            return backend.compute(asked, given, target.suffix or ".png")
+
+        if len(sources) == 1:
+            return _write(compute(sources[0], targets[0]), targets[0], as_json)
+        outcomes = compute_all(
+            sources, targets, compute, lambda found, path: _write(found, path, as_json), skip_done
+        )
+        report(outcomes, past, targets[0].parent, force)
+        if any(each.state == "failed" for each in outcomes):
             raise click.exceptions.Exit(1)
+        return None
 
     command.__doc__ = f"{spec.summary()}\n\n{_output_help(spec)}"
     decorated: Callable[..., Any] = command
@@ -84,8 +85,8 @@ def _output_help(spec: type[TaskSpec]) -> str:
     return (
         "Writes the picture and a JSON file with its settings, and prints the picture's path."
         + (
-            " Several pictures, folders and patterns are computed one after another; - is standard"
-            " input."
+            " Several pictures, folders and patterns are computed one after another, and a contact"
+            " sheet shows them before and after; - is standard input."
             if spec.pictures
             else ""
         )
@@ -145,6 +146,13 @@ def _common(sized: bool, text: bool) -> list[Decorator]:
             help="Print settings, seed, timings and files of the result as JSON.",
         ),
         *files.output_options(hidden=text),
+        click.option(
+            "--continue",
+            "skip_done",
+            is_flag=True,
+            hidden=not sized,
+            help="Continue an interrupted run: keep the results that exist, compute the others.",
+        ),
     ]
 
 

@@ -39,7 +39,7 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import diagnosed_blur, first_guess
+from aps_core.operators.blind_blur import first_guess
 from aps_core.runtime.engine import ImageEngine
 
 PHOTOS = Path(__file__).parents[1] / "examples/photos"
@@ -67,7 +67,7 @@ class Part:
         seen_CHW = family.blur(true).bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
         y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
         upload = images.to_pil(y_CHW)
-        self.values = diagnosed_blur(examine(images.Picture(upload)))
+        self.values = examine(images.Picture(upload)).blur
         left, top, right, bottom = most_detailed(upload)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.y_CHW = images.to_tensor(images.Picture(upload.crop((left, top, right, bottom))))

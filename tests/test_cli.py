@@ -154,7 +154,7 @@ def test_degrade_writes_a_measurement(photo, tmp_path):
             ["--operator", "hdr", "--working-size", "big"],
             "working_size: Input should be a valid integer",
         ),
-        ([], "Missing option '--operator'"),
+        ([], "Missing option '--operator'. If you do not know what happened to the picture, add"),
         (["--operator", "fog"], "'fog' is not one of "),
         (["--operator", "hdr", "--sharpness", "3"], "No such option '--sharpness'"),
         (["--operator", "hdr", "--mask", "nowhere.png"], "File 'nowhere.png' does not exist"),

@@ -2,18 +2,33 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
+from PIL import Image, ImageFilter
 
+from aps_cli.contact_sheet import GAP, LINE, SIDE
 from aps_cli.main import main
 from aps_core.imaging import images
 
-QUICK = ("--operator", "denoise", "--steps", 1, "--inner-steps", 1, "--device", "cpu")
+PHOTOS = Path(__file__).parents[1] / "examples/photos"
+QUICK = (
+    "--operator",
+    "denoise",
+    "--sampler",
+    "aps",
+    "--steps",
+    1,
+    "--inner-steps",
+    1,
+    "--device",
+    "cpu",
+)
 
 
 def aps(*arguments, stdin=None):
@@ -49,10 +64,63 @@ def test_a_pattern_goes_to_a_folder_and_one_bad_file_stops_no_other(folder):
     assert sorted(path.name for path in (folder / "out").glob("*.png")) == [
         "a.restored.png",
         "b.restored.png",
+        "contact-sheet.png",
     ]
+    assert "3 pictures: 2 restored" in done.stderr
+    assert done.stderr.count("1 failed") == 1
     refused = aps("restore", folder / "a.png", folder / "b.jpg", *QUICK, "-o", folder / "one.png")
     assert (refused.exit_code, "need a folder" in refused.output) == (2, True)
     assert aps("restore", folder / "x*.png", *QUICK).exit_code == 2
+
+
+def test_a_run_ends_with_a_contact_sheet_and_one_line(folder):
+    done = aps("restore", folder, *QUICK)
+    assert "[2/3] " in done.stderr
+    assert re.search(r"3 pictures: 3 restored \(.*(agree|undecided).*\)\.", done.stderr)
+    sheet = folder / "contact-sheet.png"
+    assert f"Before and after: {sheet}" in done.stderr
+    pixels = np.asarray(Image.open(sheet))
+    width = 2 * (2 * SIDE + 4 * GAP) + GAP
+    assert pixels.shape[1] == width
+    before = pixels[GAP + LINE + SIDE // 2, [GAP + SIDE // 2, GAP + SIDE // 2 + width // 2]]
+    assert abs(before[0].astype(int) - 0).max() < 5
+    assert abs(before[1].astype(int) - 80).max() < 5
+    told = json.loads(sheet.with_suffix(".json").read_text())["pictures"]
+    assert [(Path(each["picture"]).name, each["state"]) for each in told] == [
+        ("a.png", "done"),
+        ("b.jpg", "done"),
+        ("c.webp", "done"),
+    ]
+
+
+def test_an_interrupted_run_continues_and_keeps_what_is_done(folder):
+    assert aps("restore", folder / "b.jpg", *QUICK).exit_code == 0
+    kept = (folder / "b.restored.png").stat().st_mtime_ns
+    done = aps("restore", folder, *QUICK, "--continue")
+    assert done.exit_code == 0, done.output
+    assert (folder / "b.restored.png").stat().st_mtime_ns == kept
+    assert "b.jpg" not in done.stderr
+    assert "3 pictures: 3 restored" in done.stderr
+    again = aps("restore", folder, *QUICK, "--continue")
+    assert "[" not in again.stderr
+    assert (folder / "contact-sheet-2.png").exists(), "an earlier sheet is not overwritten"
+
+
+def test_a_picture_with_nothing_to_restore_is_left_as_it_is(tmp_path):
+    photo = Image.open(PHOTOS / "chelsea.png").convert("RGB").crop((90, 90, 154, 154))
+    photo.save(tmp_path / "fine.png")
+    photo.filter(ImageFilter.GaussianBlur(2)).save(tmp_path / "soft.png")
+    quick = ("--sampler", "aps", "--steps", 1, "--inner-steps", 1, "--device", "cpu")
+    done = aps("restore", tmp_path, "--operator", "auto", *quick)
+    assert done.exit_code == 0, done.output
+    assert f"{tmp_path / 'fine.png'}: left as it is. Nothing seems to be wrong" in done.stderr
+    assert re.search(r"2 pictures: 1 restored \(.*\), 1 left as it is\.", done.stderr)
+    assert done.stdout.splitlines() == [str(tmp_path / "soft.restored.png")]
+    told = json.loads((tmp_path / "contact-sheet.json").read_text())["pictures"]
+    assert [each["state"] for each in told] == ["left", "done"]
+    assert told[1]["words"][0].startswith("a Gaussian blur of ")
+    alone = aps("restore", tmp_path / "fine.png", "--operator", "auto", *quick)
+    assert alone.exit_code == 1, "no result was written"
 
 
 def test_pictures_pass_through_pipes(folder):

@@ -45,9 +45,9 @@ class Family:
         return OperatorSpec.named(self.operator).model_validate(self.named(parameters))
 
     def named(self, parameters: Parameters) -> dict[str, float]:
-        """Parameters by name, rounded to a hundredth."""
-        values = (round(value, 2) for value in parameters)
-        return dict(zip(self.names, values, strict=True))
+        """Parameters by name, rounded to a hundredth; a direction is below 180 degrees."""
+        size, *angle = (round(value, 2) for value in parameters)
+        return dict(zip(self.names, (size, *(each % 180 for each in angle)), strict=True))
 
     def scaled(self, parameters: Parameters, factor: float) -> Parameters:
         """Parameters with the size multiplied by ``factor``."""
@@ -67,7 +67,7 @@ class Family:
         if self.angle is None:
             return [(size,) for size in sizes]
         turns = DEGREES * np.linspace(-reach, reach, DIRECTIONS)
-        return list(product(sizes, [float((centre[1] + turn) % 179.995) for turn in turns]))
+        return list(product(sizes, [float((centre[1] + turn) % 180) for turn in turns]))
 
     def distance(self, one: Parameters, other: Parameters) -> float:
         """Difference as a logarithm of the size's factor; :data:`DEGREES` count as much as e."""

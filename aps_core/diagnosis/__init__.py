@@ -3,8 +3,8 @@
 Needs no torch. Takes milliseconds for a small picture and about a second for 12 megapixels.
 """
 
-from aps_core.diagnosis.examine import diagnose, examine
+from aps_core.diagnosis.examine import diagnose, examine, shows_text
 from aps_core.diagnosis.found import Found, found_by
 from aps_core.diagnosis.report import Diagnosis, Finding
 
-__all__ = ["Diagnosis", "Finding", "Found", "diagnose", "examine", "found_by"]
+__all__ = ["Diagnosis", "Finding", "Found", "diagnose", "examine", "found_by", "shows_text"]

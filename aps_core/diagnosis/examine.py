@@ -55,6 +55,13 @@ def examine(picture: Picture, quality: int | None = None) -> Diagnosis:
     return _Examination(picture, quality).diagnosis()
 
 
+def shows_text(picture: Picture) -> bool:
+    """Whether a picture is probably a document, page or screen; False for small pictures."""
+    if min(picture.width, picture.height) < crops.SMALLEST:
+        return False
+    return estimate(_Examination(picture, None).grey).document > FAIRLY_SURE
+
+
 @dataclass
 class _Examination:
     picture: Picture

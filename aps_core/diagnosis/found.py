@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Self
+
 from pydantic import Field
 
 from aps_core.diagnosis.propose import least_confidence
 from aps_core.diagnosis.report import Confidence, Diagnosis
 from aps_core.operators import OperatorSpec
 from aps_core.registry import Config, any_of
+
+if TYPE_CHECKING:
+    from aps_core.blind.em import Estimate
+    from aps_core.blind.families import Family
 
 
 class BlurSearch(Config):
@@ -20,6 +26,17 @@ class BlurSearch(Config):
     chains: list[dict[str, float]] = Field(description="What each chain alone says.")
     path: list[dict[str, float]] = Field(description="Estimates from the start to the end.")
     converged: bool = Field(description="Whether the estimate settled and the chains agree.")
+
+    @classmethod
+    def of(cls, family: Family, estimate: Estimate) -> Self:
+        """An estimate as data."""
+        return cls(
+            parameters=family.named(estimate.parameters),
+            deviation=round(estimate.deviation, 4),
+            chains=[family.named(each) for each in estimate.chains],
+            path=[family.named(each) for each in estimate.path],
+            converged=estimate.converged,
+        )
 
 
 class Found(Config):
@@ -35,7 +52,7 @@ class Found(Config):
     text: str = Field(description="What was found, and the operator, in plain words.")
     confidence: Confidence = Field(description="Lowest confidence of the findings used.")
     unsure: tuple[str, ...] = Field((), description="What could not be told, and why.")
-    search: BlurSearch | None = Field(None, description="Of 'blind_blur': how it was estimated.")
+    search: BlurSearch | None = Field(None, description="How the blur was estimated, if it was.")
 
     def notes(self) -> list[str]:
         """Messages for the caller."""

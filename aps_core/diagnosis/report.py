@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -44,6 +45,11 @@ class Diagnosis(Config):
     def wrong(self) -> list[Finding]:
         """The degradations."""
         return [finding for finding in self.findings if finding.wrong]
+
+    @property
+    def blur(self) -> Mapping[str, Any]:
+        """Family and parameters of the blur; empty if there is none."""
+        return next((each.values for each in self.findings if each.kind == "blur"), {})
 
 
 def summary_of(findings: list[Finding]) -> str:

@@ -20,14 +20,15 @@ class Auto(UnknownOperator):
         return "what the diagnosis finds"
 
     def find(self, search: Search) -> Found:
-        """The diagnosis's proposal."""
+        """The diagnosis's proposal, with its blur measured more closely in the spectrum."""
+        from aps_core.blind.refine import refined
         from aps_core.diagnosis import examine, found_by
 
         diagnosis = examine(search.upload)
         found = found_by(diagnosis, self.type)
         if found is None:
             raise NothingToRestore(refusal(diagnosis))
-        return found
+        return refined(found, diagnosis, search)
 
 
 def refusal(diagnosis: Diagnosis) -> str:

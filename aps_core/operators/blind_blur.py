@@ -87,7 +87,7 @@ class BlindBlur(UnknownOperator):
         if self.method == "em" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
         diagnosis = examine(search.upload)
-        values = diagnosed_blur(diagnosis)
+        values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
         if kind is None:
             raise NothingToRestore(
@@ -137,19 +137,8 @@ class BlindBlur(UnknownOperator):
             text=text,
             confidence="fairly sure" if estimate.converged else "not sure",
             unsure=tuple(diagnosis.unsure),
-            search=BlurSearch(
-                parameters=family.named(estimate.parameters),
-                deviation=round(estimate.deviation, 4),
-                chains=[family.named(each) for each in estimate.chains],
-                path=[family.named(each) for each in estimate.path],
-                converged=estimate.converged,
-            ),
+            search=BlurSearch.of(family, estimate),
         )
-
-
-def diagnosed_blur(diagnosis: Diagnosis) -> Mapping[str, Any]:
-    """Family and parameters of the diagnosed blur; empty if there is none."""
-    return next((each.values for each in diagnosis.findings if each.kind == "blur"), {})
 
 
 def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:

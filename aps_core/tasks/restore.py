@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 MARGIN_TOKENS, FADE_TOKENS = 2, 4
 """Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
 
+TEXT_NOTE = (
+    "This seems to be a page or screen. Letters and digits of the result may be guesses, even where"
+    " they are sharp: check them against the original."
+)
+
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
@@ -219,7 +224,15 @@ class RestoreSpec(MeasuredTaskSpec):
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Identifies the operator if it is unknown, then restores."""
+        """Identifies the operator if it is unknown, restores, and warns if letters may be wrong."""
+        from aps_core.diagnosis import shows_text
+
+        result = self._restored(inputs, context)
+        if not shows_text(inputs.picture()):
+            return result
+        return replace(result, text_notice=TEXT_NOTE, notes=[*result.notes, TEXT_NOTE])
+
+    def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         from aps_core.tasks.restoration import restored
 
         if not isinstance(self.operator, UnknownOperator):

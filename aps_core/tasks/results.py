@@ -99,6 +99,8 @@ class PictureResult(Result):
     """Whether the best sample agrees with the measurement; None without a verdict."""
     found: Found | None = None
     """How an unknown operator was identified; None if the job named its operator."""
+    text_notice: str = ""
+    """Warning that letters may be wrong, if the upload seems to be a document, page or screen."""
     misfit_curve: list[float] = field(default_factory=list)
     """Misfit at the end of each reverse step of this run, mean over the samples."""
     inner_steps: list[int] = field(default_factory=list)
@@ -158,6 +160,7 @@ class PictureResult(Result):
             "noise_floor": self.noise_floor,
             "fit": _json(self.fit),
             "found": _json(self.found),
+            "text_notice": self.text_notice,
             "misfit_curve": self.misfit_curve,
             "inner_steps": self.inner_steps,
         }
@@ -170,6 +173,7 @@ class PictureResult(Result):
             "sigma": getattr(self.spec, "sigma", None),
             "fit": _json(self.fit),
             "found": _json(self.found),
+            "text_notice": self.text_notice,
         }
         return {**super().metrics(), "inner_steps": self.inner_steps, **measured}
 

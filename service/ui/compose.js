@@ -10,6 +10,7 @@ import { choice, group, isValid, markErrors, suggest, validate } from "./form.js
 import { gallery } from "./gallery.js";
 import { maskEditor } from "./mask.js";
 import { recommendedFor, unusual, usualType } from "./recommended.js";
+import { areSeveral, dropped, severalPanel } from "./several.js";
 import { pictureSlot } from "./slot.js";
 import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
 import { remember } from "./truth.js";
@@ -22,11 +23,18 @@ const DRAFT_MILLISECONDS = 400;
 export function composer(task, described, samples, { onJob, onProblem }) {
   const words = wordsOf(task.type, task.summary);
   const settings = settingsForm(task, described);
-  const pictures = pictureInputs(task, described.limits, settings, onProblem);
+  const several = settings.degrades ? severalPanel({ task, limits: described.limits, settings, onProblem }) : null;
+  // the demonstration degrades one picture
+  const onSeveral = several && ((files) => (demonstration?.on() ? pictures.give(files[0]) : several.take(files)));
+  const pictures = pictureInputs(task, described.limits, settings, onProblem, onSeveral);
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
-  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, demonstration.on);
+  const restoreFound = () => {
+    settings.write({ operator: { type: "auto" } });
+    form.requestSubmit();
+  };
+  const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, { skip: demonstration.on, onRestore: restoreFound });
   const submit = el("button", { class: "primary", type: "submit", textContent: words.submit });
   const sizeOf = () => (demonstration?.on() ? demonstration.size() : pictures.size());
   const crop = pictures.slots.has("image") ? (longest) => pictures.slots.get("image").crop(longest) : null;
@@ -36,12 +44,13 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const form = el(
     "form",
     { noValidate: true, class: pictures.any ? "columns" : "columns alone" },
-    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, diagnosis, demonstration?.shown, ...galleries),
+    el("section", { class: "pictures" }, demonstration?.choice, ...pictures.elements, several?.element, diagnosis, demonstration?.shown, ...galleries),
     el("section", { class: "settings", "aria-label": t.settingsTitle }, settings.warning, settings.element, predicted.details, actions, notice),
   );
   const plainly = async () => ({ files: await pictures.files(), spec: settings.read() });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (submit.disabled) return; // being sent
     onProblem(null);
     const missing = pictures.missing();
     if (missing) return onProblem({ message: missing });
@@ -71,8 +80,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
     if (pasted && form.isConnected) pictures.give(pasted, t.pasted);
   });
   document.addEventListener("drop", (event) => {
-    const dropped = event.dataTransfer?.files[0];
-    if (dropped && form.isConnected && !event.target.closest(".drop")) pictures.give(dropped);
+    if (event.dataTransfer?.files.length && form.isConnected && !event.target.closest(".drop")) dropped(event.dataTransfer).then((files) => (several && areSeveral(files) ? onSeveral(files) : files[0] && pictures.give(files[0])));
   });
   const intro = el("div", { class: "intro" }, el("h1", { tabIndex: -1, textContent: words.title }), el("p", { textContent: words.lede }));
   /** Takes over a past job's pictures and settings. */
@@ -176,8 +184,14 @@ function settingsForm(task, described) {
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
   // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
+  /** Brings a field into sight and focuses its first control. */
+  const show = (name) => {
+    const field = main.controls.get(name).element;
+    field.scrollIntoView({ block: "start" });
+    (field.querySelector("input:checked") ?? field.querySelector("input, select"))?.focus({ preventScroll: true });
+  };
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  return { element, warning, preset, read, write, needs, degrades: main.controls.has("operator") };
+  return { element, warning, preset, read, write, show, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */
@@ -205,7 +219,7 @@ function folded(title, ...content) {
 }
 
 /** A slot for each of the task's pictures; its mask is painted over the picture. */
-function pictureInputs(task, limits, settings, onProblem) {
+function pictureInputs(task, limits, settings, onProblem, onSeveral) {
   const names = Object.keys(task.pictures).sort((a, b) => task.pictures[b] - task.pictures[a]);
   const masked = names.includes("mask") && names.includes("image");
   const mask = masked ? maskEditor(onProblem) : null;
@@ -233,7 +247,7 @@ function pictureInputs(task, limits, settings, onProblem) {
       }
       slot.element.dispatchEvent(new Event("shown", { bubbles: true }));
     };
-    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange });
+    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange, onSeveral: name === "image" ? onSeveral : undefined });
     slots.set(name, slot);
     if (name !== "image" || !masked) continue;
     slot.holder.append(mask.surface);

@@ -1,18 +1,24 @@
-// What seems to have happened to the chosen picture, and a button that takes over the proposal.
+// What seems to have happened to the chosen picture, a button that undoes it, and one that corrects it first.
 
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
-/** Diagnoses the picture of ``slot`` as soon as it shows, unless ``skip()``; the proposal goes to ``settings``. */
-export function diagnosisOf(slot, settings, skip) {
+/**
+ * Diagnoses the picture of ``slot`` as soon as it shows, unless ``skip()``. ``onRestore`` restores what is found;
+ * the proposal goes to ``settings`` to be corrected.
+ */
+export function diagnosisOf(slot, settings, { skip, onRestore }) {
   const summary = el("p", { role: "status" });
   const doubts = el("ul", { class: "help" });
-  const use = button(t.diagnosis.use, () => {
+  const text = el("p", { class: "note warn", textContent: t.diagnosis.text, hidden: true });
+  const restore = button(t.diagnosis.restore, onRestore, { class: "primary" });
+  const correct = button(t.diagnosis.correct, () => {
     settings.write(proposal);
-    use.textContent = t.diagnosis.used;
+    settings.show("operator");
   });
-  const element = el("section", { class: "diagnosis", hidden: true, "aria-label": t.diagnosis.title }, el("h2", { textContent: t.diagnosis.title }), summary, doubts, el("div", { class: "actions" }, use));
+  const actions = el("div", { class: "actions" }, restore, correct);
+  const element = el("section", { class: "diagnosis", hidden: true, "aria-label": t.diagnosis.title }, el("h2", { textContent: t.diagnosis.title }), summary, doubts, text, actions);
   let proposal = null;
   let latest = 0;
 
@@ -20,8 +26,8 @@ export function diagnosisOf(slot, settings, skip) {
     proposal = found?.proposal ?? null;
     summary.textContent = found ? found.summary : t.diagnosis.looking;
     doubts.replaceChildren(...(found?.unsure ?? []).map((doubt) => el("li", { textContent: doubt })));
-    use.hidden = !proposal;
-    use.textContent = t.diagnosis.use;
+    text.hidden = !proposal || !found.findings.some(({ kind, values }) => kind === "content" && values.document);
+    actions.hidden = !proposal;
     element.hidden = false;
   };
 

@@ -34,12 +34,12 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   const element = el(
     "div",
     { class: "job" },
-    el("div", { class: "intro" }, heading, el("div", { class: "running-line" }, status.element, cancelButton), text),
+    el("div", { class: "intro" }, heading, el("div", { class: "running-line" }, status.element, cancelButton), text, result.warning),
     el(
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
       el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
-      el("div", { class: "panel" }, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+      el("div", { class: "panel" }, result.told, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
     ),
   );
 
@@ -57,7 +57,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     ended = true;
     clearTimeout(timer);
     result.show(job);
-    if (job.state === "failed" && job.error) onProblem({ title: job.error.title, message: job.error.detail });
+    if (job.state === "failed" && job.error && !untouched(job)) onProblem({ title: job.error.title, message: job.error.detail });
   }
 
   /** Shows at once that the job is being canceled; the service confirms it a moment later. */
@@ -144,9 +144,13 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   };
 }
 
+/** Whether the job found nothing to undo. */
+const untouched = (job) => job.error?.code === "nothing_to_restore";
+
 /** The heading; a result that does not agree with the picture is not called restored. */
 function titleOf(job, words) {
   if (job.state === "succeeded") return t.fits[job.metrics.fit?.verdict] ?? words.succeeded;
+  if (untouched(job)) return t.nothingToRestore;
   return job.state === "running" ? words.running : t.states[job.state];
 }
 
@@ -166,7 +170,7 @@ function stateText(job, compared) {
   if (job.metrics?.fit) return `${job.metrics.fit.text} ${compared ? t.done : t.doneAlone}`;
   if (job.state === "succeeded") return job.output_size ? (compared ? t.done : t.doneAlone) : t.doneText;
   if (job.state === "canceled") return t.canceledText;
-  if (job.state === "failed") return "";
+  if (job.state === "failed") return untouched(job) ? job.error.detail : "";
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);
   if (job.state === "running") return job.resumed_from_step === null ? estimate : t.resumed(job.resumed_from_step);
   const ahead = job.queue_position === null ? "" : job.queue_position ? t.ahead(job.queue_position) : t.next;

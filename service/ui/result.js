@@ -25,6 +25,8 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   const again = button(t.again, () => onAgain(first));
   const fresh = el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
   const actions = el("div", { class: "actions inner", hidden: true }, download, contact, sidecar, again, fresh);
+  const warning = el("p", { class: "note warn", role: "note", hidden: true });
+  const told = el("div", { class: "told", hidden: true });
   const strip = el("div", { class: "strip", hidden: true });
   const facts = el("div", { class: "facts" });
   const code = el("div", { class: "code-place" });
@@ -61,6 +63,10 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     actions.hidden = false;
     facts.replaceChildren(...factsOf(job, described));
     code.replaceChildren(codeBox(job, task, described));
+    warning.textContent = job.metrics.text_notice ?? "";
+    warning.hidden = !warning.textContent;
+    told.hidden = !job.metrics.found;
+    if (job.metrics.found) told.replaceChildren(undone(job, onAgain));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
@@ -84,7 +90,16 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
     strip.replaceChildren(el("h2", { textContent: several.length ? t.strip : t.compareWith }), list, ...(help ? [help] : []));
   };
-  return { actions, strip, facts, code, show, choose };
+  return { warning, told, actions, strip, facts, code, show, choose };
+}
+
+/** What an unknown degradation was taken for, with a way to correct it. */
+function undone(job, onAgain) {
+  const { found } = job.metrics;
+  const correct = () => onAgain({ ...job, spec: { ...job.spec, operator: found.operator } });
+  const doubts = found.unsure.map((doubt) => el("li", { textContent: doubt }));
+  const actions = el("div", { class: "actions" }, button(t.found.correct, correct));
+  return el("section", { class: "diagnosis", "aria-label": t.found.title }, el("h2", { textContent: t.found.title }), el("p", { textContent: found.text }), el("ul", { class: "help" }, ...doubts), actions);
 }
 
 /** What can be looked at, each with its words. */
@@ -103,7 +118,7 @@ function link(element, artifact, job, text) {
 }
 
 /** Gives the browser a file to keep. */
-function save(blob, name) {
+export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   el("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
@@ -131,7 +146,9 @@ function factsOf(job, described) {
   };
   const known = Object.entries(rows).filter(([, value]) => value !== undefined && value !== "" && value !== null && value !== false);
   const list = el("dl", {}, ...known.map(([name, value]) => el("div", {}, el("dt", { textContent: t.facts[name] }), el("dd", { textContent: value }))));
-  const notes = (metrics.notes ?? []).map((note) => el("p", { class: "help", textContent: note }));
+  const { found, text_notice: warning } = metrics;
+  const above = [warning, found?.text, ...(found?.unsure ?? []).map((doubt) => `Not certain: ${doubt}`)];
+  const notes = (metrics.notes ?? []).filter((note) => !above.includes(note)).map((note) => el("p", { class: "help", textContent: note }));
   return [el("h2", { textContent: t.factsTitle }), list, ...notes];
 }
 

@@ -2,6 +2,7 @@
 
 import { cropFrame } from "./crop.js";
 import { button, el } from "./dom.js";
+import { areSeveral, dropped } from "./several.js";
 import { t } from "./strings.js";
 
 /** Pictures smaller than this are shown without smoothing. */
@@ -10,17 +11,20 @@ const ACCEPT = "image/png,image/jpeg,image/webp";
 
 let serial = 0;
 
-/** ``onChange`` is called with the picture's element once it shows, and with null when it is gone. */
-export function pictureSlot({ label, required, limits, onProblem, onChange }) {
+/**
+ * ``onChange`` is called with the picture's element once it shows, and with null when it is gone. ``onSeveral`` gets
+ * several files, or a ZIP file; without it only one picture can be chosen.
+ */
+export function pictureSlot({ label, required, limits, onProblem, onChange, onSeveral }) {
   const id = `picture${++serial}`;
   let file = null;
   let whole = null; // the picture that was cropped to ``file``
   let cropping = null;
-  let input = chooser(id, {});
+  const input = chooser(id, onSeveral ? { multiple: "", accept: `${ACCEPT},.zip` } : {});
   const shown = el("img");
   const name = el("span");
   const info = el("p", { class: "help", id: `${id}-info`, textContent: t.imageHint(limits.max_upload_bytes) });
-  const empty = el("label", { class: "drop-empty", htmlFor: id }, el("strong", { textContent: t.choose }));
+  const empty = el("label", { class: "drop-empty", htmlFor: id }, el("strong", { textContent: onSeveral ? t.chooseSeveral : t.choose }));
   const canvasHolder = el("div", { class: "drop-shown", hidden: true }, shown);
   const camera = chooser(`${id}-camera`, { capture: "environment" });
   camera.classList.add("only-touch");
@@ -84,6 +88,12 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
     onChange(shown);
   }
 
+  /** One picture is shown, several are handed on. */
+  function receive(files) {
+    if (onSeveral && areSeveral(files)) onSeveral(files);
+    else if (files[0]) take(files[0]);
+  }
+
   /** Lets the user choose a part; ``longest`` is the longest side that is not reduced. */
   function crop(longest) {
     cropping?.end();
@@ -99,7 +109,7 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
 
   for (const source of [input, camera]) {
     source.addEventListener("change", () => {
-      if (source.files[0]) take(source.files[0]);
+      receive([...source.files]);
       source.value = ""; // so that the same file can be chosen again
     });
   }
@@ -112,9 +122,9 @@ export function pictureSlot({ label, required, limits, onProblem, onChange }) {
   for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
   drop.addEventListener("drop", (event) => {
     event.preventDefault();
-    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+    dropped(event.dataTransfer).then(receive);
   });
-  return { element, holder: canvasHolder, take, clear, crop, rename, whole: () => whole, picture: () => (file ? shown : null), file: () => file, focus: () => input.focus() };
+  return { element, holder: canvasHolder, take, receive, clear, crop, rename, whole: () => whole, picture: () => (file ? shown : null), file: () => file, focus: () => input.focus() };
 }
 
 function chooser(id, properties) {

@@ -1,6 +1,7 @@
 // The page: shows a task's form, the history, or the job whose id is in the address.
 
 import * as api from "./api.js";
+import { batchView, PREFIX as SEVERAL } from "./batch.js";
 import { composer } from "./compose.js";
 import { button, byId, el } from "./dom.js";
 import { historyView } from "./history.js";
@@ -74,6 +75,7 @@ class Router {
     const task = this.described.tasks.find(({ type }) => type === place) ?? (place ? null : this.described.tasks[0]);
     if (task) this.mount(this.form(task), task.type);
     else if (place === HISTORY) this.mount(historyView(this.described, { onProblem: alertUser }), HISTORY);
+    else if (place.startsWith(SEVERAL)) this.mount(batchView(place, { onProblem: alertUser }), HISTORY);
     else await this.showJob(place);
     window.scrollTo(0, 0);
   }

@@ -121,6 +121,15 @@ def test_the_spectrum_corrects_a_wrong_guess(kind, true, guess):
     assert found.converged
 
 
+def test_directions_near_the_horizontal_are_valid():
+    motion = FAMILIES["motion"]
+    assert motion.named((9.0, 179.9999)) == {"length": 9.0, "angle": 0.0}
+    for angle in (0.0, 1e-15, -1e-15 % 180, 179.997):
+        for candidate in motion.around((9.0, angle), 0.35, 80):
+            assert motion.distance(candidate, (9.0, 0.0)) < 0.4
+            assert motion.blur(candidate).type == motion.operator, "a valid direction"
+
+
 def restored(upload, engine, **hooks):
     spec = RestoreSpec.model_validate(
         {

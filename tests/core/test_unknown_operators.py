@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 import aps_core as aps
 from aps_cli.main import main
+from aps_core.blind.families import FAMILIES
+from aps_core.diagnosis import examine, found_by
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
@@ -34,15 +36,17 @@ SAMPLER = {
 """Without the estimates before and after the reverse steps, which take most of the time."""
 
 
+def photo(name):
+    return images.to_tensor(images.open_image((PHOTOS / f"{name}.png").read_bytes()))
+
+
 def truth(name="chelsea", side=64):
-    x = images.to_tensor(images.open_image((PHOTOS / f"{name}.png").read_bytes()))
-    return x[:, 90 : 90 + side, 90 : 90 + side].contiguous()
+    return photo(name)[:, 90 : 90 + side, 90 : 90 + side].contiguous()
 
 
-def blurred(x):
-    blur = OperatorSpec.named("gaussian_blur").model_validate({"sigma": 2.0})
+def blurred(x, blur=FAMILIES["gaussian"].blur((2.0,)), sigma=0.02):
     y = blur.bind(tuple(x.shape))(x[None])[0]
-    return Picture(images.to_pil(noise.add_noise(y, 0.02, torch.Generator().manual_seed(0))))
+    return Picture(images.to_pil(noise.add_noise(y, sigma, torch.Generator().manual_seed(0))))
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +85,55 @@ def test_the_operator_is_found_used_and_told(engine, upload):
     named, _ = restored(auto(operator=operator), upload, engine)
     assert torch.equal(named.pictures_BCHW, result.pictures_BCHW), "as if it had been named"
     assert named.found is None
+
+
+BLURS = [
+    ("defocus", (4.0,), "castle", 0.02),
+    ("motion", (7.0, 75.0), "tajmahal", 0.02),
+    ("motion", (13.0, 20.0), "raccoon", 0.02),
+]
+
+
+@pytest.mark.parametrize(("kind", "true", "name", "sigma"), BLURS)
+def test_the_spectrum_measures_the_blur_more_closely(kind, true, name, sigma):
+    upload, family = blurred(photo(name), FAMILIES[kind].blur(true), sigma), FAMILIES[kind]
+    found = Auto().find(Search(upload))
+    assert found.operator.type == family.operator
+    used = tuple(getattr(found.operator, each) for each in family.names)
+    diagnosis = examine(upload)
+    guess = tuple(diagnosis.blur[each] for each in family.names)
+    assert family.distance(used, true) < min(0.06, family.distance(guess, true) / 2)
+    assert found.text.startswith(diagnosis.summary)
+    assert f"in the picture's spectrum, and taken as {found.operator.words()}" in found.text
+    assert found.search is not None
+    assert found.search.converged
+    assert found.search.parameters == family.named(used)
+    assert found.search.path[0] == family.named(guess)
+    assert found == Auto().find(Search(upload)), "equal inputs give equal answers"
+
+
+def compressed(name, quality, kind, true):
+    x = photo(name)
+    y = FAMILIES[kind].blur(true).bind(tuple(x.shape))(x[None])[0]
+    buffer = io.BytesIO()
+    images.to_pil(y).save(buffer, "JPEG", quality=quality)
+    return Picture(Image.open(buffer).convert("RGB"))
+
+
+def test_beside_jpeg_traces_the_blur_stays_as_diagnosed():
+    upload = compressed("tajmahal", 85, "motion", (13.0, 20.0))
+    proposed, found = found_by(examine(upload), "auto"), Auto().find(Search(upload))
+    assert [stage.type for stage in found.operator.stages] == ["linear_motion_blur", "jpeg"]
+    assert found == proposed
+
+
+def test_a_blur_that_the_spectrum_does_not_confirm_stays_as_diagnosed():
+    true = (7.0, 75.0)  # the diagnosis is far off
+    upload = blurred(photo("castle"), FAMILIES["motion"].blur(true), 0.02)
+    proposed, found = found_by(examine(upload), "auto"), Auto().find(Search(upload))
+    assert "motion" in proposed.operator.words()
+    assert (found.operator, found.text) == (proposed.operator, proposed.text)
+    assert any("spectrum does not confirm" in each for each in found.unsure)
 
 
 def test_a_resumed_run_does_not_guess_anew(engine, upload, monkeypatch):
@@ -173,3 +226,13 @@ def test_the_command_line_says_what_it_found_and_replays_it(tmp_path, upload, mo
     replayed = aps_command("replay", "out.json", "soft.png", "-o", "again")
     assert replayed.exit_code == 0, replayed.output
     assert "identical bit for bit" in replayed.output
+
+
+def test_the_result_of_a_page_warns_that_letters_may_be_guesses(engine, upload):
+    page = Image.open(PHOTOS.parent / "documents/page-karla.png").convert("RGB")
+    result, _ = restored(
+        auto(operator={"type": "denoise"}), Picture(page.crop((0, 0, 64, 64))), engine
+    )
+    assert "may be guesses" in result.metrics()["text_notice"]
+    assert result.text_notice == result.sidecar()["text_notice"] == result.notes[-1]
+    assert restored(auto(operator={"type": "denoise"}), upload, engine)[0].text_notice == ""

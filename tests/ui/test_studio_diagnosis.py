@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.ui.pages import choose, sampler, submit
+from tests.ui.pages import (
+    SLOW,
+    choose,
+    comparison,
+    downloaded,
+    ended,
+    findings,
+    sampler,
+    submit,
+)
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
 
+FOLDER = os.environ.get("APS_SCREENSHOTS")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -22,21 +34,89 @@ def file(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_blurred_picture_is_diagnosed_and_the_proposal_taken_over(page: Page) -> None:
-    photo = Image.open(EXAMPLES / "photos/coffee.png").convert("RGB")
-    x = np.asarray(photo) / 127.5 - 1
-    choose(page, file(to_image(filtered(x, gaussian_kernel(2.0)))))
+def blurred(path: str, side: int, width: float) -> bytes:
+    """The middle of an example, blurred."""
+    image = Image.open(EXAMPLES / path).convert("RGB")
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    x = np.asarray(image.crop((left, top, left + side, top + side))) / 127.5 - 1
+    return file(to_image(filtered(x, gaussian_kernel(width))))
+
+
+def fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def screenshot(page: Page, name: str) -> None:
+    if FOLDER:
+        page.screenshot(path=Path(FOLDER) / f"{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_somebody_who_knows_nothing_restores_compares_corrects_and_downloads(
+    page: Page, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 850})
+    choose(page, blurred("photos/chelsea.png", 96, 2.0))
     panel = page.get_by_role("region", name="Diagnosis")
     expect(panel.get_by_role("status")).to_have_text(
         re.compile("Soft: a Gaussian blur of about [12].[0-9] pixels")
     )
-    panel.get_by_role("button", name="Use these settings").click()
+    assert fits(page)
+    assert findings(page) == []
+    screenshot(page, f"diagnosed-{width}")
+    page.locator(".chip:has([value=fast])").click()
+    panel.get_by_role("button", name="Restore what was found").click()
+    expect(page.locator(".job")).to_be_visible(timeout=SLOW)
+    ended(page, "Restored")
+    undone = page.get_by_role("region", name="What was undone")
+    expect(undone).to_contain_text("Taken as a Gaussian blur of")
+    expect(comparison(page)).to_be_visible()
+    assert Image.open(io.BytesIO(downloaded(page, "Download PNG"))).size == (96, 96)
+    assert fits(page)
+    assert findings(page) == []
+    screenshot(page, f"restored-{width}")
+    undone.get_by_role("button", name="Not right? Correct it").click()
     expect(page.locator("[value=gaussian_blur]")).to_be_checked()
+    used = float(page.locator('[data-pointer="/operator/sigma"]').input_value())
+    assert 1.5 < used < 2.5
+    expect(page.get_by_text(re.compile(", 96 × 96 pixels"))).to_be_visible()
+
+
+def test_the_diagnosis_is_corrected_before_or_names_nothing(page: Page) -> None:
+    choose(page, blurred("photos/coffee.png", 256, 2.0))
+    panel = page.get_by_role("region", name="Diagnosis")
+    panel.get_by_role("button", name="Correct it first").click()
+    expect(page.locator("[value=gaussian_blur]")).to_be_checked()
+    expect(page.locator("[value=gaussian_blur]")).to_be_focused()
     width = page.locator('[data-pointer="/operator/sigma"]').input_value()
     assert 1.5 < float(width) < 2.5
-    choose(page, file(photo), "sharp.png")
+    choose(page, (EXAMPLES / "photos/coffee.png").read_bytes(), "sharp.png")
     expect(panel.get_by_role("status")).to_have_text("Nothing seems to be wrong with this picture.")
-    expect(panel.get_by_role("button")).to_be_hidden()
+    expect(panel.get_by_role("button", name="Restore what was found")).to_be_hidden()
+    # restoring it all the same is no failure
+    page.locator(".chip:has([value=auto])").click()
+    page.locator(".chip:has([value=fast])").click()
+    page.get_by_role("button", name="Restore", exact=True).click()
+    expect(page.get_by_role("heading", name="Left as it is")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("There is nothing to restore.")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_letters_of_a_page_may_be_guesses(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 850})
+    choose(page, blurred("documents/page-karla.png", 128, 2.0), "page.png")
+    panel = page.get_by_role("region", name="Diagnosis")
+    expect(panel.get_by_text("letters and digits may be guesses")).to_be_visible()
+    page.locator(".chip:has([value=fast])").click()
+    sampler(page, steps=1, inner_steps=1)
+    panel.get_by_role("button", name="Restore what was found").click()
+    expect(page.locator(".job")).to_be_visible(timeout=SLOW)
+    ended(page, "Restored")
+    expect(page.get_by_role("note")).to_contain_text("check them against the original")
+    assert fits(page)
+    assert findings(page) == []
+    screenshot(page, f"page-{width}")
 
 
 def test_a_result_of_the_wrong_operator_is_not_called_restored(page: Page) -> None:
