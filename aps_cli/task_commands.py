@@ -184,6 +184,6 @@ def _write(found: Files, output: Path, as_json: bool) -> None:
 
 def _answers(sidecar: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The best answer to every prompt, and the unguided one to a single prompt."""
-    if best := sidecar.get("best"):
+    if best := sidecar.get("best_answers"):
         return list(best)
     return [sidecar[name] for name in ("answer", "unguided") if sidecar.get(name)]

@@ -87,7 +87,7 @@ class Result:
             KeyError: the task does not produce text.
         """
         sidecar = self.sidecar
-        return [answer["text"] for answer in sidecar.get("best") or [sidecar["answer"]]]
+        return [answer["text"] for answer in sidecar.get("best_answers") or [sidecar["answer"]]]
 
     @property
     def sidecar(self) -> dict[str, Any]:

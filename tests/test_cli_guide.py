@@ -32,8 +32,8 @@ def test_guide_answers_several_prompts_together():
     told = json.loads(
         CliRunner().invoke(main, ["guide", "What is oak?", "--json", *more, *SMALL]).stdout
     )
-    assert done.stdout.splitlines() == [best["text"] for best in told["best"]]
-    assert [best["prompt"] for best in told["best"]] == [0, 1, 2]
+    assert done.stdout.splitlines() == [best["text"] for best in told["best_answers"]]
+    assert [best["prompt"] for best in told["best_answers"]] == [0, 1, 2]
 
 
 def test_guide_explains_what_is_wrong():

@@ -86,7 +86,9 @@ class TextResult(Result):
                 if several and self.unguided_answers
                 else None
             ),
-            "best": [asdict(answer) for answer in self.best] if len(self.best) > 1 else None,
+            "best_answers": [asdict(answer) for answer in self.best]
+            if len(self.best) > 1
+            else None,
             "mean_reward": fmean(answer.reward for answer in self.answers),
             "reward_curve": self.reward_curve,
             "prompt_tokens": self.prompt_tokens,

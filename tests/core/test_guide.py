@@ -236,7 +236,9 @@ def test_several_prompts_are_answered_in_one_batch(exact):
         assert best.text == alone.answer.text
         assert best.reward == pytest.approx(alone.answer.reward, abs=1e-4)
     told = result.sidecar()
-    assert [answer["text"] for answer in told["best"]] == [best.text for best in result.best]
+    assert [answer["text"] for answer in told["best_answers"]] == [
+        best.text for best in result.best
+    ]
     files = {file.name: file.data for file in result.files()}
     assert files["best-2.txt"].decode() == result.best[1].text
     assert files["answer.txt"] == files["best-1.txt"]

@@ -215,7 +215,7 @@ def test_the_order_of_the_tokens_is_shown_for_the_answers_of_several_prompts(
     result = json.loads(stack.artifact(job_id, "result.json"))
     rows = [data["rows"] for _, kind, data in stack.events(job_id) if kind == "progress"]
     page.get_by_label("Tokens").select_option("Order in which they were decided")
-    for number, best in enumerate(result["best"], start=1):
+    for number, best in enumerate(result["best_answers"], start=1):
         card = page.get_by_role("article", name=f"Guided, prompt {number}")
         tokens = card.locator(".token")
         expect(tokens).to_have_count(8)
@@ -229,7 +229,7 @@ def test_the_order_of_the_tokens_is_shown_for_the_answers_of_several_prompts(
     expect(page.locator(".token")).to_have_count(sum(first.values()))
     scrub(page).fill("4")
     page.get_by_label("Tokens").select_option("As text")
-    for number, best in enumerate(result["best"], start=1):
+    for number, best in enumerate(result["best_answers"], start=1):
         card = page.get_by_role("article", name=f"Guided, prompt {number}")
         expect(card.locator(".answer")).to_have_text(best["text"])
 
