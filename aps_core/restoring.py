@@ -92,7 +92,7 @@ def load_prior(name: str = "embedded", device: str | None = None) -> ImageEngine
 
 def restore(
     measurement: Measurement,
-    prior: ImageEngine | Prior | str = "embedded",
+    prior: ImageEngine | TextEngine | Prior | str = "embedded",
     *,
     sampler: SamplerSpec | Mapping[str, Any] | str | None = None,
     loss: LossSpec | Mapping[str, Any] | str = "measurement",
@@ -127,10 +127,11 @@ def restore(
         SamplingDiverged: the loss is not finite.
     """
     if isinstance(prior, str):
-        loaded = load_prior(prior)
-        if not isinstance(loaded, ImageEngine):
-            raise InvalidSpec(f"The prior '{prior}' makes text; restoring needs one for pictures.")
-        prior = loaded
+        prior = load_prior(prior)
+    if isinstance(prior, TextEngine):
+        raise InvalidSpec(
+            f"The prior '{prior.spec.type}' makes text; restoring needs one for pictures."
+        )
     engine = prior if isinstance(prior, ImageEngine) else None
     network: Prior = prior.prior if isinstance(prior, ImageEngine) else prior
     tokenizer = network.tokenizer

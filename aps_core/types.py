@@ -53,7 +53,10 @@ class Tokenizer(Protocol):
 class Prior(Protocol):
     """A masked diffusion prior over the tokenizer's codes."""
 
-    tokenizer: Tokenizer
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Maps pictures to the codes that the prior predicts."""
+        ...
 
     def logits(
         self,

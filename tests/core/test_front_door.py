@@ -127,12 +127,22 @@ def test_any_kind_of_operator_is_followed(prior, truth):
         assert result.misfit_B[0] < 0.8 * blind.misfit_B[0], kind
 
 
+def test_physics_of_deepinv_itself_are_followed():
+    command = [sys.executable, "-m", "tests.core.deepinv_physics"]
+    done = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120
+    )
+    assert len(done.stdout.splitlines()) == 4
+
+
 def test_what_cannot_be_told_is_refused(prior, truth):
     halves = nn.AvgPool2d(2)
     with pytest.raises(InvalidSpec, match=r"size=\(height, width\)"):
         restored(prior, aps.Measurement(halves(truth), halves, sigma=0.1))
     with pytest.raises(InvalidSpec, match="set 'sigma'"):
         restored(prior, aps.Measurement(torch.zeros(1, 5), lambda x: x, size=(8, 8)))
+    with pytest.raises(InvalidSpec, match="'embedded_text' makes text"):
+        aps.restore(aps.Measurement(truth, sigma=0.1), aps.load_prior("embedded_text", "cpu"))
     with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
         restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")
     with pytest.raises(InvalidSpec, match="this is int"):

@@ -96,6 +96,7 @@ def test_crops_vary_and_repeat():
     assert min(levels) < 300 < max(levels)  # flat paper and lit paper
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_repeats_and_its_workers_differ(tmp_path, workers):
     for name, array in zip(("ink-000", "colour-000"), tiles(), strict=True):
