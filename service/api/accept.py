@@ -12,12 +12,18 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
+from aps_core.errors import (
+    ImageTooLarge,
+    InsufficientMemory,
+    InvalidSpec,
+    JobTooLong,
+    WeightsMissing,
+)
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
 from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
-from service.api.errors import Gone, NotFound, UnknownPicture
+from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
 from service.api.options import Options
 from service.api.views import EstimateView, JobView, view
 from service.egress.public_only import check_url
@@ -203,10 +209,21 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
-    live = services.capable()
-    worker = worker_for(spec.prior, services.settings.priors, live)
-    check_weights(spec.checkpoints, spec.prior, live)
-    return Draft(spec, worker, terms, services.settings.max_job_seconds)
+    return Draft(spec, _worker(services, spec), terms, services.settings.max_job_seconds)
+
+
+def _worker(services: Services, spec: TaskSpec) -> WorkerInfo:
+    """A worker that can compute the job; refusals rest on the current list of workers."""
+
+    def chosen(live: list[WorkerInfo]) -> WorkerInfo:
+        worker = worker_for(spec.prior, services.settings.priors, live)
+        check_weights(spec.checkpoints, spec.prior, live)
+        return worker
+
+    try:
+        return chosen(services.workers.recent())
+    except (PriorNotLoaded, WeightsMissing, NoWorker):
+        return chosen(services.capable())
 
 
 def _stored(

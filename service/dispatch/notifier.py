@@ -50,7 +50,13 @@ class JobNotifier:
     def notify(self, job: Job) -> None:
         """Publishes a job's message. Failures are harmless: the sweeper republishes."""
         try:
-            self._app.send_task(RUN_JOB, args=[job.id], queue=queue_name(job.prior))
+            self._app.send_task(
+                RUN_JOB,
+                args=[job.id],
+                queue=queue_name(job.prior),
+                argsrepr=job.id,  # for logs; celery would compute it
+                kwargsrepr="",
+            )
         except (OperationalError, RedisError) as error:  # RedisError: the server is out of memory
             log.warning("Could not publish the message of job %s: %s", job.id, error)
 

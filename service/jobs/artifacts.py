@@ -98,9 +98,11 @@ class ArtifactStore:
             StorageUnavailable: the store does not answer.
         """
         with self._available(f"'{file}' of job '{job_id}' could not be read", reading=True):
-            opened: BinaryIO = self.fs.open(self.path(job_id, file), "rb")
-            size: int = self.fs.size(self.path(job_id, file))
-        return opened, size
+            path = self.path(job_id, file)
+            if self._local:
+                opened = Path(path).open("rb")  # noqa: SIM115  whoever reads it closes it
+                return opened, os.fstat(opened.fileno()).st_size
+            return self.fs.open(path, "rb"), self.fs.size(path)
 
     def get(self, job_id: str, file: str) -> bytes:
         """Reads a whole file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +12,7 @@ from service.jobs import transitions
 
 ALIVE_SECONDS = 20
 """Lifetime of an entry that is not renewed."""
+RECENT_SECONDS = 0.25
 
 
 class WorkerInfo(BaseModel):
@@ -44,6 +46,7 @@ class WorkerRegistry:
         self._last = f"{prefix}workers:last"
         self._renew = redis.register_script(transitions.SCRIPTS["renew_worker"])
         self._live = redis.register_script(transitions.SCRIPTS["live_workers"])
+        self._read: tuple[float, list[WorkerInfo]] = (-RECENT_SECONDS, [])
 
     def renew(self, worker: WorkerInfo) -> None:
         """Registers a worker, or renews its entry."""
@@ -61,6 +64,14 @@ class WorkerRegistry:
         """Workers whose entry has not expired; expired entries are removed."""
         entries = cast("list[bytes | None]", self._live(keys=[self.prefix], args=[""]))
         return [WorkerInfo.model_validate_json(entry) for entry in entries if entry is not None]
+
+    def recent(self) -> list[WorkerInfo]:
+        """As :meth:`live`, but up to ``RECENT_SECONDS`` old; costs no request if read before."""
+        read_at, live = self._read
+        if time.monotonic() - read_at >= RECENT_SECONDS:
+            live = self.live()
+            self._read = time.monotonic(), live
+        return live
 
     def known(self) -> list[WorkerInfo]:
         """Live workers and, for priors without one, the last worker that was registered."""

@@ -1,10 +1,12 @@
 -- Shared by all transitions: keys, the clock, reading and writing the record.
 local prefix = KEYS[1]
 local id, job, events, checkpoint, previews, webhooks
+local known -- values of the fields that 'submit' writes once, read at most once
+local fixed = {prior = true, tenant = true, priority = true, estimated_seconds = true, created_at = true}
 
 -- selects the job that every function below operates on
 local function about(chosen)
-  id, job = chosen, prefix .. 'job:' .. chosen
+  id, job, known = chosen, prefix .. 'job:' .. chosen, {}
   events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
 end
 about(ARGV[1])
@@ -12,7 +14,11 @@ about(ARGV[1])
 local leases, deadlines, dead, holders = prefix .. 'leases', prefix .. 'deadlines', prefix .. 'dead', prefix .. 'holders'
 local now = tick(prefix)
 
-local function get(field) return redis.call('HGET', job, field) end
+local function get(field)
+  local value = known[field] or redis.call('HGET', job, field)
+  if fixed[field] then known[field] = value end
+  return value
+end
 local function set(...) redis.call('HSET', job, ...) end
 local function text(number) return string.format('%.6f', number) end
 -- seconds by which a priority advances or delays a job among those of its tenant; bounded, so that no job starves
