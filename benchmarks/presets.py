@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from itertools import islice
 from pathlib import Path
 
-from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.photographs import photographs
-from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
-from aps_core.evaluation.run import Plan, Variant, cases, run_method
+from aps_core.evaluation.rows import Row
+from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.base import PRESETS
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers import SamplerSpec
-from benchmarks.prior_share import TASKS
+from benchmarks.variants import TASKS, run_variants
 
 
 def summary(rows: list[Row]) -> str:
@@ -61,28 +59,18 @@ def main() -> None:
     be_reproducible(arguments.threads)
     engine = ImageEngine.load("embedded")
     method = engine.spec.restoring_sampler
-    variants = {
-        preset: Variant(
-            method=method,
-            settings=engine.spec.recommended_for(SamplerSpec.named(method), preset=preset),
+    variants: dict[str, tuple[ImageEngine, Variant]] = {
+        preset: (
+            engine,
+            Variant(
+                method=method,
+                settings=engine.spec.recommended_for(SamplerSpec.named(method), preset=preset),
+            ),
         )
         for preset in PRESETS
     }
-    setup, plan = Setup.recommended(engine), Plan(TASKS, ())
-    rows = {row.key: row for row in read_rows(arguments.out, Row)}
     photos = list(islice(photographs(arguments.photographs, 128), None, None, arguments.every))
-    for number, case in cases(engine, setup, photos, plan):
-        for preset, variant in variants.items():
-            key = (case.protocol, case.task, case.sigma, case.image, preset)
-            if key in rows:
-                continue
-            started = time.perf_counter()
-            x_BCHW, decodes, _ = run_method(engine, setup, case, variant, plan.seed)
-            cost = Cost(time.perf_counter() - started, decodes)
-            rows[key] = score(case, preset, x_BCHW, cost, None)
-            append(arguments.out, rows[key])
-        print(f"{number} {case.task}", flush=True)
-    print(summary(list(rows.values())))
+    print(summary(run_variants(variants, photos, arguments.out)))
 
 
 if __name__ == "__main__":

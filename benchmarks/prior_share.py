@@ -12,22 +12,20 @@ its 95 % interval, paired over photographs.
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.photographs import photographs
-from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
-from aps_core.evaluation.run import Plan, Variant, cases, run_method
+from aps_core.evaluation.rows import Row
+from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.types import Prior, Tokenizer
+from benchmarks.variants import TASKS, run_variants
 
-TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
 DEFAULT = Variant(method="carried_evidence")
 RANDOM = Variant(method="carried_evidence", settings={"remasking": "random"})
 
@@ -81,22 +79,11 @@ def main() -> None:
     engine = ImageEngine.load("embedded")
     nothing: Prior = EqualLogits(engine.prior.tokenizer)
     blank = ImageEngine(engine.spec, nothing, engine.device)
-    setup, plan = Setup.recommended(engine), Plan(TASKS, ())
-    rows = {row.key: row for row in read_rows(arguments.out, Row)}
-    for number, case in cases(engine, setup, photographs(arguments.photographs, 128), plan):
-        for name, (asked, variant) in CONTROLS.items():
-            key = (case.protocol, case.task, case.sigma, case.image, name)
-            if key in rows:
-                continue
-            started = time.perf_counter()
-            x_BCHW, decodes, _ = run_method(
-                engine if asked else blank, setup, case, variant, plan.seed
-            )
-            cost = Cost(time.perf_counter() - started, decodes)
-            rows[key] = score(case, name, x_BCHW, cost, None)
-            append(arguments.out, rows[key])
-        print(f"{number} {case.task}", flush=True)
-    print(summary(list(rows.values())))
+    variants = {
+        name: (engine if asked else blank, variant) for name, (asked, variant) in CONTROLS.items()
+    }
+    photos = photographs(arguments.photographs, 128)
+    print(summary(run_variants(variants, photos, arguments.out)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""Restores every photograph with several variants of a sampler, into one resumable CSV file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from aps_core.evaluation.cases import Setup
+from aps_core.evaluation.photographs import Photographs
+from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
+from aps_core.evaluation.run import Plan, Variant, cases, run_method
+from aps_core.runtime.engine import ImageEngine
+
+TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
+
+
+def run_variants(
+    variants: Mapping[str, tuple[ImageEngine, Variant]], photos: Photographs, out: Path
+) -> list[Row]:
+    """Rows of all variants, by name, on all tasks. Measurement and seed are the same for all.
+
+    Rows are appended to ``out``, and those that it has are not computed again.
+    """
+    engine = next(engine for engine, _ in variants.values())
+    setup, plan = Setup.recommended(engine), Plan(TASKS, ())
+    rows = {row.key: row for row in read_rows(out, Row)}
+    for number, case in cases(engine, setup, photos, plan):
+        for name, (asked, variant) in variants.items():
+            key = (case.protocol, case.task, case.sigma, case.image, name)
+            if key in rows:
+                continue
+            started = time.perf_counter()
+            x_BCHW, decodes, _ = run_method(asked, setup, case, variant, plan.seed)
+            cost = Cost(time.perf_counter() - started, decodes)
+            rows[key] = score(case, name, x_BCHW, cost, None)
+            append(out, rows[key])
+        print(f"{number} {case.task}", flush=True)
+    return list(rows.values())
