@@ -20,6 +20,6 @@ def test_examples_run(tmp_path, script, photo):
         f"import {script}; from pathlib import Path; {script}.main(Path('photos/{photo}.png'),"
         f" Path({str(tmp_path / 'out.png')!r}), steps=2)"
     )
-    subprocess.run([sys.executable, "-c", call], cwd=ROOT / "examples", check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", call], cwd=ROOT / "examples", check=True, timeout=600)
     picture = open_image((tmp_path / "out.png").read_bytes())
     assert (picture.width, picture.height) == (128, 128)

@@ -79,7 +79,7 @@ def test_importing_changes_nothing_and_loads_nothing_heavy():
         "import os, sys; before = dict(os.environ); import aps_core; assert dict(os.environ) =="
         " before; assert not {'torch', 'numpy', 'pydantic', 'PIL'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_loading_a_prior_leaves_the_process_as_it_is():
@@ -88,7 +88,7 @@ def test_loading_a_prior_leaves_the_process_as_it_is():
         " aps.load_prior('embedded', 'cpu'); assert (dict(os.environ), torch.get_num_threads()) =="
         " before; assert not torch.are_deterministic_algorithms_enabled()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 # -- operators ------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_any_kind_of_operator_is_followed(prior, truth):
 def test_physics_of_deepinv_itself_are_followed():
     command = [sys.executable, "-m", "tests.core.deepinv_physics"]
     done = subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=600
     )
     assert len(done.stdout.splitlines()) == 4
 
