@@ -10,10 +10,8 @@ to balanced with its 95 % interval, paired over photographs, and the median seco
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from itertools import islice
-from pathlib import Path
 
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
@@ -23,7 +21,7 @@ from aps_core.priors.base import PRESETS
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers import SamplerSpec
-from benchmarks.variants import TASKS, run_variants
+from benchmarks.variants import TASKS, arguments, run_variants
 
 
 def summary(rows: list[Row]) -> str:
@@ -48,15 +46,10 @@ def summary(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("photographs", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("presets.csv"))
-    parser.add_argument("--threads", type=int, default=1)
+    parser = arguments(__doc__, "presets.csv")
     parser.add_argument("--every", type=int, default=1, help="use every Nth photograph")
-    arguments = parser.parse_args()
-    be_reproducible(arguments.threads)
+    asked = parser.parse_args()
+    be_reproducible(asked.threads)
     engine = ImageEngine.load("embedded")
     method = engine.spec.restoring_sampler
     variants: dict[str, tuple[ImageEngine, Variant]] = {
@@ -69,8 +62,8 @@ def main() -> None:
         )
         for preset in PRESETS
     }
-    photos = list(islice(photographs(arguments.photographs, 128), None, None, arguments.every))
-    print(summary(run_variants(variants, photos, arguments.out)))
+    photos = list(islice(photographs(asked.photographs, 128), None, None, asked.every))
+    print(summary(run_variants(variants, photos, asked.out)))
 
 
 if __name__ == "__main__":

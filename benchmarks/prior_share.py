@@ -11,9 +11,6 @@ its 95 % interval, paired over photographs.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
@@ -24,7 +21,7 @@ from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.types import Prior, Tokenizer
-from benchmarks.variants import TASKS, run_variants
+from benchmarks.variants import TASKS, arguments, run_variants
 
 DEFAULT = Variant(method="carried_evidence")
 RANDOM = Variant(method="carried_evidence", settings={"remasking": "random"})
@@ -68,22 +65,16 @@ def summary(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("photographs", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("prior-share.csv"))
-    parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
-    be_reproducible(arguments.threads)
+    asked = arguments(__doc__, "prior-share.csv").parse_args()
+    be_reproducible(asked.threads)
     engine = ImageEngine.load("embedded")
     nothing: Prior = EqualLogits(engine.prior.tokenizer)
     blank = ImageEngine(engine.spec, nothing, engine.device)
     variants = {
-        name: (engine if asked else blank, variant) for name, (asked, variant) in CONTROLS.items()
+        name: (engine if prior else blank, variant) for name, (prior, variant) in CONTROLS.items()
     }
-    photos = photographs(arguments.photographs, 128)
-    print(summary(run_variants(variants, photos, arguments.out)))
+    photos = photographs(asked.photographs, 128)
+    print(summary(run_variants(variants, photos, asked.out)))
 
 
 if __name__ == "__main__":

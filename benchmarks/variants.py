@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,19 @@ from aps_core.evaluation.run import Plan, Variant, cases, run_method
 from aps_core.runtime.engine import ImageEngine
 
 TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
+
+
+def arguments(description: str | None, out: str) -> argparse.ArgumentParser:
+    """Parser of the arguments that these benchmarks share; rows go to the file ``out`` unless the
+    user names another.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("photographs", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(out))
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
 
 
 def run_variants(

@@ -35,7 +35,7 @@ BLOCK = re.compile(
     r"(?:\*Not run by the tests: ([^\n]+)\*\n\n)?```(python|bash)\n(.*?)```", re.DOTALL
 )
 SHOWN_AS = "http://127.0.0.1:8000"
-WARM = [sys.executable, "-S", str(ROOT / "tests/warm.py")]
+WARM = str(ROOT / "tests/warm.py")
 """Starts Python programs quickly: importing torch takes longer than most commands shown."""
 
 
@@ -71,7 +71,7 @@ class Place:
     def run(self, block: Block) -> str:
         code = block.code.replace(SHOWN_AS, self.url)
         command = (
-            [*WARM, "run", str(self.server), "-c", code]
+            [sys.executable, "-S", WARM, "run", str(self.server), "-c", code]
             if block.language == "python"
             else ["bash", "-euo", "pipefail", "-c", code]
         )
@@ -97,7 +97,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     state.mkdir()
     server = folder / "warm"
     for program, words in (
-        ("aps", [*WARM, "run", str(server), "-m", "aps_cli.main"]),
+        ("aps", [sys.executable, "-S", WARM, "run", str(server), "-m", "aps_cli.main"]),
         ("python", [sys.executable]),
     ):
         (programs / program).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
@@ -150,7 +150,8 @@ def warm_python(socket: Path, environment: dict[str, str]) -> Iterator[None]:
     gives the same bytes with the same number of threads.
     """
     one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-    with subprocess.Popen([*one, *WARM[:1], *WARM[2:], "serve", str(socket)], env=environment) as p:
+    command = [*one, sys.executable, WARM, "serve", str(socket)]
+    with subprocess.Popen(command, env=environment) as p:
         try:
             while not socket.exists():
                 assert p.poll() is None

@@ -1,7 +1,7 @@
 """Runs Python programs in forks of a process that has already imported the library.
 
 Importing torch and transformers takes most of the time of a short command. The documentation has
-dozens of them, so its tests start them here: ``server()`` imports once, and each program is a fork
+dozens of them, so its tests start them here: ``serve`` imports once, and each program is a fork
 with its own arguments, folder, environment and standard streams.
 
     python tests/warm.py serve SOCKET              the server

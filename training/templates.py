@@ -119,7 +119,7 @@ Tell me about your day. / What did you do? / Write about a day. : {day} I went t
 What are your hobbies? / Tell me what you like. : I like {hobby} because {reason}. I also like {other} because {why}.
 Make a list of three things. / List three things you did. : first, I {past}. then I {did}. in the evening I ate {food} with {who}.
 Do you like the {place}? / Why do you go to the {place}? : I go to the {place} to {use}. the {place} is {quality} and I feel {feeling} there.
-""")  # noqa: E501
+""")  # noqa: E501 - one text per line
 """Requests for something personal, and answers in the first person."""
 
 RECENTLY = ("today", "yesterday", "last week", "on Sunday", "this morning")

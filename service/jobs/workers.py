@@ -13,6 +13,7 @@ from service.jobs import transitions
 ALIVE_SECONDS = 20
 """Lifetime of an entry that is not renewed."""
 RECENT_SECONDS = 0.25
+"""Greatest age of the list of workers with which a submission is accepted."""
 
 
 class WorkerInfo(BaseModel):

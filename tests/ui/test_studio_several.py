@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageFilter
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.stack import Stack
 from tests.ui.pages import SLOW, findings, sampler
@@ -129,13 +129,12 @@ def test_a_full_queue_keeps_what_was_accepted_and_names_the_rest(
 ) -> None:
     answers = iter(["{}"])
 
-    def answer(route: object) -> None:
-        route.fallback() if next(answers, None) else route.fulfill(  # type: ignore[attr-defined]
-            status=429,
-            content_type="application/problem+json",
-            body=json.dumps(
-                {"title": "Too many jobs", "status": 429, "detail": "Your queue is full."}
-            ),
+    def answer(route: Route) -> None:
+        if next(answers, None):
+            return route.fallback()
+        full = {"title": "Too many jobs", "status": 429, "detail": "Your queue is full."}
+        return route.fulfill(
+            status=429, content_type="application/problem+json", body=json.dumps(full)
         )
 
     page.route("**/v1/restore", answer)
