@@ -16,6 +16,7 @@ from aps_cli.display import Display
 from aps_cli.files import read
 from aps_core.durations import in_words
 from aps_core.errors import InvalidSpec
+from aps_core.priors import trained_on
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
@@ -52,6 +53,9 @@ class Backend:
             APSError: the spec or a picture is invalid, or the job failed.
         """
         given = {name: read(path) for name, path in pictures.items() if path is not None}
+        if (prior := self._prior_for(spec, given)) is not None:
+            click.echo(f"It looks like a document: with the prior {prior}.", err=True)
+            spec = {**spec, "prior": prior}
         if not self.server:
             return self._run_locally(spec, given, suffix)
         if suffix.lower() != ".png":
@@ -59,6 +63,25 @@ class Backend:
                 f"With --server, pictures are PNG files; --output must end in .png, not {suffix!r}."
             )
         return self._run_remotely(self.server, spec, given)
+
+    def _prior_for(self, spec: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str | None:
+        """The prior for a document to be restored without a prompt, if none was asked for."""
+        from aps_core.diagnosis import shows_text
+        from aps_core.imaging import images
+
+        if spec["type"] != "restore" or "prior" in spec or spec.get("prompt"):
+            return None
+        if not shows_text(images.open_image(pictures["image"])):
+            return None
+        return trained_on("documents", self._offered() if self.server else None)
+
+    def _offered(self) -> list[str]:
+        """The priors of the service."""
+        from aps_client import Client
+
+        assert self.server is not None
+        with Client(self.server, self.api_key) as client:
+            return [prior["name"] for prior in client.capabilities()["priors"] if prior["offered"]]
 
     def _run_remotely(
         self, server: str, spec: dict[str, Any], pictures: Mapping[str, bytes]

@@ -12,6 +12,7 @@ from aps_cli.fields import PICTURE, words_of
 from aps_cli.jobs import connected
 from aps_core.diagnosis import Diagnosis
 from aps_core.diagnosis import diagnose as diagnose_locally
+from aps_core.priors import trained_on
 
 
 @click.command()
@@ -41,7 +42,8 @@ def diagnose(
 
 def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosis:
     if server is None:
-        return diagnose_locally(photo.read_bytes())
+        found = diagnose_locally(photo.read_bytes())
+        return found.proposing(trained_on("documents") if found.shows_document else None)
     from aps_client import Client
 
     with Client(server, api_key) as client:
@@ -53,4 +55,6 @@ def restore_command(photo: Path, proposal: dict[str, Any]) -> str:
     words = ["aps", "restore", str(photo), *words_of(proposal["operator"])]
     if "working_size" in proposal:
         words += ["--working-size", str(proposal["working_size"])]
+    if "prior" in proposal:
+        words += ["--prior", proposal["prior"]]
     return shlex.join(words)

@@ -117,11 +117,11 @@ def _weights(
 
 
 def _native(prior: type[PriorSpec]) -> dict[str, Any]:
-    """Output type of the prior and the size it was trained at."""
+    """Output type of the prior, and the size and kind of pictures it was trained on."""
     if issubclass(prior, TextPriorSpec):
         return {"makes": "text", "native_length": prior.native_length}
     return (
-        {"makes": "picture", "native_size": prior.native_size}
+        {"makes": "picture", "native_size": prior.native_size, "content": prior.content}
         if issubclass(prior, ImagePriorSpec)
         else {}
     )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from aps_core.evaluation.baselines import BASELINES
 from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
@@ -30,22 +31,31 @@ def arguments(description: str | None, out: str) -> argparse.ArgumentParser:
 
 
 def run_variants(
-    variants: Mapping[str, tuple[ImageEngine, Variant]], photos: Photographs, out: Path
+    variants: Mapping[str, tuple[ImageEngine, Variant]],
+    photos: Photographs,
+    out: Path,
+    tasks: tuple[str, ...] = TASKS,
+    baselines: tuple[str, ...] = (),
 ) -> list[Row]:
-    """Rows of all variants, by name, on all tasks. Measurement and seed are the same for all.
+    """Rows of all baselines and variants, by name, on all tasks. Measurement and seed are the same
+    for all.
 
     Rows are appended to ``out``, and those that it has are not computed again.
     """
     engine = next(engine for engine, _ in variants.values())
-    setup, plan = Setup.recommended(engine), Plan(TASKS, ())
+    setup, plan = Setup.recommended(engine), Plan(tasks, ())
     rows = {row.key: row for row in read_rows(out, Row)}
     for number, case in cases(engine, setup, photos, plan):
-        for name, (asked, variant) in variants.items():
+        for name in (*baselines, *variants):
             key = (case.protocol, case.task, case.sigma, case.image, name)
             if key in rows:
                 continue
-            started = time.perf_counter()
-            x_BCHW, decodes, _ = run_method(asked, setup, case, variant, plan.seed)
+            started, decodes = time.perf_counter(), 0
+            if name in variants:
+                asked, variant = variants[name]
+                x_BCHW, decodes, _ = run_method(asked, setup, case, variant, plan.seed)
+            else:
+                x_BCHW = BASELINES[name](case)
             cost = Cost(time.perf_counter() - started, decodes)
             rows[key] = score(case, name, x_BCHW, cost, None)
             append(out, rows[key])

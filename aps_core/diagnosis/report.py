@@ -51,6 +51,20 @@ class Diagnosis(Config):
         """Family and parameters of the blur; empty if there is none."""
         return next((each.values for each in self.findings if each.kind == "blur"), {})
 
+    @property
+    def shows_document(self) -> bool:
+        """Whether the picture is at least probably a document, page or screen."""
+        return any(
+            each.kind == "content" and each.values["document"] and each.confidence != "not sure"
+            for each in self.findings
+        )
+
+    def proposing(self, prior: str | None) -> Diagnosis:
+        """This diagnosis with a prior in its proposal, if there is a proposal."""
+        if prior is None or self.proposal is None:
+            return self
+        return self.model_copy(update={"proposal": {**self.proposal, "prior": prior}})
+
 
 def summary_of(findings: list[Finding]) -> str:
     """The degradations in one sentence."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Preset = Literal["fast", "balanced", "best"]
 """Amount of work of a picture task."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
+Content = Literal["photographs", "documents"]
+"""Pictures that a prior was trained on; ``documents`` are pages, screens, diagrams and icons."""
 
 
 class PriorSpec(Spec, family=True):
@@ -89,6 +91,8 @@ class ImagePriorSpec(PriorSpec):
     :class:`aps_core.samplers.aps.APSConfig`.
     """
 
+    content: ClassVar[Content] = "photographs"
+    """What it was trained on."""
     restoring_sampler: ClassVar[str] = "aps"
     """Sampler of a restoration that names none."""
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}

@@ -176,7 +176,7 @@ COMPONENTS: dict[str, Any] = {
 INLINE: dict[str, Any] = {
     "get_capabilities": {"version": "0.2.0", "tasks": [], "operators": [], "priors": []},
     "livez": {"status": "ok"},
-    "readyz": {"status": "ready", "priors": ["embedded", "embedded_text"]},
+    "readyz": {"status": "ready", "priors": ["embedded", "embedded_documents", "embedded_text"]},
     "list_deliveries": [COMPONENTS["DeliveryView"]],
 }
 """JSON answers without a component, by operation."""

@@ -138,17 +138,18 @@ function settingsForm(task, described) {
   const { schema } = task;
   const { makes, offered } = priorsFor(schema, described);
   const names = offered.map(({ name }) => name);
-  const prior = offered[0];
   const properties = { ...schema.properties };
   if (names.length) properties.prior = { ...properties.prior, enum: names, default: names[0] };
   const folding = Object.keys(properties).filter((name) => properties[name]["x-default-type"] || (properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties));
   const skip = [...folding, "preset", ...(names.length > 1 ? [] : ["prior"])];
   const preset = presetChooser(properties.preset);
   const main = group({ properties }, schema.$defs, "", undefined, skip);
-  const withUsual = (name) => (properties[name].oneOf ? { ...properties[name], "x-default-type": usualType(properties[name], prior, name, task.type) } : properties[name]);
-  const folds = new Map(folding.map((name) => [name, foldedGroup(name, withUsual(name), schema.$defs, prior?.recommended[name] ?? {})]));
+  const chosenPrior = () => offered.find(({ name }) => name === main.controls.get("prior")?.read()) ?? offered[0];
+  const usual = offered[0]; // its settings are shown first
+  const withUsual = (name) => (properties[name].oneOf ? { ...properties[name], "x-default-type": usualType(properties[name], usual, name, task.type) } : properties[name]);
+  const folds = new Map(folding.map((name) => [name, foldedGroup(name, withUsual(name), schema.$defs, usual?.recommended[name] ?? {})]));
   // large results take long: suggest twice the size the prior was made for
-  if (prior?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...prior.native_size));
+  if (usual?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...usual.native_size));
 
   const open = [...new Set([...(Object.keys(task.pictures).length ? [] : ["prompt"]), ...(schema.required ?? []), ...MAIN_FIELDS])].filter((name) => main.controls.has(name));
   const rest = [...main.controls.keys()].filter((name) => !open.includes(name));
@@ -161,6 +162,7 @@ function settingsForm(task, described) {
     const fold = folds.get("sampler");
     if (!preset || !fold) return;
     const only = schema.$defs[properties.sampler.$ref?.split("/").at(-1)]?.properties.type?.default;
+    const prior = chosenPrior();
     const type = fold.read().type ?? only ?? usualType(properties.sampler, prior, "sampler", task.type);
     suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", type, preset.read()));
   };
@@ -179,7 +181,7 @@ function settingsForm(task, described) {
     if (spec.preset) preset?.write(spec.preset);
     for (const [name, value] of Object.entries(spec)) {
       if (main.controls.has(name)) main.controls.get(name).write(value);
-      else folds.get(name)?.write(value && unusual(value, prior, name, chosen));
+      else folds.get(name)?.write(value && unusual(value, chosenPrior(), name, chosen));
     }
     element.dispatchEvent(new Event("choose", { bubbles: true }));
   };
@@ -191,7 +193,10 @@ function settingsForm(task, described) {
     (field.querySelector("input:checked") ?? field.querySelector("input, select"))?.focus({ preventScroll: true });
   };
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  return { element, warning, preset, read, write, show, needs, degrades: main.controls.has("operator") };
+  /** Selects a prior; without a name, the first. */
+  const usePrior = (name) => write({ prior: name ?? usual?.name });
+  const isUsualPrior = () => chosenPrior() === usual;
+  return { element, warning, preset, read, write, usePrior, isUsualPrior, show, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */

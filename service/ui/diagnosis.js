@@ -5,20 +5,22 @@ import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
 /**
- * Diagnoses the picture of ``slot`` as soon as it shows, unless ``skip()``. ``onRestore`` restores what is found;
+ * Diagnoses the picture of ``slot`` as soon as it shows, unless ``skip()``, and selects the prior that was trained on
+ * such pictures. ``onRestore`` restores what is found;
  * the proposal goes to ``settings`` to be corrected.
  */
 export function diagnosisOf(slot, settings, { skip, onRestore }) {
   const summary = el("p", { role: "status" });
   const doubts = el("ul", { class: "help" });
   const text = el("p", { class: "note warn", textContent: t.diagnosis.text, hidden: true });
+  const documents = el("p", { class: "help", textContent: t.diagnosis.documents, hidden: true });
   const restore = button(t.diagnosis.restore, onRestore, { class: "primary" });
   const correct = button(t.diagnosis.correct, () => {
     settings.write(proposal);
     settings.show("operator");
   });
   const actions = el("div", { class: "actions" }, restore, correct);
-  const element = el("section", { class: "diagnosis", hidden: true, "aria-label": t.diagnosis.title }, el("h2", { textContent: t.diagnosis.title }), summary, doubts, text, actions);
+  const element = el("section", { class: "diagnosis", hidden: true, "aria-label": t.diagnosis.title }, el("h2", { textContent: t.diagnosis.title }), summary, doubts, documents, text, actions);
   let proposal = null;
   let latest = 0;
 
@@ -27,6 +29,8 @@ export function diagnosisOf(slot, settings, { skip, onRestore }) {
     summary.textContent = found ? found.summary : t.diagnosis.looking;
     doubts.replaceChildren(...(found?.unsure ?? []).map((doubt) => el("li", { textContent: doubt })));
     text.hidden = !proposal || !found.findings.some(({ kind, values }) => kind === "content" && values.document);
+    documents.hidden = !proposal?.prior;
+    if (found) settings.usePrior(proposal?.prior);
     actions.hidden = !proposal;
     element.hidden = false;
   };

@@ -77,6 +77,14 @@ export function severalPanel({ task, limits, settings, onProblem }) {
     }
   }
 
+  /** The settings for one picture: a document gets the prior trained on documents, unless another prior was chosen. */
+  async function specFor(file) {
+    const spec = settings.read();
+    if (spec.operator?.type !== "auto" || !settings.isUsualPrior()) return spec;
+    const prior = (await api.diagnose(file)).proposal?.prior;
+    return prior ? { ...spec, prior } : spec;
+  }
+
   async function submitAll() {
     const shared = ["mask", "kernel"].some(settings.needs);
     const problem = shared ? t.several.noMask : isValid(settings.element) ? null : t.fixFields;
@@ -90,7 +98,7 @@ export function severalPanel({ task, limits, settings, onProblem }) {
       if (stopped) break;
       status.textContent = t.several.sending(index + 1, pictures.length);
       try {
-        jobs.push({ id: (await api.submit(task.type, { image: file }, settings.read())).id, name: file.name });
+        jobs.push({ id: (await api.submit(task.type, { image: file }, await specFor(file))).id, name: file.name });
       } catch (error) {
         if (!(error instanceof api.Problem)) throw error;
         refused.push({ name: file.name, reason: error.message });

@@ -16,6 +16,7 @@ from aps_core.runtime.engine import Engine
 from aps_core.runtime.estimate import check_size, estimate
 from aps_core.samplers.aps import APSConfig
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from training.ship import LIMIT_BYTES
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
@@ -31,7 +32,9 @@ def photos(engine):
 
 
 def test_weights_fit_the_limit():
-    assert sum(path.stat().st_size for path in EMBEDDED.rglob("*.safetensors")) < 32_000_000
+    for name, limit in LIMIT_BYTES.items():
+        size = sum(path.stat().st_size for path in (EMBEDDED / name).rglob("*.safetensors"))
+        assert 0 < size < limit
 
 
 def test_tokenizer_round_trip_and_codes(engine, photos):

@@ -18,6 +18,7 @@ from aps_core.tasks import RestoreSpec
 from tests.stack import Stack
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
 
+PAGE = Path(__file__).parents[2] / "examples/documents/page-karla.png"
 PHOTO = Path(__file__).parents[2] / "examples/photos/coffee.png"
 
 
@@ -40,6 +41,23 @@ def test_a_picture_is_diagnosed_and_nothing_is_stored(stack: Stack, blurred: Pat
     assert "JPEG of quality 70" in answer.json()["summary"]
     spec = RestoreSpec.model_validate(answer.json()["proposal"])
     assert {"type": "jpeg", "quality": 70} in spec.model_dump()["operator"]["stages"]
+
+
+def test_a_document_is_proposed_the_prior_trained_on_documents(
+    stack: Stack, blurred: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.png"
+    x = np.asarray(Image.open(PAGE).convert("RGB")) / 127.5 - 1
+    to_image(filtered(x, gaussian_kernel(1.5))).save(page)
+    proposed = {}
+    for path in (page, blurred):
+        answer = stack.http.post(
+            "/v1/diagnose", content=path.read_bytes(), headers={"Content-Type": "image/png"}
+        ).json()
+        proposed[path] = RestoreSpec.model_validate(answer["proposal"]).prior
+    assert proposed == {page: "embedded_documents", blurred: "embedded"}
+    printed = CliRunner().invoke(main, ["diagnose", str(page)])
+    assert printed.stdout.strip().endswith("--prior embedded_documents")
 
 
 @pytest.mark.parametrize(

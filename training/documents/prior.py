@@ -21,7 +21,7 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from aps_core.priors.embedded.image import fast_dtype
-from aps_core.priors.mmada.network import MMaDAConfig, MMaDAPrior
+from aps_core.priors.mmada.network import MMaDAConfig, MMaDAPrior, load_mmada
 from aps_core.tokenizers.magvit2 import load_magvit
 from training.documents import runs
 from training.documents.crops import DocumentCrops, stream
@@ -85,13 +85,24 @@ def _folded(model: LlamaForCausalLM) -> dict[str, Tensor]:
     return state
 
 
+def take_layers(model: LlamaForCausalLM, other: LlamaForCausalLM) -> None:
+    """Copies the layers of a trained prior of the same shape. Its token tables are left out, since
+    the codes of another tokenizer mean other things; attention to near tokens carries over.
+    """
+    model.model.layers.load_state_dict(other.model.layers.state_dict())
+    model.model.norm.load_state_dict(other.model.norm.state_dict())
+
+
 def main() -> None:
     parser = runs.parser(__doc__, 1200, 8, "token grids a step (128 on a GPU)")
     parser.add_argument(
         "--tokenizer", type=Path, required=True, help="folder with the trained tokenizer"
     )
     parser.add_argument("--width", type=int, default=192)
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument(
+        "--start", type=Path, help="folder of a prior of the same shape whose layers to start from"
+    )
     parser.add_argument(
         "--flips", type=float, default=0.1, help="largest share of visible bits flipped"
     )
@@ -106,6 +117,8 @@ def main() -> None:
         text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
     )
     prior = build(config, tokenizer, text, device)
+    if args.start and not steps_done(out):
+        take_layers(prior.model, load_mmada(args.start, tokenizer, device, torch.float32).model)
     seed = args.seed + steps_done(out)
     draw = partial(DocumentCrops.batch, count=args.batch, size=128)
     batches = stream(args.corpus / "tiles", seed, draw, args.workers)

@@ -1,4 +1,4 @@
-"""The embedded image prior: MMaDA and MAGVIT-v2 at a small size, shipped with the package."""
+"""The embedded image priors: MMaDA and MAGVIT-v2 at a small size, shipped with the package."""
 
 from __future__ import annotations
 
@@ -20,14 +20,47 @@ else:
     torch = lazy_import("torch")
 
 
-class EmbeddedPrior(ImagePriorSpec):
+class EmbeddedImagePrior(ImagePriorSpec):
+    """An MMaDA prior with its MAGVIT-v2 tokenizer whose weights ship with the package."""
+
+    package_folder: ClassVar[Path]
+    """Folder of both checkpoints."""
+    native_size: ClassVar[tuple[int, int]] = (128, 128)
+    stride: ClassVar[int] = 4
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
+        "measurement": {"perceptual_weight": 0.0}
+    }
+    restoring_sampler: ClassVar[str] = "carried_evidence"
+
+    def folders(self) -> tuple[Path, ...]:
+        """Transformer and tokenizer, both in the package."""
+        return self.package_folder / "mmada", self.package_folder / "tokenizer"
+
+    def token_bytes(self, device: str) -> int:
+        """Computed from the folders' configuration files."""
+        return mmada_token_bytes(self, device)
+
+    def load(self, device: torch.device) -> Prior:
+        """Loads transformer and tokenizer from the package."""
+        from aps_core.priors.mmada.network import load_mmada
+        from aps_core.tokenizers.magvit2 import load_magvit
+
+        transformer, tokenizer = self.folders()
+        return load_mmada(
+            transformer,
+            load_magvit(tokenizer, device, fast_dtype(device)),
+            device,
+            fast_dtype(device),
+        )
+
+
+class EmbeddedPrior(EmbeddedImagePrior):
     """Small MMaDA-style prior over 128x128 pictures, trained on openly licensed photographs; runs
     on a laptop CPU.
     """
 
     type: Literal["embedded"] = "embedded"
-    native_size: ClassVar[tuple[int, int]] = (128, 128)
-    stride: ClassVar[int] = 4
+    package_folder: ClassVar[Path] = EMBEDDED / "image"
     recommended: ClassVar[dict[str, Any]] = {
         "steps": 10,
         "inner_steps": 30,
@@ -36,10 +69,6 @@ class EmbeddedPrior(ImagePriorSpec):
         "anchor_temperature": 2.0,
         "guidance_scale": 1.0,
     }
-    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
-        "measurement": {"perceptual_weight": 0.0}
-    }
-    restoring_sampler: ClassVar[str] = "carried_evidence"
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
         "carried_evidence": {
             "steps": 10,
@@ -63,30 +92,9 @@ class EmbeddedPrior(ImagePriorSpec):
         "svdd": {"steps": 15, "order_temperature": 40.0, "temperature": 1.0},
     }
 
-    def folders(self) -> tuple[Path, ...]:
-        """Transformer and tokenizer, both in the package."""
-        return EMBEDDED / "image" / "mmada", EMBEDDED / "image" / "tokenizer"
-
     def check_prompt(self, prompt: str) -> None:
         """Limit of the checkpoint's text block."""
         mmada_check_prompt(self.folders()[0], prompt)
-
-    def token_bytes(self, device: str) -> int:
-        """Computed from the folders' configuration files."""
-        return mmada_token_bytes(self, device)
-
-    def load(self, device: torch.device) -> Prior:
-        """Loads transformer and tokenizer from the package."""
-        from aps_core.priors.mmada.network import load_mmada
-        from aps_core.tokenizers.magvit2 import load_magvit
-
-        transformer, tokenizer = self.folders()
-        return load_mmada(
-            transformer,
-            load_magvit(tokenizer, device, fast_dtype(device)),
-            device,
-            fast_dtype(device),
-        )
 
 
 def mmada_token_bytes(spec: ImagePriorSpec, device: str) -> int:
