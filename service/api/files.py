@@ -50,7 +50,7 @@ _FILE: dict[str, Any] = {
     "application/json": {},
     "application/octet-stream": {},
 }
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "headers": _WHOLE, "content": _FILE},
     206: {
         "description": "The requested part.",
@@ -65,18 +65,13 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/jobs/{job_id}/previews/{step}",
     response_class=Response,
-    responses={**_RESPONSES, **problems(422)},
+    responses={**FILE_RESPONSES, **problems(422)},
 )
 def get_preview(
     request: Request, who: Reader, job_id: str, step: int, if_none_match: IfNoneMatch = None
 ) -> Response:
     """The estimate after a reverse step, as a JPEG."""
-    services = services_of(request)
-    job = services.job(job_id, who.name)
-    file = services.store.preview_file(job_id, step)
-    if file is None:
-        raise NotFound(f"Job '{job_id}' has no preview of step {step}.")
-    return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+    return preview_response(request, services_of(request).job(job_id, who.name), step)
 
 
 _PICTURE = {
@@ -132,7 +127,7 @@ async def picture_body(request: Request) -> AsyncIterator[BinaryIO]:
         yield cast(BinaryIO, body)
 
 
-@router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)
+@router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=FILE_RESPONSES)
 def get_artifact(
     request: Request,
     who: Reader,
@@ -143,10 +138,33 @@ def get_artifact(
     if_range: IfRange = None,
 ) -> Response:
     """A file of the job: ``measurement.png``, ``mask.png``, ``result.png``, ``result.json``, ..."""
-    job = services_of(request).job(job_id, who.name)
+    return artifact_response(request, services_of(request).job(job_id, who.name), name)
+
+
+def preview_response(request: Request, job: Job, step: int) -> Response:
+    """The preview of a step.
+
+    Raises:
+        NotFound: the step has none.
+        Gone: it has expired.
+    """
+    file = services_of(request).store.preview_file(job.id, step)
+    if file is None:
+        raise NotFound(f"Job '{job.id}' has no preview of step {step}.")
+    return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+
+
+def artifact_response(request: Request, job: Job, name: str) -> Response:
+    """A file of the job.
+
+    Raises:
+        NotFound: the job has none of this name.
+        Gone: it has expired.
+        RangeNotSatisfiable: the requested range does not exist.
+    """
     artifact = job.artifact(name)
     if artifact is None:
-        raise NotFound(f"Job '{job_id}' has no artifact '{name}'.")
+        raise NotFound(f"Job '{job.id}' has no artifact '{name}'.")
     return _file(request, job, artifact.file, artifact.media_type, name)
 
 

@@ -19,6 +19,7 @@ from service.jobs.base import pairs
 from service.jobs.load import Load, read_load
 from service.jobs.model import Event, Job, first_id_at
 from service.jobs.repair_side import RepairSide
+from service.jobs.share_side import ShareSide
 from service.jobs.worker_side import WorkerSide
 
 ANY = Terms()
@@ -65,7 +66,7 @@ class Page:
     cursor: str | None
 
 
-class JobStore(WorkerSide, RepairSide):
+class JobStore(WorkerSide, RepairSide, ShareSide):
     """The only place where job keys are read or written."""
 
     def submit(self, job: Job, terms: Terms = ANY) -> Standing:

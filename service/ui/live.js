@@ -1,6 +1,7 @@
 // One job: its state, its steps as they arrive, and its result.
 
 import * as api from "./api.js";
+import { guarded } from "./api.js";
 import { chart } from "./chart.js";
 import { button, el } from "./dom.js";
 import { progressPanel } from "./progress.js";
@@ -13,7 +14,7 @@ const POLL_MILLISECONDS = 2000;
 
 const over = (job) => !["queued", "running"].includes(job.state);
 
-/** Shows a job and follows it to its end; ``close()`` stops following it. */
+/** Shows a job and follows it to its end; ``close()`` stops following it. Without ``onAgain``, a shared result, which is read-only. */
 export function jobView(first, task, described, { onProblem, onAgain }) {
   const words = wordsOf(first.task, task.summary);
   const stage = stageFor(first, task, words);
@@ -39,7 +40,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
       el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
-      el("div", { class: "panel" }, result.told, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+      el("div", { class: "panel" }, result.told, result.actions, result.share, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
     ),
   );
 
@@ -113,7 +114,12 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     if (!over(job)) status.inner(event);
   }
 
+  async function replay() {
+    for (const event of await api.sharedSteps(first)) onProgress(event);
+  }
+
   function follow() {
+    if (first.urls.steps) return guarded(onProblem, replay)();
     const onClosed = () => {
       stream = null;
       poll();
@@ -152,18 +158,6 @@ function titleOf(job, words) {
   if (job.state === "succeeded") return t.fits[job.metrics.fit?.verdict] ?? words.succeeded;
   if (untouched(job)) return t.nothingToRestore;
   return job.state === "running" ? words.running : t.states[job.state];
-}
-
-/** Runs ``action``; a problem is shown rather than thrown. */
-export function guarded(onProblem, action) {
-  return async () => {
-    try {
-      await action();
-    } catch (error) {
-      if (!(error instanceof api.Problem)) throw error;
-      onProblem(error);
-    }
-  };
 }
 
 function stateText(job, compared) {

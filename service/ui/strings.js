@@ -8,6 +8,7 @@ export function duration(s) {
   if (s < 5400) return `${Math.round(s / 60)} minutes`;
   return s < 129600 ? `${short(s / 3600)} hours` : `${short(s / 86400)} days`;
 }
+export const dateTime = (time) => new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 const pixels = ([width, height]) => `${width} × ${height} pixels`;
 const megabytes = (n) => `${Math.round(n / 1e6)} MB`;
 
@@ -278,6 +279,21 @@ export const t = {
   downloadText: "Download text",
   sidecar: "Settings as JSON",
   contact: "Contact strip",
+  share: {
+    button: "Share",
+    title: "Share this result",
+    label: "Link",
+    who: (when) => `Whoever has this link sees the result, its settings and what you sent, without an API key, ${when}. The address is shown only now.`,
+    active: (when) => `Shared by link ${when}.`,
+    here: "This address works on this computer only.",
+    end: "End all links",
+    ended: "All links to this result have ended.",
+  },
+  until: (time) => `until ${dateTime(time)} (${duration((new Date(time) - Date.now()) / 1000)})`,
+  shared: {
+    lede: (when) => `Shared with you by link, ${when}.`,
+    broken: "This address is incomplete; ask for the whole link.",
+  },
   cancel: "Cancel",
   canceling: "Canceling…",
   again: "Edit and run again",
