@@ -204,7 +204,7 @@ class _Fit:
                 (self.u.grad,) = torch.autograd.grad(loss, self.u)
             self.adam.step()
             losses.append(loss.detach() / len(self.u))
-            watch(done + 1, self.config.inner_steps, losses[-1])
+            watch(done + 1, self.config.inner_steps, losses[-1], self.x_hat_BCHW)
         curve: list[float] = torch.stack(losses).tolist()
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(

@@ -205,7 +205,7 @@ def variational_fit(
         phi_BLK.grad.add_(gradient_BLK, alpha=kl_weight)
         losses.append(loss_B.detach().sum() + kl_weight * divergence)
         radam.step()
-        watch(iteration, config.inner_steps, losses[-1] / len(start_BLK))
+        watch(iteration, config.inner_steps, losses[-1] / len(start_BLK), x_hat_BCHW.detach())
     curve = (torch.stack(losses) / len(start_BLK)).tolist()
     if not math.isfinite(curve[-1]):
         raise SamplingDiverged(

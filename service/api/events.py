@@ -226,9 +226,11 @@ def _place(event_id: str) -> tuple[int, int]:
 
 
 def with_link(base: str, event: Event) -> dict[str, Any]:
-    """The event's data; of a progress event with the link to its preview. ``base`` is the job's."""
+    """The event's data; with the link to its preview, if it has one. ``base`` is the job's."""
     if event.type == "progress" and event.data.get("preview", True):
         return {**event.data, "preview_url": f"{base}/previews/{event.data['step']}"}
+    if event.type == "inner" and event.data.get("preview", False):
+        return {**event.data, "current_preview_url": f"{base}/previews/current"}
     return event.data
 
 

@@ -63,6 +63,27 @@ FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get(
+    "/jobs/{job_id}/previews/current",
+    response_class=Response,
+    responses={
+        200: {"description": "The estimate.", "content": {"image/jpeg": {}}},
+        204: {"description": "There is none at present."},
+        **problems(401, 403, 404, 503),
+    },
+)
+def get_current_preview(request: Request, who: Reader, job_id: str) -> Response:
+    """The estimate within the current reverse step, as a JPEG of at most 768 pixels a side. It is
+    renewed about once a second, and dropped when the step ends.
+    """
+    services = services_of(request)
+    jpeg = services.store.current_preview(services.job(job_id, who.name).id)
+    sent = {"Cache-Control": "no-store"}
+    if jpeg is None:
+        return Response(status_code=204, headers=sent)
+    return Response(jpeg, headers=sent, media_type="image/jpeg")
+
+
+@router.get(
     "/jobs/{job_id}/previews/{step}",
     response_class=Response,
     responses={**FILE_RESPONSES, **problems(422)},

@@ -206,6 +206,10 @@ class JobStore(WorkerSide, RepairSide, ShareSide):
         raw = cast("bytes | None", self.redis.hget(f"{self._key(job_id)}:previews", str(step)))
         return raw.decode() if raw else None
 
+    def current_preview(self, job_id: str) -> bytes | None:
+        """JPEG of the estimate within the job's current step, or None."""
+        return cast("bytes | None", self.redis.get(f"{self._key(job_id)}:current"))
+
 
 def event_from(raw_id: bytes, fields: dict[bytes, bytes]) -> Event:
     """Parses an entry of a job's event stream."""

@@ -52,6 +52,11 @@ export const remove = (job) => request(job.urls.self, { method: "DELETE" });
 export const share = (job) => json(job.urls.share, { method: "POST" });
 /** Ends all links to a job's result. */
 export const unshare = (job) => request(job.urls.share, { method: "DELETE" });
+/** The estimate within the step that is being computed; null if there is none at present. */
+export async function currentPreview(url) {
+  const answer = await request(url);
+  return answer.status === 200 ? answer.blob() : null;
+}
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 

@@ -29,6 +29,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   let ended = false;
   let lost = false;
   let stream = null;
+  let refining = false;
 
   const heading = el("h1", { tabIndex: -1 });
   const text = el("p", { role: "status" });
@@ -111,7 +112,23 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
 
   function onInner(event) {
     lost = false;
-    if (!over(job)) status.inner(event);
+    if (over(job)) return;
+    status.inner(event);
+    if (event.current_preview_url && track.following()) refine(event);
+  }
+
+  /** Shows the estimate within a step, unless the step has ended meanwhile. */
+  async function refine({ step, current_preview_url: url }) {
+    if (refining) return;
+    refining = true;
+    try {
+      const jpeg = await api.currentPreview(url);
+      if (jpeg && !ended && !points.has(step) && track.following()) stage.refine(jpeg, step);
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error; // the next one comes in a second; the stream tells of lost connections
+    } finally {
+      refining = false;
+    }
   }
 
   async function replay() {

@@ -228,6 +228,7 @@ export const t = {
   canceledText: "The job was stopped before it finished.",
   expired: "Its files have expired.",
 
+  previewWithin: (n) => `Estimate within step ${n}`,
   preview: (n) => `Estimate after step ${n}`,
   pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Spread of the samples: bright where the samples disagree" },
   previewAlt: "Current estimate of the picture",

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import httpx
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.stack import png
 from tests.ui.pages import comparison, ended, findings, scrub
@@ -26,7 +26,7 @@ def test_somebody_without_a_key_sees_the_result_until_the_links_end(
         headers={"Authorization": f"Bearer {token}", "Prefer": "wait=60"},
         timeout=90,
     ).json()
-    base, size = str(guarded.base_url), {"width": 1280, "height": 800}
+    base, size = str(guarded.base_url), ViewportSize(width=1280, height=800)
     context = browser.new_context(base_url=base, viewport=size)
     owner = context.new_page()
     owner.goto(f"/#{job['id']}")
