@@ -49,7 +49,7 @@ class JobView(BaseModel):
     finished_at: datetime | None
     expires_at: datetime | None = Field(description="When the artifacts of a finished job expire.")
     shared_until: datetime | None = Field(
-        description="When the last link to the result ends or ended; null if there is none."
+        None, description="When the last link to the result ends or ended; null if there is none."
     )
     image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
     output_size: tuple[int, int] | None = Field(

@@ -168,7 +168,9 @@ export const t = {
     "/sampler/steps": "Rounds (reverse steps)", "/sampler/inner_steps": "Corrections per round (inner steps)", "/sampler/learning_rate": "Size of a correction (learning rate)",
     "/sampler/guidance_scale": "Weight of the description (guidance)", "/sampler/inner": "When a round ends (inner loop)", "/sampler/prior_weight": "Pull towards the prior (prior term)",
     "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
-    "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness of the start (temperature)", "/sampler/state_update": "How many are decided (state update)",
+    "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness (temperature)", "/sampler/state_update": "How many are decided (state update)",
+    "/sampler/start": "Weight of a first estimate (start)", "/sampler/correction": "Final correction", "/sampler/smoothness": "Smoothness of the result (total variation)",
+    "/loss/norm": "What counts as a deviation (norm)", "/loss/perceptual_weight": "Weight of visual features (perceptual term)", "/loss/perceptual": "What computes visual features",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
