@@ -29,7 +29,7 @@ def connected(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def jobs() -> None:
-    """List, show, fetch, cancel and delete the jobs of a running service."""
+    """List, show, fetch, share, cancel and delete the jobs of a running service."""
 
 
 @jobs.command("list")
@@ -110,6 +110,29 @@ def cancel(server: str | None, api_key: str | None, job_id: str) -> None:
     """Cancel the job JOB_ID. A queued job ends at once, a running job within moments."""
     with Client(server, api_key) as client:
         click.echo(client.cancel(job_id).state)
+
+
+@jobs.command()
+@connected
+@click.argument("job_id")
+@click.option(
+    "--hours",
+    type=click.FloatRange(1 / 60, 8760),
+    help="Lifetime of the link; default: as long as the service allows.",
+)
+@click.option("--end", is_flag=True, help="End all links to this result instead.")
+def share(
+    server: str | None, api_key: str | None, job_id: str, hours: float | None, end: bool
+) -> None:
+    """Print a link to the result of the job JOB_ID, which opens it without an API key."""
+    with Client(server, api_key) as client:
+        if end:
+            client.unshare(job_id)
+            return
+        link = client.share(job_id, 3600 * hours if hours else None)
+        base = "" if "://" in link.url else client.connection.server.rstrip("/")
+        click.echo(f"{base}{link.url}")
+        click.echo(f"valid until {link.expires_at:%Y-%m-%d %H:%M}Z", err=True)
 
 
 @jobs.command()

@@ -27,7 +27,7 @@ from aps_client.errors import (
     WaitTimeout,
     WebhookRejected,
 )
-from aps_client.models import Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Event, Job, Link, Preview, Result, StoredPicture
 from aps_client.shortcut import restore
 from aps_client.sync import Client
 from aps_client.webhooks import WebhookEvent, verify_webhook
@@ -46,6 +46,7 @@ __all__ = [
     "Job",
     "JobCanceled",
     "JobFailed",
+    "Link",
     "NotFound",
     "Preview",
     "Result",

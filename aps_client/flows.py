@@ -30,7 +30,7 @@ from aps_client.errors import (
     seconds,
 )
 from aps_client.exchange import Call, Flow, Pause, exchange
-from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Link, Preview, Result, StoredPicture
 from service.api.views import JobPage
 from service.jobs import JobState, Progress
 
@@ -189,6 +189,18 @@ def cancel(job: str | Job, retry: Retry) -> Flow[Job]:
     """Cancels a job; has no effect on an ended one."""
     answer = yield from exchange(Call("POST", link(job, "cancel")), retry)
     return Job.model_validate_json(answer.content)
+
+
+def share(job: str | Job, lifetime: float | None, retry: Retry) -> Flow[Link]:
+    """Makes a link to a job's result."""
+    sent = {} if lifetime is None else {"json": {"seconds": round(lifetime)}}
+    answer = yield from exchange(Call("POST", link(job, "share"), sent), retry)
+    return Link.model_validate_json(answer.content)
+
+
+def unshare(job: str | Job, retry: Retry) -> Flow[None]:
+    """Ends all links to a job's result."""
+    yield from exchange(Call("DELETE", link(job, "share")), retry)
 
 
 def delete(job: str | Job, retry: Retry) -> Flow[None]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from aps_core.diagnosis.report import Diagnosis
 from service.api.views import JobView as Job
+from service.api.views import LinkView as Link
 from service.api.views import StoredPicture
 
-__all__ = ["Diagnosis", "Event", "Job", "Preview", "Result", "StoredPicture"]
+__all__ = ["Diagnosis", "Event", "Job", "Link", "Preview", "Result", "StoredPicture"]
 
 
 @dataclass(frozen=True)

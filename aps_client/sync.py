@@ -9,7 +9,7 @@ from typing import Any, Self
 from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.flows import Source
-from aps_client.models import Diagnosis, Event, Job, Preview, Result, StoredPicture
+from aps_client.models import Diagnosis, Event, Job, Link, Preview, Result, StoredPicture
 from aps_client.tasks import Tasks
 from aps_client.transport import Transport
 
@@ -241,6 +241,26 @@ class Client(Tasks[Result]):
             ServiceError, Unreachable: the request failed.
         """
         return self._transport.do(flows.cancel(job, self.connection.retry))
+
+    def share(self, job: str | Job, lifetime: float | None = None) -> Link:
+        """Makes a link to a job's result. Whoever has it can read settings and files of the job,
+        without an API key, until the link ends.
+
+        Args:
+            job: the job or its id.
+            lifetime: seconds; None makes the link last as long as the service allows.
+
+        Returns:
+            The link's address (absolute if the service knows its own) and when it ends.
+
+        Raises:
+            ServiceError, Unreachable: the request failed.
+        """
+        return self._transport.do(flows.share(job, lifetime, self.connection.retry))
+
+    def unshare(self, job: str | Job) -> None:
+        """Ends all links to the result of a job, given as such or by its id."""
+        self._transport.do(flows.unshare(job, self.connection.retry))
 
     def delete(self, job: str | Job) -> None:
         """Deletes a job and its files.

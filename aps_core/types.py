@@ -236,6 +236,10 @@ class InnerInfo:
     """Maximum number of inner iterations of this step."""
     loss: float
     """Loss (for text: reward) of the last iteration, mean over the batch."""
+    picture: Callable[[], Tensor] | None = None
+    """Returns the estimate (B, 3, H, W) of the last iteration, whose values may exceed [-1, 1];
+    costs no decode. Valid until the hook returns. None if there is none.
+    """
 
 
 InnerHook = Callable[[InnerInfo], bool | None]

@@ -137,6 +137,13 @@ class Limits(BaseSettings):
     job_ttl_seconds: int = _limit(
         86_400, "Seconds for which a finished job's artifacts are kept.", "410 `expired`", ge=60
     )
+    max_share_seconds: int = _limit(
+        604_800,
+        "Longest lifetime of a link to a result, in seconds; it also ends with the result's files."
+        " 0: no links.",
+        "the lifetime is shortened; with 0, 403 `sharing_disabled`",
+        ge=0,
+    )
     webhook_timeout_seconds: float = _limit(
         15, "Seconds for a webhook receiver to respond.", "the message is retried", gt=0
     )
@@ -173,6 +180,7 @@ def _shown(value: Any) -> str:
 
 def _constants() -> list[tuple[str, str, str]]:
     from service.access.keys import ACTIVE_KEYS
+    from service.access.links import MAX_LINKS
     from service.access.sessions import MAX_SESSIONS, SESSION_SECONDS
     from service.api.headers import MAX_DEADLINE_SECONDS, MAX_WAIT_SECONDS
     from service.api.problems import MAX_ANSWER_BYTES, MAX_ERRORS
@@ -224,5 +232,6 @@ def _constants() -> list[tuple[str, str, str]]:
         ("Jobs on a page of `GET /v1/jobs`.", "100", "422 `invalid_spec`"),
         ("Active keys of one principal.", str(ACTIVE_KEYS), "`aps keys create` fails"),
         ("Browser sessions of one key.", str(MAX_SESSIONS), "the oldest session ends"),
+        ("Links to one result.", str(MAX_LINKS), "429 `too_many_links`"),
         ("Seconds of a browser session.", f"{SESSION_SECONDS:,}", "401 `unauthorized`"),
     ]

@@ -28,6 +28,7 @@ from service.api import (
     problems,
     routes,
     session_routes,
+    share_routes,
     submit,
     webhook_routes,
 )
@@ -70,6 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         files.router,
         webhook_routes.router,
         session_routes.router,
+        share_routes.router,
         health.router,
     ):
         app.include_router(part)

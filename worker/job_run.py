@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.imaging import images
 from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
+from aps_core.tasks.progress import small_preview
 from aps_core.types import InnerInfo
 from service.jobs import (
     DEADLINE_EXCEEDED,
@@ -175,9 +176,17 @@ class JobRun:
         """
         self._check_limits()
         if self.stop is None and self.pace.pulse_is_due():
-            event = self.pace.inner_event(info)
-            self._obey(lambda: self.worker.store.pulse(self.claim, event))
+            preview = self._inner_preview(info)
+            event = {**self.pace.inner_event(info), "preview": bool(preview)}
+            self._obey(lambda: self.worker.store.pulse(self.claim, event, preview))
         return self.stop is None
+
+    def _inner_preview(self, info: InnerInfo) -> bytes:
+        """JPEG of the estimate within the step, about once a second; otherwise empty."""
+        if info.picture is None or not self.pace.preview_is_due():
+            return b""
+        with telemetry.PREVIEW.labels(self.job.prior).time():
+            return small_preview(info.picture())
 
     def _check_limits(self) -> None:
         """Stops the attempt if the worker drains or the job exceeds its time limit."""

@@ -11,6 +11,8 @@ from aps_core.types import InnerInfo
 
 PULSE_SECONDS = 0.5
 """Shortest interval between reports inside reverse steps."""
+PREVIEW_SECONDS = 1.0
+"""Shortest interval between previews inside reverse steps."""
 PULSES = 500
 """Long jobs report less often, so that the history of events keeps all of their steps: about this
 many times, more if they exceed their estimate.
@@ -31,6 +33,8 @@ class Pace:
     """Share of the job that was done before this attempt; set by the first report."""
     pulse_at: float = 0.0
     """Time of the next report inside a step."""
+    preview_at: float = 0.0
+    """Time of the next preview inside a step."""
 
     def seconds_left(self, step: int, total: int, share: float = 1.0) -> float:
         """Predicted seconds until the last step ends.
@@ -55,6 +59,14 @@ class Pace:
             return False
         longest = max(self.estimate, now - self.started)
         self.pulse_at = now + max(PULSE_SECONDS, longest / PULSES)
+        return True
+
+    def preview_is_due(self) -> bool:
+        """Whether to make a preview inside the step; if so, the next one is scheduled."""
+        now = time.monotonic()
+        if now < self.preview_at:
+            return False
+        self.preview_at = now + PREVIEW_SECONDS
         return True
 
     def inner_event(self, info: InnerInfo) -> dict[str, Any]:

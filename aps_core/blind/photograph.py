@@ -136,7 +136,8 @@ class PosteriorSamples:
 
         def report(info: InnerInfo) -> bool | None:
             done = (number * STEPS + info.step - 1) * INNER_STEPS + info.iteration
-            return hook(replace(info, step=1, iteration=done, inner_steps=total))
+            # the picture is only the part of the upload that is searched
+            return hook(replace(info, step=1, iteration=done, inner_steps=total, picture=None))
 
         return report
 

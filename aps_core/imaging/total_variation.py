@@ -36,7 +36,7 @@ def total_variation_estimate(
     steps: int = 250,
     learning_rate: float = 0.05,
     bounded: bool = True,
-    watch: Callable[[int, int, Tensor], None] | None = None,
+    watch: Callable[[int, int, Tensor, Tensor], None] | None = None,
 ) -> Tensor:
     """Minimises ``-log q(y | x) + weight TV(x) + correction_weight TV(x - start)``.
 
@@ -52,8 +52,8 @@ def total_variation_estimate(
         learning_rate: of the first step.
         bounded: whether the estimate is clamped to [-1, 1]. A clamped estimate fits a noisy
             measurement less well.
-        watch: called after every step with its number, ``steps`` and the loss; it may raise to
-            cancel.
+        watch: called after every step with its number, ``steps``, the loss and the estimate; it may
+            raise to cancel.
 
     Returns:
         Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
@@ -72,5 +72,5 @@ def total_variation_estimate(
         adam.step()
         schedule.step()
         if watch is not None:
-            watch(done + 1, steps, loss_B.detach().mean())
+            watch(done + 1, steps, loss_B.detach().mean(), x.detach())
     return x.detach().clamp(-1, 1) if bounded else x.detach()

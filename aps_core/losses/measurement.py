@@ -22,15 +22,25 @@ class MeasurementLoss(LossSpec):
 
     type: Literal["measurement"] = "measurement"
     norm: Literal["l1", "l2"] = Field(
-        "l1", description="Norm of the data term; the paper chooses L1 for sharpness."
+        "l1",
+        description=(
+            "How deviations from the measurement count: by their size ('l1', the paper's choice,"
+            " for sharpness) or by their square ('l2')."
+        ),
     )
     perceptual_weight: float = Field(
-        1e-3, ge=0, le=10, description="Weight of the perceptual term, per pixel of the data term."
+        1e-3,
+        ge=0,
+        le=10,
+        description=(
+            "How much visual features count beside single pixels (weight of the perceptual term,"
+            " per pixel of the data term)."
+        ),
     )
     perceptual: Literal["tokenizer", "vgg16", "auto"] = Field(
         "tokenizer",
         description=(
-            "Features of the perceptual term: the prior's own image encoder, or VGG16 (the"
+            "What computes the visual features: the prior's own image encoder, or VGG16 (the"
             " paper's), whose weights must be installed. 'auto' is VGG16 where it is installed,"
             " else the encoder; the result says which."
         ),

@@ -17,21 +17,24 @@ class AnchoredSampler(SamplerSpec):
         ge=0,
         le=20,
         description=(
-            "Classifier-free guidance g of (1+g) cond - g uncond. Only matters with a prompt."
+            "How strongly the prompt is followed (classifier-free guidance g of (1+g) cond -"
+            " g uncond). No effect without a prompt."
         ),
     )
     remasking: Literal["posterior", "prior", "random"] = Field(
         "posterior",
         description=(
-            "What orders the anchors: confidence of the optimised posterior (APS-II), confidence"
-            " of the prior (APS-I), or chance (control)."
+            "Which tokens are decided first: those that are most certain after the corrections"
+            " ('posterior', APS-II), those that the prior is most certain of ('prior', APS-I), or"
+            " any ('random', a control)."
         ),
     )
     anchor_score: Literal["confidence", "margin", "entropy"] = Field(
         "confidence",
         description=(
-            "Confidence of a token: probability of its code (paper), margin to the second code, or"
-            " negative entropy."
+            "How certainty is measured: by the probability of the token's code ('confidence', the"
+            " paper's), its lead over the second code ('margin'), or by how few codes are probable"
+            " ('entropy', negative)."
         ),
     )
     anchor_temperature: float = Field(
@@ -39,8 +42,8 @@ class AnchoredSampler(SamplerSpec):
         ge=0,
         le=10,
         description=(
-            "Gumbel noise on the anchors' score, in standard deviations of the score; 0 is"
-            " Algorithm 1. Noise spreads the anchors over the picture."
+            "Randomness of which tokens are decided first (Gumbel noise on their score, in standard"
+            " deviations of the score). It spreads them over the picture; 0 is Algorithm 1."
         ),
     )
     temperature: float | None = Field(
@@ -48,16 +51,17 @@ class AnchoredSampler(SamplerSpec):
         ge=0,
         le=2,
         description=(
-            "Gumbel noise on the logits each inner optimisation starts from. 0 is Algorithm 1,"
-            " which has no randomness; 1 starts from a draw of the prior. Default: 0 for one"
-            " sample, 1 for several."
+            "Randomness of the estimate that each round starts from (Gumbel noise on the prior's"
+            " logits). 0 is Algorithm 1, which has none; 1 starts from a draw of the prior."
+            " Default: 0 for one sample, 1 for several, so that they differ."
         ),
     )
     state_update: Literal["cosine_topk", "bernoulli"] = Field(
         "cosine_topk",
         description=(
-            "Keep the best tokens of the cosine schedule, or keep each anchor with the reverse"
-            " process's probability."
+            "How many tokens a round decides: a number that grows by a fixed plan ('cosine_topk',"
+            " the cosine schedule), or each token by chance ('bernoulli', with the reverse"
+            " process's probability)."
         ),
     )
     keeps_decided: ClassVar[bool] = True

@@ -21,43 +21,61 @@ if TYPE_CHECKING:
     from aps_core.sampling.driver import Problem
     from aps_core.types import SamplerState
 
-NO_NOISE = "Gumbel noise on the anchors' score in standard deviations; this preset uses none."
+NO_NOISE = (
+    "Randomness of which tokens are decided first (Gumbel noise on their score, in standard"
+    " deviations); this preset uses none."
+)
 
 
 class APSConfig(AnchoredSampler):
-    """Anchored posterior sampling (Algorithm 1): optimises the logits and keeps the most confident
-    tokens.
+    """Anchored posterior sampling, the paper's Algorithm 1: corrects the estimate in every round,
+    so that it agrees with the measurement, and decides the tokens that are most certain.
     """
 
     type: Literal["aps"] = "aps"
-    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    steps: int = Field(
+        15,
+        ge=1,
+        le=128,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     inner_steps: int = Field(
         100,
         ge=0,
         le=5000,
         description=(
-            "Adam steps M on the logits in every reverse step; 0 samples the prior's expectation"
-            " alone."
+            "Corrections of the estimate in every round (Adam steps M on the logits); 0 takes the"
+            " prior's expectation as it is."
         ),
     )
     learning_rate: float = Field(
-        1.0, gt=0, le=20, description="Adam's learning rate on the logits, in nats per step."
+        1.0,
+        gt=0,
+        le=20,
+        description="Size of a correction (Adam's learning rate on the logits, in nats per step).",
     )
     inner: Literal["fixed", "adaptive"] = Field(
         "fixed",
         description=(
-            "'fixed' runs all inner steps; 'adaptive' stops a step early on a plateau or at the"
-            " noise floor."
+            "'fixed' makes all corrections of a round; 'adaptive' ends a round as soon as they stop"
+            " helping (plateau of the loss), or the estimate agrees with the measurement up to"
+            " its noise (noise floor)."
         ),
     )
     prior_weight: float = Field(
         0.0,
         ge=0,
         le=10,
-        description="Weight of the prior term of Eq. (qe), which Algorithm 1 leaves out (0).",
+        description=(
+            "How strongly corrections are held back by what the prior expects (weight of the prior"
+            " term of Eq. (qe)); Algorithm 1 leaves it out (0)."
+        ),
     )
     entropy_weight: float = Field(
-        0.0, ge=0, le=10, description="Weight of the entropy of the optimised token distributions."
+        0.0,
+        ge=0,
+        le=10,
+        description="How strongly corrections favour one code per token (weight of the entropy).",
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
@@ -94,7 +112,7 @@ class APSConfig(AnchoredSampler):
 
 
 class APSPrior(APSConfig):
-    """APS-I of the paper: ranks the anchors by the prior's confidence."""
+    """APS-I of the paper: decides first what the prior is most certain of."""
 
     type: Literal["aps_i"] = "aps_i"  # type: ignore[assignment]  # a preset has its own name
     remasking: Literal["prior"] = "prior"
@@ -102,7 +120,7 @@ class APSPrior(APSConfig):
 
 
 class APSPosterior(APSConfig):
-    """APS-II of the paper: ranks the anchors by the optimised posterior's confidence."""
+    """APS-II of the paper: decides first what is most certain after the corrections."""
 
     type: Literal["aps_ii"] = "aps_ii"  # type: ignore[assignment]  # a preset has its own name
     remasking: Literal["posterior"] = "posterior"
@@ -110,14 +128,19 @@ class APSPosterior(APSConfig):
 
 
 class RandomOrder(APSConfig):
-    """APS with anchors in random order; a control."""
+    """APS that decides tokens in random order; a control."""
 
     type: Literal["random_order"] = "random_order"  # type: ignore[assignment]  # its own name
     remasking: Literal["random"] = "random"
 
 
 class SingleOptimisation(APSConfig):
-    """APS in a single reverse step with the Adam steps of all steps; a control."""
+    """APS in a single round with the corrections of all rounds; a control."""
 
     type: Literal["single_optimisation"] = "single_optimisation"  # type: ignore[assignment]  # its own name
-    steps: int = Field(1, ge=1, le=128, description="Reverse steps T.")
+    steps: int = Field(
+        1,
+        ge=1,
+        le=128,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )

@@ -38,25 +38,30 @@ else:
 
 
 class CarriedEvidence(AnchoredSampler):
-    """Tilts the prior by evidence that is optimised once and carried over the reverse steps; starts
-    from a total-variation estimate and ends with a correction of the decoded picture.
+    """Carries what the measurement says about each token (the evidence) from round to round;
+    starts from a smooth (total-variation) estimate and ends with a correction of the picture.
     """
 
     type: Literal["carried_evidence"] = "carried_evidence"
-    steps: int = Field(10, ge=1, le=128, description="Reverse steps T.")
+    steps: int = Field(
+        10,
+        ge=1,
+        le=128,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     inner_steps: int = Field(
-        6, ge=1, le=5000, description="Adam steps M on the evidence in every reverse step."
+        6, ge=1, le=5000, description="Corrections in every round (Adam steps M on the evidence)."
     )
     learning_rate: float = Field(
-        0.3, gt=0, le=20, description="Adam's learning rate on the evidence."
+        0.3, gt=0, le=20, description="Size of a correction (Adam's learning rate on the evidence)."
     )
     prior_weight: float = Field(
         0.0,
         ge=0,
         le=10,
         description=(
-            "Weight of the divergence from the prior (KL, in nats) beside the likelihood; 1 is"
-            " the evidence lower bound."
+            "How strongly corrections are held back by what the prior expects (weight of the KL"
+            " divergence from it, in nats, beside the likelihood); 1 is the evidence lower bound."
         ),
     )
     start: float = Field(
@@ -64,8 +69,8 @@ class CarriedEvidence(AnchoredSampler):
         ge=0,
         le=10,
         description=(
-            "Factor on the tokenizer's latent of the total-variation estimate, where the evidence"
-            " starts; 0 starts from the prior alone."
+            "How much a first estimate without the prior counts at the start: factor on the"
+            " tokenizer's latent of the total-variation estimate. 0 starts from the prior alone."
         ),
     )
     correction: float = Field(
@@ -73,16 +78,18 @@ class CarriedEvidence(AnchoredSampler):
         ge=0,
         le=1000,
         description=(
-            "Final correction of the decoded picture by the measurement: weight of the total"
-            " variation of the change; 0 returns the decoded picture. The correction reproduces"
-            " measured details that the tokenizer's codes cannot represent."
+            "Final correction of the picture by the measurement, which reproduces measured details"
+            " that the tokenizer's codes cannot represent: weight of the total variation of the"
+            " change. Higher values change less; 0 makes no correction."
         ),
     )
     smoothness: float = Field(
         0.0,
         ge=0,
         le=1000,
-        description="Weight of the corrected picture's own total variation.",
+        description=(
+            "How smooth the corrected picture becomes (weight of its own total variation)."
+        ),
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
@@ -204,7 +211,7 @@ class _Fit:
                 (self.u.grad,) = torch.autograd.grad(loss, self.u)
             self.adam.step()
             losses.append(loss.detach() / len(self.u))
-            watch(done + 1, self.config.inner_steps, losses[-1])
+            watch(done + 1, self.config.inner_steps, losses[-1], self.x_hat_BCHW)
         curve: list[float] = torch.stack(losses).tolist()
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(

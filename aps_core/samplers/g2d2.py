@@ -47,15 +47,22 @@ class G2D2Config(SamplerSpec):
     """
 
     type: Literal["g2d2"] = "g2d2"
-    steps: int = Field(100, ge=1, le=1024, description="Reverse steps T.")
+    steps: int = Field(
+        100,
+        ge=1,
+        le=1024,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     inner_steps: int = Field(
-        30, ge=1, le=5000, description="RAdam steps on the logits in every reverse step."
+        30, ge=1, le=5000, description="Corrections in every round (RAdam steps on the logits)."
     )
     learning_rate: float = Field(
         10.0,
         gt=0,
         le=1000,
-        description="RAdam's learning rate on the logits, halfway through the run.",
+        description=(
+            "Size of a correction halfway through the run (RAdam's learning rate on the logits)."
+        ),
     )
     learning_rate_decades: float = Field(
         2.0, ge=0, le=6, description="Decades by which the learning rate decays over the run."
@@ -64,7 +71,7 @@ class G2D2Config(SamplerSpec):
         3e-4,
         ge=0,
         le=1e6,
-        description="Weight of the KL divergence to the prior, halfway through the run.",
+        description="Pull towards the prior halfway through the run (weight of the KL divergence).",
     )
     kl_decades: float = Field(
         2.0, ge=0, le=6, description="Decades by which the KL weight decays over the run."
@@ -85,7 +92,10 @@ class G2D2Config(SamplerSpec):
         0.5, gt=0, le=1, description="Probability with which the prior may revise a decided token."
     )
     guidance_scale: float = Field(
-        0.0, ge=0, le=20, description="Classifier-free guidance g of (1+g) cond - g uncond."
+        0.0,
+        ge=0,
+        le=20,
+        description="How strongly the prompt is followed (classifier-free guidance).",
     )
 
     def step(self, problem: Problem, memory: Any, state: SamplerState) -> Step:
@@ -205,7 +215,7 @@ def variational_fit(
         phi_BLK.grad.add_(gradient_BLK, alpha=kl_weight)
         losses.append(loss_B.detach().sum() + kl_weight * divergence)
         radam.step()
-        watch(iteration, config.inner_steps, losses[-1] / len(start_BLK))
+        watch(iteration, config.inner_steps, losses[-1] / len(start_BLK), x_hat_BCHW.detach())
     curve = (torch.stack(losses) / len(start_BLK)).tolist()
     if not math.isfinite(curve[-1]):
         raise SamplingDiverged(

@@ -26,7 +26,12 @@ class PriorConfig(SamplerSpec):
     """The prior alone: unguided generation, which ignores the measurement."""
 
     type: Literal["prior_only"] = "prior_only"
-    steps: int = Field(15, ge=1, le=128, description="Reverse steps T.")
+    steps: int = Field(
+        15,
+        ge=1,
+        le=128,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     guidance_scale: float = Field(
         3.5,
         ge=0,

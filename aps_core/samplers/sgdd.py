@@ -43,12 +43,20 @@ class SGDDConfig(SamplerSpec):
     """
 
     type: Literal["sgdd"] = "sgdd"
-    steps: int = Field(70, ge=1, le=1024, description="Gibbs sweeps.")
+    steps: int = Field(
+        70,
+        ge=1,
+        le=1024,
+        description="Rounds, each of the prior and then of the measurement (Gibbs sweeps).",
+    )
     denoise_steps: int = Field(
-        64, ge=1, le=1024, description="Maximum number of prior steps per sweep."
+        64, ge=1, le=1024, description="Maximum number of prior steps in a round."
     )
     mh_steps: int = Field(
-        5000, ge=0, le=100_000, description="Metropolis-Hastings proposals per sweep."
+        5000,
+        ge=0,
+        le=100_000,
+        description="Changes tried in a round (Metropolis-Hastings proposals).",
     )
     alpha: float = Field(
         10.0,

@@ -38,7 +38,12 @@ class SVDDConfig(SamplerSpec):
     """
 
     type: Literal["svdd"] = "svdd"
-    steps: int = Field(15, ge=1, le=1024, description="Reverse steps T.")
+    steps: int = Field(
+        15,
+        ge=1,
+        le=1024,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     candidates: int = Field(
         20,
         ge=1,

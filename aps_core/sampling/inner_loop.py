@@ -98,7 +98,7 @@ class InnerLoop:
             advance()
             losses[used] = step.loss
             used += 1
-            watch(used, limit, step.loss / len(z_BL))
+            watch(used, limit, step.loss / len(z_BL), step.x_hat_BCHW)
         curve = (losses[:used] / len(z_BL)).tolist()
         if not math.isfinite(curve[-1]):
             raise SamplingDiverged(

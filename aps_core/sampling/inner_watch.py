@@ -32,15 +32,19 @@ class InnerWatch:
         self._next = 1
         self._time = time.perf_counter()
 
-    def __call__(self, iteration: int, inner_steps: int, loss: Tensor) -> None:
-        """Reports that ``iteration`` of at most ``inner_steps`` is finished with ``loss`` (scalar).
+    def __call__(
+        self, iteration: int, inner_steps: int, loss: Tensor, x_hat_BCHW: Tensor | None = None
+    ) -> None:
+        """Reports that ``iteration`` of at most ``inner_steps`` is finished with ``loss`` (scalar)
+        and the estimate ``x_hat``, if one was decoded.
 
         Raises:
             SamplingCancelled: the hook returned False.
         """
         if self.hook is None or iteration < self._next:
             return
-        info = InnerInfo(self.step, self.total, iteration, inner_steps, float(loss))
+        picture = None if x_hat_BCHW is None else lambda: x_hat_BCHW
+        info = InnerInfo(self.step, self.total, iteration, inner_steps, float(loss), picture)
         now = time.perf_counter()
         pace = max(now - self._time, 1e-9) / (iteration - self._seen)
         self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))

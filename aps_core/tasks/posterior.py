@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
@@ -13,7 +13,7 @@ from aps_core.tasks.base import RunContext
 from aps_core.tasks.pictures import PictureTaskSpec
 from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
-from aps_core.types import InnerInfo, Objective, StepInfo
+from aps_core.types import InnerHook, InnerInfo, Objective, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,18 @@ def judging_hook(context: RunContext, last: int) -> Callable[[int], bool | None]
     """Asks the inner hook whether to go on while the result is judged, after step ``last``."""
     hook = context.on_inner
     return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
+
+
+def _with_shown(hook: InnerHook | None, shown: Callable[[Tensor], Tensor]) -> InnerHook | None:
+    """The hook, with the estimate as it is shown; it is computed only if the hook asks for it."""
+    if hook is None:
+        return None
+
+    def report(info: InnerInfo) -> bool | None:
+        picture = info.picture
+        return hook(info if picture is None else replace(info, picture=lambda: shown(picture())))
+
+    return report
 
 
 class Step(NamedTuple):
@@ -87,7 +99,7 @@ class Run:
             batch=spec.num_samples,
             condition=spec.prompt,
             on_step=lambda info: self._report(info, steps, grid, floor, shown),
-            on_inner=context.on_inner,
+            on_inner=_with_shown(context.on_inner, shown),
             resume=context.resume,
             z_BL=z_BL,
         )

@@ -26,7 +26,7 @@ MAX_CARRIED_BYTES = 8 << 20
 512x512 on the embedded prior.
 """
 PREVIEW_SIDE = 768
-"""Longest side of the preview of a tiled restoration, in pixels."""
+"""Longest side of the preview of a tiled restoration, and within a step, in pixels."""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
 
@@ -168,8 +168,13 @@ class TileProgress(Progress):
 
     def preview(self) -> bytes:
         """JPEG of the first sample, reduced; grey where it is not restored yet."""
-        every = max(1, math.ceil(max(self.canvas_BCHW.shape[-2:]) / PREVIEW_SIDE))
-        return encode_jpeg(self.canvas_BCHW[0, :, ::every, ::every], quality=80)
+        return small_preview(self.canvas_BCHW)
+
+
+def small_preview(picture_BCHW: Tensor) -> bytes:
+    """JPEG of the first sample, halved until no side exceeds ``PREVIEW_SIDE`` pixels."""
+    every = 1 << max(0, math.ceil(math.log2(max(picture_BCHW.shape[-2:]) / PREVIEW_SIDE)))
+    return encode_jpeg(picture_BCHW[0, :, ::every, ::every], quality=80)
 
 
 class Checkpoint(NamedTuple):

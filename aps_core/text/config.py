@@ -20,12 +20,17 @@ class TextConfig(Config):
     max_new_tokens: int = Field(
         128, ge=1, le=2048, description="Maximum length of the answer in tokens."
     )
-    steps: int = Field(128, ge=1, le=2048, description="Reverse steps T.")
+    steps: int = Field(
+        128,
+        ge=1,
+        le=2048,
+        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
+    )
     temperature: float = Field(
         0.2,
         ge=0,
         le=5,
-        description="Divides the logits before a token is drawn; 0 takes the likeliest.",
+        description="Randomness of the words (divides the logits); 0 takes the likeliest.",
     )
     top_p: float | None = Field(
         0.95,
@@ -70,7 +75,7 @@ class TextConfig(Config):
         0.0,
         ge=0,
         le=1000,
-        description="Remasking temperature: above 0 the tokens to keep are drawn, not ranked.",
+        description="Randomness of the order: above 0, tokens to keep are drawn, not ranked.",
     )
     eps: float = Field(1e-3, gt=0, lt=1, description="Time at which the masking schedule ends.")
     inner_steps: int = Field(
@@ -78,12 +83,15 @@ class TextConfig(Config):
         ge=0,
         le=100,
         description=(
-            "Adam steps M on the masked tokens' logits in every reverse step; 0 leaves the prior"
-            " alone."
+            "Corrections towards the reward in every round (Adam steps M on the logits of the"
+            " undecided tokens); 0 leaves the prior alone."
         ),
     )
     learning_rate: float = Field(
-        0.1, gt=0, le=10, description="Adam's learning rate on the logits, in nats per step."
+        0.1,
+        gt=0,
+        le=10,
+        description="Size of a correction (Adam's learning rate on the logits, in nats per step).",
     )
     relaxation: any_of(RelaxationSpec, default="aps") = Field(  # type: ignore[valid-type]
         default_factory=StraightThrough,

@@ -13,6 +13,7 @@ from service.jobs import (
     QuotaExceeded,
     StorageQuotaExceeded,
     StorageUnavailable,
+    TooManyLinks,
 )
 
 
@@ -49,6 +50,20 @@ class JobFailed(errors.APSError):
 
     code = "job_failed"
     title = "The job has no result"
+
+
+class NothingToShare(errors.APSError):
+    """Only the result of a succeeded job can be shared."""
+
+    code = "no_result"
+    title = "The job has no result to share"
+
+
+class SharingDisabled(errors.APSError):
+    """The service makes no links to results."""
+
+    code = "sharing_disabled"
+    title = "Sharing by link is turned off"
 
 
 class JobActive(errors.APSError):
@@ -100,6 +115,12 @@ class Unauthorized(errors.APSError):
 
     code = "unauthorized"
     title = "An API key is required"
+
+
+class LinkInvalid(Unauthorized):
+    """The link's token is missing or wrong, or the link has ended."""
+
+    title = "The link is not valid"
 
 
 class ScopeMissing(errors.APSError):
@@ -166,6 +187,7 @@ STATUS: dict[type[errors.APSError], int] = {
     UnknownParameter: 422,
     Gone: 410,
     JobActive: 409,
+    NothingToShare: 409,
     BodyTooLarge: 413,
     BodyTimeout: 408,
     UnsupportedBody: 415,
@@ -180,6 +202,7 @@ STATUS: dict[type[errors.APSError], int] = {
     Unauthorized: 401,
     ScopeMissing: 403,
     Misdirected: 403,
+    SharingDisabled: 403,
     RangeNotSatisfiable: 416,
     IdempotencyConflict: 422,
     StorageUnavailable: 503,
@@ -187,6 +210,7 @@ STATUS: dict[type[errors.APSError], int] = {
     StorageQuotaExceeded: 429,
     RateLimited: 429,
     TooManyStreams: 429,
+    TooManyLinks: 429,
     QueueFull: 503,
 }
 """HTTP status of each branch of the error tree. A subclass inherits its nearest ancestor's; other

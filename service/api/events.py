@@ -191,7 +191,7 @@ class EventHub:
         data = (
             await run_in_threadpool(_with_job, self.services, job_id, event)
             if last
-            else _with_link(job_id, event)
+            else with_link(f"/v1/jobs/{job_id}", event)
         )
         sent = ServerSentEvent(
             data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS
@@ -225,10 +225,12 @@ def _place(event_id: str) -> tuple[int, int]:
     return int(milliseconds), int(number)
 
 
-def _with_link(job_id: str, event: Event) -> dict[str, Any]:
-    """Adds the preview's link to the data of a progress event."""
+def with_link(base: str, event: Event) -> dict[str, Any]:
+    """The event's data; with the link to its preview, if it has one. ``base`` is the job's."""
     if event.type == "progress" and event.data.get("preview", True):
-        return {**event.data, "preview_url": f"/v1/jobs/{job_id}/previews/{event.data['step']}"}
+        return {**event.data, "preview_url": f"{base}/previews/{event.data['step']}"}
+    if event.type == "inner" and event.data.get("preview", False):
+        return {**event.data, "current_preview_url": f"{base}/previews/current"}
     return event.data
 
 

@@ -68,6 +68,7 @@ _JOB = {
     "started_at": _CREATED,
     "finished_at": None,
     "expires_at": None,
+    "shared_until": None,
     "image_size": [697, 472],
     "output_size": [256, 173],
     "spec": {"type": "restore", **SPECS["restore"]},
@@ -90,9 +91,13 @@ _JOB = {
         "self": _BASE,
         "events": f"{_BASE}/events",
         "cancel": f"{_BASE}/cancel",
+        "share": f"{_BASE}/share",
         "previews": f"{_BASE}/previews/{{step}}",
     },
 }
+
+_SHARED = f"/v1/shared/{JOB_ID}"
+_TOKEN = "aps_link_" + 43 * "x"
 
 _CHAT = {
     "id": f"chatcmpl-{JOB_ID}",
@@ -150,6 +155,26 @@ COMPONENTS: dict[str, Any] = {
         "has_alpha": False,
         "expires_at": _CREATED,
     },
+    "ShareRequest": {"seconds": 3600},
+    "LinkView": {
+        "url": f"https://aps.example.com/shared.html#{JOB_ID}/{_TOKEN}",
+        "expires_at": _CREATED,
+    },
+    "SharedView": {
+        "id": JOB_ID,
+        "task": "restore",
+        "prior": "embedded",
+        "state": "succeeded",
+        "created_at": _CREATED,
+        "finished_at": _CREATED,
+        "expires_at": _CREATED,
+        "image_size": [697, 472],
+        "output_size": [256, 173],
+        "spec": {"type": "restore", **SPECS["restore"]},
+        "artifacts": [],
+        "metrics": {},
+        "urls": {"self": _SHARED, "steps": f"{_SHARED}/steps"},
+    },
     "DeliveryView": {
         "id": f"{JOB_ID}-1",
         "type": "job.completed",
@@ -177,6 +202,7 @@ INLINE: dict[str, Any] = {
     "get_capabilities": {"version": "0.2.0", "tasks": [], "operators": [], "priors": []},
     "livez": {"status": "ok"},
     "readyz": {"status": "ready", "priors": ["embedded", "embedded_documents", "embedded_text"]},
+    "list_shared_steps": [{"step": 1, "total": 10, "preview_url": f"{_SHARED}/previews/1"}],
     "list_deliveries": [COMPONENTS["DeliveryView"]],
 }
 """JSON answers without a component, by operation."""

@@ -51,7 +51,7 @@ _FILE: dict[str, Any] = {
     "application/json": {},
     "application/octet-stream": {},
 }
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "headers": _WHOLE, "content": _FILE},
     206: {
         "description": "The requested part.",
@@ -64,20 +64,36 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get(
+    "/jobs/{job_id}/previews/current",
+    response_class=Response,
+    responses={
+        200: {"description": "The estimate.", "content": {"image/jpeg": {}}},
+        204: {"description": "There is none at present."},
+        **problems(401, 403, 404, 503),
+    },
+)
+def get_current_preview(request: Request, who: Reader, job_id: str) -> Response:
+    """The estimate within the current reverse step, as a JPEG of at most 768 pixels a side. It is
+    renewed about once a second, and dropped when the step ends.
+    """
+    services = services_of(request)
+    jpeg = services.store.current_preview(services.job(job_id, who.name).id)
+    sent = {"Cache-Control": "no-store"}
+    if jpeg is None:
+        return Response(status_code=204, headers=sent)
+    return Response(jpeg, headers=sent, media_type="image/jpeg")
+
+
+@router.get(
     "/jobs/{job_id}/previews/{step}",
     response_class=Response,
-    responses={**_RESPONSES, **problems(422)},
+    responses={**FILE_RESPONSES, **problems(422)},
 )
 def get_preview(
     request: Request, who: Reader, job_id: str, step: int, if_none_match: IfNoneMatch = None
 ) -> Response:
     """The estimate after a reverse step, as a JPEG."""
-    services = services_of(request)
-    job = services.job(job_id, who.name)
-    file = services.store.preview_file(job_id, step)
-    if file is None:
-        raise NotFound(f"Job '{job_id}' has no preview of step {step}.")
-    return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+    return preview_response(request, services_of(request).job(job_id, who.name), step)
 
 
 _PICTURE = {
@@ -137,7 +153,7 @@ async def picture_body(request: Request) -> AsyncIterator[BinaryIO]:
         yield cast(BinaryIO, body)
 
 
-@router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=_RESPONSES)
+@router.get("/jobs/{job_id}/artifacts/{name}", response_class=Response, responses=FILE_RESPONSES)
 def get_artifact(
     request: Request,
     who: Reader,
@@ -148,10 +164,33 @@ def get_artifact(
     if_range: IfRange = None,
 ) -> Response:
     """A file of the job: ``measurement.png``, ``mask.png``, ``result.png``, ``result.json``, ..."""
-    job = services_of(request).job(job_id, who.name)
+    return artifact_response(request, services_of(request).job(job_id, who.name), name)
+
+
+def preview_response(request: Request, job: Job, step: int) -> Response:
+    """The preview of a step.
+
+    Raises:
+        NotFound: the step has none.
+        Gone: it has expired.
+    """
+    file = services_of(request).store.preview_file(job.id, step)
+    if file is None:
+        raise NotFound(f"Job '{job.id}' has no preview of step {step}.")
+    return _file(request, job, file, "image/jpeg", f"{step}.jpg")
+
+
+def artifact_response(request: Request, job: Job, name: str) -> Response:
+    """A file of the job.
+
+    Raises:
+        NotFound: the job has none of this name.
+        Gone: it has expired.
+        RangeNotSatisfiable: the requested range does not exist.
+    """
     artifact = job.artifact(name)
     if artifact is None:
-        raise NotFound(f"Job '{job_id}' has no artifact '{name}'.")
+        raise NotFound(f"Job '{job.id}' has no artifact '{name}'.")
     return _file(request, job, artifact.file, artifact.media_type, name)
 
 

@@ -29,6 +29,7 @@ TAGS = {
     "chat": "Text jobs in OpenAI's format, for existing clients.",
     "jobs": "Follow, list, cancel and delete jobs.",
     "files": "Upload pictures for later jobs; download results and previews.",
+    "sharing": "Share a result by link; read the result that a link leads to.",
     "webhooks": "Deliveries of webhooks and the secrets that sign them.",
     "service": "What the service offers, its health, and sign-in of browsers.",
 }

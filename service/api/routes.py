@@ -163,6 +163,7 @@ def get_capabilities(request: Request, who: Reader) -> dict[str, Any]:
     limits = {
         "max_upload_bytes": settings.max_upload_bytes,
         "max_upload_pixels": settings.max_upload_pixels,
+        "max_share_seconds": settings.max_share_seconds,
     }
     described = describe()
     live = services.capable()

@@ -38,16 +38,12 @@ def start_session(request: Request, response: Response, who: Reader) -> None:
             "Starting a session requires an API key: 'Authorization: Bearer aps_...'."
         )
     token = SessionStore(services_of(request).keys).start(who.key)
-    # behind a proxy that terminates TLS, only the page's origin shows that it was loaded over https
-    secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith(
-        "https://"
-    )
     response.set_cookie(
         COOKIE,
         token,
         max_age=SESSION_SECONDS,
         path="/v1",
-        secure=secure,
+        secure=over_https(request),
         httponly=True,
         samesite="strict",
     )
@@ -63,3 +59,11 @@ def end_session(
     """Ends the session and invalidates its cookie."""
     SessionStore(services_of(request).keys).end(token)
     response.delete_cookie(COOKIE, path="/v1", httponly=True, samesite="strict")
+
+
+def over_https(request: Request) -> bool:
+    """Whether the browser sent the request over HTTPS, so that its cookie may require that.
+
+    Behind a proxy that terminates TLS, only the page's origin shows it.
+    """
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")

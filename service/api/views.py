@@ -48,6 +48,9 @@ class JobView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     expires_at: datetime | None = Field(description="When the artifacts of a finished job expire.")
+    shared_until: datetime | None = Field(
+        None, description="When the last link to the result ends or ended; null if there is none."
+    )
     image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
     output_size: tuple[int, int] | None = Field(
         description="Width and height of the result; null for text."
@@ -61,6 +64,51 @@ class JobView(BaseModel):
     cancel_after_seconds: int | None = Field(
         description="The deadline, in seconds after created_at."
     )
+    urls: dict[str, str]
+
+
+class ShareRequest(BaseModel):
+    """How long a link to a result shall last."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seconds: int | None = Field(
+        None,
+        ge=60,
+        le=31_536_000,
+        description=(
+            "Lifetime of the link; null: as long as possible. It ends after APS_MAX_SHARE_SECONDS"
+            " or when the result's files expire, if that is earlier."
+        ),
+    )
+
+
+class LinkView(BaseModel):
+    """A new link to a result. Its address is shown only once."""
+
+    url: str = Field(
+        description="Address of a page with the result; a path if APS_PUBLIC_URL is not set."
+    )
+    expires_at: datetime
+
+
+class SharedView(BaseModel):
+    """A shared result: what whoever has a link to it can read."""
+
+    id: str
+    task: str
+    prior: str
+    state: Literal[JobState.SUCCEEDED]
+    created_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None = Field(description="When the link ends.")
+    image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
+    output_size: tuple[int, int] | None = Field(
+        description="Width and height of the result; null for text."
+    )
+    spec: dict[str, Any]
+    artifacts: list[ArtifactView]
+    metrics: dict[str, Any]
     urls: dict[str, str]
 
 
@@ -153,17 +201,38 @@ def view(job: Job, queue_position: int | None) -> JobView:
     return JobView(
         **job.model_dump(include=set(JobView.model_fields) - {"artifacts"}),
         queue_position=queue_position,
-        artifacts=[
-            *(_artifact(base, file, "input") for file in job.inputs.values()),
-            *(_artifact(base, file, "result") for file in job.artifacts),
-        ],
+        artifacts=_artifacts(base, job),
         urls={
             "self": base,
             "events": f"{base}/events",
             "cancel": f"{base}/cancel",
+            "share": f"{base}/share",
             "previews": f"{base}/previews/{{step}}",
         },
     )
+
+
+def shared_base(job_id: str) -> str:
+    """Address under which a shared result and its files are found."""
+    return f"/v1/shared/{job_id}"
+
+
+def shared_view(job: Job, until: datetime) -> SharedView:
+    """The view of a succeeded ``job`` for whoever has a link that lasts ``until`` then."""
+    base, ours = shared_base(job.id), {"artifacts", "expires_at", "urls"}
+    return SharedView(
+        **job.model_dump(include=set(SharedView.model_fields) - ours),
+        artifacts=_artifacts(base, job),
+        expires_at=until,
+        urls={"self": base, "steps": f"{base}/steps"},
+    )
+
+
+def _artifacts(base: str, job: Job) -> list[ArtifactView]:
+    return [
+        *(_artifact(base, file, "input") for file in job.inputs.values()),
+        *(_artifact(base, file, "result") for file in job.artifacts),
+    ]
 
 
 def _artifact(base: str, file: Artifact, role: Literal["input", "result"]) -> ArtifactView:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         new_job_id,
     )
     from service.jobs.outbox import Attempt, Delivery, DeliveryState, Outbox, OutboxKeys
+    from service.jobs.share_side import TooManyLinks
     from service.jobs.store import JobStore, Page, Wanted, event_from
     from service.jobs.worker_side import Claim, Control, Refusal
     from service.jobs.workers import WorkerInfo, WorkerRegistry
@@ -67,6 +68,7 @@ _HOMES = {
         "new_job_id",
     ],
     "outbox": ["Attempt", "Delivery", "DeliveryState", "Outbox", "OutboxKeys"],
+    "share_side": ["TooManyLinks"],
     "store": ["JobStore", "Page", "Wanted", "event_from"],
     "worker_side": ["Claim", "Control", "Refusal"],
     "workers": ["WorkerInfo", "WorkerRegistry"],
@@ -103,6 +105,7 @@ __all__ = [
     "StorageQuotaExceeded",
     "StorageUnavailable",
     "Terms",
+    "TooManyLinks",
     "Wanted",
     "Webhook",
     "WorkerInfo",

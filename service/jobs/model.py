@@ -159,6 +159,8 @@ class Job(_Frozen):
     finished_at: datetime | None = None
     expires_at: datetime | None = None
     """When the artifacts of a finished job expire."""
+    shared_until: datetime | None = None
+    """When the last link to the result ends or ended; None if there is none."""
     deadline: datetime | None = None
     """When an unfinished job fails, from ``cancel_after_seconds``."""
     attempt: int = 0

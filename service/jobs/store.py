@@ -19,6 +19,7 @@ from service.jobs.base import pairs
 from service.jobs.load import Load, read_load
 from service.jobs.model import Event, Job, first_id_at
 from service.jobs.repair_side import RepairSide
+from service.jobs.share_side import ShareSide
 from service.jobs.worker_side import WorkerSide
 
 ANY = Terms()
@@ -65,7 +66,7 @@ class Page:
     cursor: str | None
 
 
-class JobStore(WorkerSide, RepairSide):
+class JobStore(WorkerSide, RepairSide, ShareSide):
     """The only place where job keys are read or written."""
 
     def submit(self, job: Job, terms: Terms = ANY) -> Standing:
@@ -204,6 +205,10 @@ class JobStore(WorkerSide, RepairSide):
         """File name of a step's preview in the artifact store; None when it has none."""
         raw = cast("bytes | None", self.redis.hget(f"{self._key(job_id)}:previews", str(step)))
         return raw.decode() if raw else None
+
+    def current_preview(self, job_id: str) -> bytes | None:
+        """JPEG of the estimate within the job's current step, or None."""
+        return cast("bytes | None", self.redis.get(f"{self._key(job_id)}:current"))
 
 
 def event_from(raw_id: bytes, fields: dict[bytes, bytes]) -> Event:

@@ -3,7 +3,9 @@
 Keys, all under one prefix:
 
 * ``job:ID``: the record (hash); ``job:ID:events``: its history (stream); ``job:ID:checkpoint``: the
-  last two checkpoints (hash); ``job:ID:previews``: file names by step (hash).
+  last two checkpoints (hash); ``job:ID:previews``: file names by step (hash); ``job:ID:current``:
+  JPEG of the estimate within the current step (string, for a minute); ``job:ID:links``: hashes of
+  the links to its result by the time they end (sorted set).
 * ``queue:PRIOR:TENANT``: a tenant's queued jobs in service order; ``waiting:PRIOR``: all queued
   jobs by age (sorted sets); ``turns:*`` and ``parked:TENANT``: the fair schedule, see
   ``lua/fairness.lua``.

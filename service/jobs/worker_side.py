@@ -56,9 +56,11 @@ class WorkerSide(StoreBase):
         """Renews the lease."""
         return cast(Control, self._word("heartbeat", claim.job_id, claim.fence, self.lease_seconds))
 
-    def pulse(self, claim: Claim, event: dict[str, Any]) -> Control:
-        """Renews the lease and emits an event with progress inside a reverse step."""
-        arguments = (claim.fence, self.lease_seconds, json.dumps(event))
+    def pulse(self, claim: Claim, event: dict[str, Any], preview: bytes = b"") -> Control:
+        """Renews the lease and emits an event with progress inside a reverse step. ``preview``, a
+        small JPEG, replaces the one before; it is dropped when the step ends.
+        """
+        arguments = (claim.fence, self.lease_seconds, json.dumps(event), preview)
         return cast(Control, self._word("pulse", claim.job_id, *arguments))
 
     def enter(self, claim: Claim, phase: Phase) -> bool:

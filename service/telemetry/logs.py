@@ -18,13 +18,13 @@ job_id: ContextVar[str] = ContextVar("job_id", default="-")
 Format = Literal["text", "json"]
 
 _SECRETS = (
-    (re.compile(r"(aps_[0-9a-f]{12})_[A-Za-z0-9_-]+"), r"\1_***"),
+    (re.compile(r"(aps_(?:[0-9a-f]{12}|link))_[A-Za-z0-9_-]+"), r"\1_***"),
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), r"\1:***@"),
     (re.compile(r"(whsec_)[A-Za-z0-9+/=_-]+"), r"\1***"),
     (re.compile(r"(?i)(bearer|basic)\s+[A-Za-z0-9._~+/=-]+"), r"\1 ***"),
 )
-"""API keys (except their public part), passwords in URLs, webhook secrets, and credentials of any
-HTTP authentication scheme.
+"""API keys (except their public part), tokens of links, passwords in URLs, webhook secrets, and
+credentials of any HTTP authentication scheme.
 """
 
 

@@ -3,11 +3,26 @@
 import { askForKey } from "./key.js";
 import { t } from "./strings.js";
 
+/** Results that were shared by link; an API key does not open them. */
+const SHARED = "/v1/shared/";
+
 export class Problem extends Error {
   constructor({ title = "", detail = "", status = 0, errors = [] }) {
     super(detail || title);
     Object.assign(this, { title, status, errors });
   }
+}
+
+/** Runs ``action``; a problem is shown rather than thrown. */
+export function guarded(onProblem, action) {
+  return async () => {
+    try {
+      await action();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      onProblem(error);
+    }
+  };
 }
 
 async function request(url, options = {}) {
@@ -18,7 +33,7 @@ async function request(url, options = {}) {
     if (error instanceof TypeError) throw new Problem({ detail: t.unreachable });
     throw error;
   }
-  if (answer.status === 401 && (await askForKey())) return request(url, options);
+  if (answer.status === 401 && !url.startsWith(SHARED) && (await askForKey())) return request(url, options);
   const json = /json/.test(answer.headers.get("content-type") ?? "");
   if (!answer.ok) throw new Problem(json ? await answer.json() : { detail: t.unreadable(answer.status), status: answer.status });
   return answer;
@@ -33,6 +48,15 @@ export const FIRST_PAGE = "/v1/jobs?limit=24";
 export const page = (url) => json(url);
 export const cancel = (job) => json(job.urls.cancel, { method: "POST" });
 export const remove = (job) => request(job.urls.self, { method: "DELETE" });
+/** Makes a link to a job's result: { url, expires_at }. */
+export const share = (job) => json(job.urls.share, { method: "POST" });
+/** Ends all links to a job's result. */
+export const unshare = (job) => request(job.urls.share, { method: "DELETE" });
+/** The estimate within the step that is being computed; null if there is none at present. */
+export async function currentPreview(url) {
+  const answer = await request(url);
+  return answer.status === 200 ? answer.blob() : null;
+}
 export const text = async (url) => (await request(url)).text();
 export const blob = async (url) => (await request(url)).blob();
 
@@ -68,6 +92,14 @@ export function follow(job, { onStatus, onProgress, onInner, onDone, onLost, onC
   source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? onClosed() : onLost()));
   return { stop: () => source.close() };
 }
+
+/** The result that a link leads to. Its token becomes a cookie, with which the browser loads the pictures. */
+export async function openShared(id, token) {
+  await request(`${SHARED}${id}/session`, { method: "POST", headers: { Authorization: `Bearer ${token}` } });
+  return json(`${SHARED}${id}`);
+}
+/** The events of a shared result's steps. */
+export const sharedSteps = (job) => json(job.urls.steps);
 
 /** The name under which a job keeps the picture sent as ``name``. */
 export const inputName = (name) => (name === "image" ? "measurement.png" : `${name}.png`);

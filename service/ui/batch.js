@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { packed } from "./archive.js";
 import { button, el } from "./dom.js";
-import { guarded } from "./live.js";
+import { guarded } from "./api.js";
 import { save } from "./result.js";
 import { sent } from "./several.js";
 import { expired } from "./stage.js";

@@ -2,10 +2,10 @@
 
 import * as api from "./api.js";
 import { button, el } from "./dom.js";
-import { guarded } from "./live.js";
+import { guarded } from "./api.js";
 import { operatorName } from "./result.js";
 import { expired } from "./stage.js";
-import { humanise, promptText, t, wordsOf } from "./strings.js";
+import { dateTime, humanise, promptText, t, wordsOf } from "./strings.js";
 
 const POLL_MILLISECONDS = 3000;
 const STATES = ["queued", "running", "succeeded", "failed", "canceled"];
@@ -98,7 +98,7 @@ export function historyView(described, { onProblem }) {
 
 function card(job, forget, onProblem) {
   const words = wordsOf(job.task);
-  const when = new Date(job.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const when = dateTime(job.created_at);
   const title = promptText(job.spec.prompt) || (job.spec.operator ? operatorName(job.spec.operator) : words.name);
   const link = el("a", { href: `#${job.id}`, class: "job-link" }, title);
   const state = el("span", { class: `badge ${job.state}`, textContent: active(job) && job.progress ? t.step(job.progress.step, job.progress.total) : t.states[job.state] });

@@ -1,6 +1,7 @@
 // One job: its state, its steps as they arrive, and its result.
 
 import * as api from "./api.js";
+import { guarded } from "./api.js";
 import { chart } from "./chart.js";
 import { button, el } from "./dom.js";
 import { progressPanel } from "./progress.js";
@@ -13,7 +14,7 @@ const POLL_MILLISECONDS = 2000;
 
 const over = (job) => !["queued", "running"].includes(job.state);
 
-/** Shows a job and follows it to its end; ``close()`` stops following it. */
+/** Shows a job and follows it to its end; ``close()`` stops following it. Without ``onAgain``, a shared result, which is read-only. */
 export function jobView(first, task, described, { onProblem, onAgain }) {
   const words = wordsOf(first.task, task.summary);
   const stage = stageFor(first, task, words);
@@ -28,6 +29,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   let ended = false;
   let lost = false;
   let stream = null;
+  let refining = false;
 
   const heading = el("h1", { tabIndex: -1 });
   const text = el("p", { role: "status" });
@@ -39,7 +41,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
       el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
-      el("div", { class: "panel" }, result.told, result.actions, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+      el("div", { class: "panel" }, result.told, result.actions, result.share, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
     ),
   );
 
@@ -110,10 +112,31 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
 
   function onInner(event) {
     lost = false;
-    if (!over(job)) status.inner(event);
+    if (over(job)) return;
+    status.inner(event);
+    if (event.current_preview_url && track.following()) refine(event);
+  }
+
+  /** Shows the estimate within a step, unless the step has ended meanwhile. */
+  async function refine({ step, current_preview_url: url }) {
+    if (refining) return;
+    refining = true;
+    try {
+      const jpeg = await api.currentPreview(url);
+      if (jpeg && !ended && !points.has(step) && track.following()) stage.refine(jpeg, step);
+    } catch (error) {
+      if (!(error instanceof api.Problem)) throw error; // the next one comes in a second; the stream tells of lost connections
+    } finally {
+      refining = false;
+    }
+  }
+
+  async function replay() {
+    for (const event of await api.sharedSteps(first)) onProgress(event);
   }
 
   function follow() {
+    if (first.urls.steps) return guarded(onProblem, replay)();
     const onClosed = () => {
       stream = null;
       poll();
@@ -152,18 +175,6 @@ function titleOf(job, words) {
   if (job.state === "succeeded") return t.fits[job.metrics.fit?.verdict] ?? words.succeeded;
   if (untouched(job)) return t.nothingToRestore;
   return job.state === "running" ? words.running : t.states[job.state];
-}
-
-/** Runs ``action``; a problem is shown rather than thrown. */
-export function guarded(onProblem, action) {
-  return async () => {
-    try {
-      await action();
-    } catch (error) {
-      if (!(error instanceof api.Problem)) throw error;
-      onProblem(error);
-    }
-  };
 }
 
 function stateText(job, compared) {

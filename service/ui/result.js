@@ -3,12 +3,13 @@
 import * as api from "./api.js";
 import { contactStrip } from "./contact.js";
 import { button, el } from "./dom.js";
+import { shareBox } from "./share.js";
 import { codeBox } from "./snippets.js";
 import { expired } from "./stage.js";
 import { humanise, t } from "./strings.js";
 import { truthFacts, truthOf } from "./truth.js";
 
-/** The parts of a job's page that are about its result; all hidden until ``show``. */
+/** The parts of a job's page that are about its result; all hidden until ``show``. Without ``onAgain`` they are read-only. */
 export function resultView(first, task, described, words, stage, { onAgain, onProblem, events }) {
   const download = el("a", { class: "button primary" });
   const sidecar = el("a", { class: "button", textContent: t.sidecar });
@@ -22,9 +23,10 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       onProblem(error);
     }
   }, { hidden: true });
-  const again = button(t.again, () => onAgain(first));
-  const fresh = el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
-  const actions = el("div", { class: "actions inner", hidden: true }, download, contact, sidecar, again, fresh);
+  const sharing = onAgain && shareBox(first, described, onProblem);
+  const again = onAgain && button(t.again, () => onAgain(first));
+  const fresh = onAgain && el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
+  const actions = el("div", { class: "actions inner", hidden: true }, download, sharing?.button, contact, sidecar, again, fresh);
   const warning = el("p", { class: "note warn", role: "note", hidden: true });
   const told = el("div", { class: "told", hidden: true });
   const strip = el("div", { class: "strip", hidden: true });
@@ -62,7 +64,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   const show = (job) => {
     actions.hidden = false;
     facts.replaceChildren(...factsOf(job, described));
-    code.replaceChildren(codeBox(job, task, described));
+    if (onAgain) code.replaceChildren(codeBox(job, task, described));
     warning.textContent = job.metrics.text_notice ?? "";
     warning.hidden = !warning.textContent;
     told.hidden = !job.metrics.found;
@@ -70,6 +72,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
     download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
+    sharing?.show(job);
     if (gone) return facts.prepend(el("p", { class: "note warn", textContent: t.expired }));
     if (job.state !== "succeeded") return;
     link(sidecar, find("result.json"), job, t.sidecar);
@@ -90,7 +93,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     const help = find("spread.png") ? el("p", { class: "help", textContent: t.spreadHelp }) : null;
     strip.replaceChildren(el("h2", { textContent: several.length ? t.strip : t.compareWith }), list, ...(help ? [help] : []));
   };
-  return { warning, told, actions, strip, facts, code, show, choose };
+  return { warning, told, actions, share: sharing?.element, strip, facts, code, show, choose };
 }
 
 /** What an unknown degradation was taken for, with a way to correct it. */
@@ -98,7 +101,7 @@ function undone(job, onAgain) {
   const { found } = job.metrics;
   const correct = () => onAgain({ ...job, spec: { ...job.spec, operator: found.operator } });
   const doubts = found.unsure.map((doubt) => el("li", { textContent: doubt }));
-  const actions = el("div", { class: "actions" }, button(t.found.correct, correct));
+  const actions = onAgain && el("div", { class: "actions" }, button(t.found.correct, correct));
   return el("section", { class: "diagnosis", "aria-label": t.found.title }, el("h2", { textContent: t.found.title }), el("p", { textContent: found.text }), el("ul", { class: "help" }, ...doubts), actions);
 }
 

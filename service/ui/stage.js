@@ -20,6 +20,7 @@ function pictureStage(job, task, words) {
   let shown = 0;
   let total = 1;
   let mode = "off";
+  let current = ""; // address of the estimate within a step
   const paint = () => {
     grid.paint(shown, total, mode);
     grid.fit(view.shownSize());
@@ -59,6 +60,12 @@ function pictureStage(job, task, words) {
       shown = event.step;
       if (event.preview_url) view.estimate(event.preview_url, t.preview(event.step));
       paint();
+    },
+    /** The estimate within ``step``; the next one takes its place. */
+    refine(jpeg, step) {
+      URL.revokeObjectURL(current);
+      current = URL.createObjectURL(jpeg);
+      view.estimate(current, t.previewWithin(step));
     },
     result(url, alt, text) {
       shown = total;

@@ -8,6 +8,7 @@ export function duration(s) {
   if (s < 5400) return `${Math.round(s / 60)} minutes`;
   return s < 129600 ? `${short(s / 3600)} hours` : `${short(s / 86400)} days`;
 }
+export const dateTime = (time) => new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 const pixels = ([width, height]) => `${width} × ${height} pixels`;
 const megabytes = (n) => `${Math.round(n / 1e6)} MB`;
 
@@ -168,7 +169,9 @@ export const t = {
     "/sampler/steps": "Rounds (reverse steps)", "/sampler/inner_steps": "Corrections per round (inner steps)", "/sampler/learning_rate": "Size of a correction (learning rate)",
     "/sampler/guidance_scale": "Weight of the description (guidance)", "/sampler/inner": "When a round ends (inner loop)", "/sampler/prior_weight": "Pull towards the prior (prior term)",
     "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
-    "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness of the start (temperature)", "/sampler/state_update": "How many are decided (state update)",
+    "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness (temperature)", "/sampler/state_update": "How many are decided (state update)",
+    "/sampler/start": "Weight of a first estimate (start)", "/sampler/correction": "Final correction", "/sampler/smoothness": "Smoothness of the result (total variation)",
+    "/loss/norm": "What counts as a deviation (norm)", "/loss/perceptual_weight": "Weight of visual features (perceptual term)", "/loss/perceptual": "What computes visual features",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: {
@@ -228,6 +231,7 @@ export const t = {
   canceledText: "The job was stopped before it finished.",
   expired: "Its files have expired.",
 
+  previewWithin: (n) => `Estimate within step ${n}`,
   preview: (n) => `Estimate after step ${n}`,
   pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Spread of the samples: bright where the samples disagree" },
   previewAlt: "Current estimate of the picture",
@@ -279,6 +283,21 @@ export const t = {
   downloadText: "Download text",
   sidecar: "Settings as JSON",
   contact: "Contact strip",
+  share: {
+    button: "Share",
+    title: "Share this result",
+    label: "Link",
+    who: (when) => `Whoever has this link sees the result, its settings and what you sent, without an API key, ${when}. The address is shown only now.`,
+    active: (when) => `Shared by link ${when}.`,
+    here: "This address works on this computer only.",
+    end: "End all links",
+    ended: "All links to this result have ended.",
+  },
+  until: (time) => `until ${dateTime(time)} (${duration((new Date(time) - Date.now()) / 1000)})`,
+  shared: {
+    lede: (when) => `Shared with you by link, ${when}.`,
+    broken: "This address is incomplete; ask for the whole link.",
+  },
   cancel: "Cancel",
   canceling: "Canceling…",
   again: "Edit and run again",

@@ -1,5 +1,6 @@
 // The page: shows a task's form, the history, or the job whose id is in the address.
 
+import { alertUser } from "./alert.js";
 import * as api from "./api.js";
 import { batchView, PREFIX as SEVERAL } from "./batch.js";
 import { composer } from "./compose.js";
@@ -20,15 +21,6 @@ byId("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names what is shown
   byId("view").focus();
 });
-
-/** Shows a problem, or takes it away. */
-function alertUser(problem) {
-  const box = byId("alert");
-  const title = problem?.title ? el("strong", { textContent: problem.title }) : null;
-  const close = button("×", () => alertUser(null), { class: "icon", "aria-label": t.dismiss });
-  box.replaceChildren(...(problem ? [el("p", {}, title, el("span", { textContent: problem.message })), close] : []));
-  box.hidden = !problem;
-}
 
 async function start() {
   alertUser(null);

@@ -70,6 +70,7 @@ export function timeline({ onStep, countOf }) {
       say();
     },
     step: () => Number(slider.value),
+    following: () => following,
     stop: pause,
   };
 }

@@ -1,6 +1,7 @@
 """The samplers APS is compared with: the defining step of each, on an enumerable problem."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from aps_core.aps import sample_aps
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.samplers.g2d2 import (
     G2D2Config,
     divergence_with_gradient,
@@ -99,6 +101,34 @@ def test_every_decode_records_a_loss(world, name):
     draw(world, name, on_step=lambda info: reported.append(len(info.loss_curve)))
     assert count == sum(reported) + 1
     assert reported == ([0] * 4 if name == "prior" else [6] * 4 if name == "sgdd" else [5] * 4)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        APSConfig(steps=3, inner_steps=4),
+        G2D2Config(steps=3, inner_steps=4),
+        CarriedEvidence(steps=3),
+    ],
+)
+def test_the_inner_hook_sees_the_estimate_without_another_decode(world, config, monkeypatch):
+    monkeypatch.setattr("aps_core.sampling.inner_watch.LOOK_ITERATIONS", 1)
+    decode, calls, seen, shown = world.prior.tokenizer.decode, [], [], []
+    world.prior.tokenizer.decode = lambda *arguments: calls.append(1) or decode(*arguments)
+    run = partial(
+        driver.sample, world.prior, world.objective, config, grid=GRID, batch=2, graph=False
+    )
+    run(generator=generator())
+    plain = len(calls)
+
+    def look(info):
+        if info.iteration == config.inner_steps and info.picture is not None:
+            seen.append(info.picture().clone())
+
+    run(generator=generator(), on_inner=look, on_step=lambda info: shown.append(info.x_hat_BCHW))
+    assert len(calls) == 2 * plain
+    assert len(seen) == config.steps
+    torch.testing.assert_close(torch.stack(seen), torch.stack(shown))
 
 
 def test_the_hook_can_cancel(world, name):

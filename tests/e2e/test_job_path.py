@@ -162,6 +162,24 @@ def test_canceling_stops_the_job_and_keeps_its_previews(stack: Stack) -> None:
     assert stack.wait(after["id"])["state"] == "succeeded", "the worker goes on"
 
 
+def test_a_long_step_shows_its_estimate_until_it_ends(stack: Stack) -> None:
+    job = stack.submit(
+        png(96, 64), sampler={"type": "aps", "steps": 2, "inner_steps": 5000, "inner": "fixed"}
+    )
+    url, data = next(
+        (data["current_preview_url"], data)
+        for _, kind, data in stack.events(job["id"])
+        if kind == "inner" and "current_preview_url" in data
+    )
+    answer = stack.http.get(url)
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
+    assert Image.open(io.BytesIO(answer.content)).size == (96, 64)
+    assert data["step"] == 1
+    stack.http.post(job["urls"]["cancel"])
+    stack.wait(job["id"])
+    assert stack.http.get(url).status_code == 204
+
+
 def test_a_queued_job_has_a_position_and_is_canceled_at_once(stack: Stack) -> None:
     running = stack.submit(sampler={"steps": 128, "inner_steps": 8})
     wait_for_step(stack, running["id"], 1)

@@ -322,3 +322,23 @@ def test_worker_registrations_expire(redis: Redis) -> None:
     assert {worker.name for worker in registry.live()} == {"two"}
     registry.remove("two")
     assert registry.live() == []
+
+
+def test_the_preview_within_a_step_is_replaced_and_ends_with_the_step(
+    store: JobStore, job: Job
+) -> None:
+    claim = claimed(store, job)
+    assert store.current_preview(job.id) is None
+    store.pulse(claim, {"step": 1}, b"first")
+    store.pulse(claim, {"step": 1}, b"\xff\xd8 newer")
+    store.pulse(claim, {"step": 1})
+    assert store.current_preview(job.id) == b"\xff\xd8 newer"
+    assert 0 < store.redis.ttl(f"aps:job:{job.id}:current") <= 60, "also if the worker is lost"
+    store.step(claim, Progress(step=1, total=9), {}, b"state")
+    assert store.current_preview(job.id) is None
+    store.pulse(claim, {"step": 2}, b"third")
+    store.succeed(claim, [], {}, None)
+    assert store.current_preview(job.id) is None
+    assert b"\xff\xd8 newer" not in b"".join(
+        store.redis.dump(key) or b"" for key in store.redis.scan_iter()
+    )

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from redis import Redis
 
+from service.access.keys import KeyStore, new_key
+from tests.apis import running_api
 from tests.stack import Stack
 
 CHROMIUM = shutil.which("chromium")
@@ -58,3 +63,20 @@ def page(browser: Browser, stack: Stack, complaints: list[str]) -> Iterator[Page
     yield page
     page.close()
     assert complaints == []
+
+
+@pytest.fixture
+def token(running_stack: Stack) -> Iterator[str]:
+    """An API key of a client called eve."""
+    with Redis.from_url(running_stack.settings.redis_url) as redis:
+        made, key = new_key("eve", frozenset({"read", "write"}))
+        KeyStore(redis).add(key)
+        yield made
+        redis.delete("aps:apikeys")
+
+
+@pytest.fixture
+def guarded(stack: Stack, token: str, tmp_path: Path) -> Iterator[httpx.Client]:
+    """An API that requires keys, served by the stack's worker."""
+    with running_api(stack.settings, tmp_path / "log", auth="keys") as http:
+        yield http

@@ -212,6 +212,20 @@ def test_a_reload_resumes_a_running_job_and_cancel_ends_it(page: Page, stack: St
     assert stack.job(job_id)["state"] == "canceled"
 
 
+def test_the_picture_is_refined_within_a_long_step(page: Page, stack: Stack) -> None:
+    long = {"type": "aps", "steps": 2, "inner_steps": 5000, "inner": "fixed"}
+    job = stack.submit(png(96, 64), sampler=long)
+    page.goto(f"/#{job['id']}")
+    expect(page.get_by_text("Estimate within step 1")).to_be_visible(timeout=SLOW)
+    picture = page.get_by_role("img", name="Current estimate of the picture")
+    first = picture.get_attribute("src")
+    assert first is not None
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 96
+    expect(picture).not_to_have_attribute("src", first)
+    page.get_by_role("button", name="Cancel").click()
+    ended(page, "Canceled")
+
+
 def test_a_queued_job_shows_its_position_and_a_lost_connection_recovers(
     page: Page, stack: Stack, complaints: list[str]
 ) -> None:

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
-import pytest
 from playwright.sync_api import Browser, Page, expect
-from redis import Redis
 
-from service.access.keys import KeyStore, new_key
-from tests.apis import running_api
 from tests.stack import Stack, png
 from tests.ui.pages import choose, ended, findings, sampler, submit
-
-
-@pytest.fixture
-def token(running_stack: Stack) -> Iterator[str]:
-    with Redis.from_url(running_stack.settings.redis_url) as redis:
-        made, key = new_key("eve", frozenset({"read", "write"}))
-        KeyStore(redis).add(key)
-        yield made
-        redis.delete("aps:apikeys")
-
-
-@pytest.fixture
-def guarded(stack: Stack, token: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    with running_api(stack.settings, tmp_path / "log", auth="keys") as http:
-        yield http
 
 
 def test_after_entering_a_key_once_everything_works(

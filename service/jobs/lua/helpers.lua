@@ -1,6 +1,6 @@
 -- Shared by all transitions: keys, the clock, reading and writing the record.
 local prefix = KEYS[1]
-local id, job, events, checkpoint, previews, webhooks
+local id, job, events, checkpoint, previews, webhooks, links, current
 local known -- values of the fields that 'submit' writes once, read at most once
 local fixed = {prior = true, tenant = true, priority = true, estimated_seconds = true, created_at = true}
 
@@ -8,6 +8,7 @@ local fixed = {prior = true, tenant = true, priority = true, estimated_seconds =
 local function about(chosen)
   id, job, known = chosen, prefix .. 'job:' .. chosen, {}
   events, checkpoint, previews, webhooks = job .. ':events', job .. ':checkpoint', job .. ':previews', job .. ':webhooks'
+  links, current = job .. ':links', job .. ':current'
 end
 about(ARGV[1])
 

@@ -92,6 +92,7 @@ local function finish(state, ttl)
   redis.call('ZREM', deadlines, id)
   if not redis.call('ZSCORE', dead, id) then redis.call('DEL', checkpoint) end
   redis.call('HDEL', job, 'phase')
+  redis.call('DEL', current)
   count(state)
   backlog(-1)
   become(state)

@@ -14,5 +14,5 @@ for _, delivery in ipairs(redis.call('LRANGE', webhooks, 0, -1)) do
   redis.call('DEL', prefix .. 'webhook:' .. delivery)
   redis.call('ZREM', prefix .. 'webhooks:due', delivery)
 end
-redis.call('DEL', job, events, checkpoint, previews, webhooks)
+redis.call('DEL', job, events, checkpoint, previews, webhooks, links, current)
 return 'deleted'

@@ -4,6 +4,7 @@ local fence, lease, step, progress, event, saved, preview, bytes = unpack(ARGV, 
 if not holds(fence) then return 'lost' end
 extend(lease)
 redis.call('HSET', checkpoint, tonumber(step) % 2, saved)
+redis.call('DEL', current)
 if preview ~= '' then
   redis.call('HSET', previews, step, preview)
   occupy(tenant(), id, tonumber(bytes))

@@ -1,0 +1,13 @@
+// The box that shows a problem.
+
+import { button, byId, el } from "./dom.js";
+import { t } from "./strings.js";
+
+/** Shows a problem, or takes it away. */
+export function alertUser(problem) {
+  const box = byId("alert");
+  const title = problem?.title ? el("strong", { textContent: problem.title }) : null;
+  const close = button("×", () => alertUser(null), { class: "icon", "aria-label": t.dismiss });
+  box.replaceChildren(...(problem ? [el("p", {}, title, el("span", { textContent: problem.message })), close] : []));
+  box.hidden = !problem;
+}

@@ -1,0 +1,26 @@
+// A shared result, read-only. The page's address is shared.html#JOB/TOKEN; browsers do not send the part after the hash.
+
+import { alertUser } from "./alert.js";
+import * as api from "./api.js";
+import { byId } from "./dom.js";
+import { jobView } from "./live.js";
+import { fillPage, t } from "./strings.js";
+import { themeButton } from "./theme.js";
+
+const ADDRESS = /^#([0-9a-f-]{36})\/(aps_link_[\w-]{43})$/;
+
+async function open() {
+  alertUser(null);
+  const [, id, token] = ADDRESS.exec(location.hash) ?? [];
+  if (!id) throw new api.Problem({ detail: t.shared.broken });
+  const job = await api.openShared(id, token);
+  const view = jobView(job, { type: job.task }, { operators: [] }, { onProblem: alertUser });
+  byId("view").replaceChildren(view.element);
+  byId("shared").textContent = t.shared.lede(t.until(job.expires_at));
+}
+
+fillPage();
+themeButton(byId("theme"));
+const show = api.guarded(alertUser, open);
+window.addEventListener("hashchange", show);
+show();
