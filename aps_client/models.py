@@ -9,10 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from aps_core.diagnosis.report import Diagnosis
+from service.api.batch_views import BatchPicture
+from service.api.batch_views import BatchView as Batch
 from service.api.views import JobView as Job
 from service.api.views import StoredPicture
 
-__all__ = ["Diagnosis", "Event", "Job", "Preview", "Result", "StoredPicture"]
+__all__ = [
+    "Batch",
+    "BatchPicture",
+    "Diagnosis",
+    "Event",
+    "Job",
+    "Preview",
+    "Result",
+    "StoredPicture",
+]
 
 
 @dataclass(frozen=True)

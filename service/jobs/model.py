@@ -149,6 +149,8 @@ class Job(_Frozen):
     """Deadline in seconds after ``created_at``."""
 
     webhook: Webhook | None = None
+    batch: str | None = None
+    """The batch that it was submitted with."""
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None

@@ -26,7 +26,7 @@ ANY = Terms()
 
 _DESCRIPTION = {
     *("task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent"),
-    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
+    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook", "batch"),
 }
 """Fields of a job that are written once, at submission."""
 
@@ -143,7 +143,7 @@ class JobStore(WorkerSide, RepairSide):
         while more and len(found) < limit and scanned < MAX_SCANNED:
             ids = self._ids(key, upper, lower, batch + 1)
             more, ids = len(ids) > batch, ids[:batch]
-            for place, job in enumerate(self._records(ids), 1):
+            for place, job in enumerate(self.records(ids), 1):
                 last = ids[place - 1]
                 if job is not None and job in wanted:
                     found.append(job)
@@ -158,7 +158,7 @@ class JobStore(WorkerSide, RepairSide):
         raw = cast("list[bytes]", self.redis.zrevrangebylex(key, upper, lower, 0, count))
         return [each.decode() for each in raw]
 
-    def _records(self, ids: Sequence[str]) -> list[Job | None]:
+    def records(self, ids: Sequence[str]) -> list[Job | None]:
         """The records of jobs; None for those deleted meanwhile."""
         with self.redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
