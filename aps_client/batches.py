@@ -93,7 +93,9 @@ class Batches:
         Args:
             pictures: paths, bytes, open binary files, or hashes of stored pictures; at most 100.
             operator: the degradation: a name, or a mapping with ``type`` and the operator's fields.
-            webhook, priority, cancel_after: of every job, see :meth:`Client.submit`.
+            webhook: URL to notify when a job ends, or a mapping with ``url`` and ``events``.
+            priority: ``high``, ``normal`` or ``low``, of every job.
+            cancel_after: seconds after which a job that has not ended is stopped.
             idempotency_key: key of the batch. With the same key and pictures, the service returns
                 the same batch and tries again what it refused for a passing reason.
             spec: further fields of the spec.
