@@ -69,6 +69,7 @@ async def accept_batch(
         entries=entries,
     )
     await run_in_threadpool(services.batches.put, batch)
+    await run_in_threadpool(services.store.seal, batch.jobs[-1])
     return batch, known is not None
 
 

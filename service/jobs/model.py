@@ -102,7 +102,7 @@ class Artifact(_Frozen):
 MAX_URL = 2000
 """Maximum length of a webhook URL, in characters."""
 
-WebhookEvent = Literal["job.started", "job.progress", "job.completed"]
+WebhookEvent = Literal["job.started", "job.progress", "job.completed", "batch.completed"]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 
 

@@ -102,6 +102,12 @@ class JobStore(WorkerSide, RepairSide):
         record = iter(answer[2])
         return Standing(value, Job.from_hash(dict(zip(record, record, strict=True))), answer[3])
 
+    def seal(self, job_id: str) -> None:
+        """Completes the batch of a job: its receiver is told when all of the batch's jobs have
+        ended.
+        """
+        self._run("seal", job_id)
+
     def submitted_before(self, terms: Terms, tenant: str) -> str | None:
         """The id of the job an earlier submission of this request created, or None.
 

@@ -17,7 +17,8 @@ from service.api.accept import Submission
 from service.api.app_state import Services
 from service.api.batch_accept import MAX_SECONDS, accept_batch
 from service.api.batch_views import MAX_PICTURES
-from service.jobs import Batch, Quota
+from service.api.options import Options
+from service.jobs import Batch, Quota, Webhook
 from service.settings import Settings
 from tests.apis import register_idle_worker
 from tests.stack import PATIENCE, Stack, png, uri
@@ -201,6 +202,42 @@ def test_a_request_that_broke_off_is_continued(
     batch, _ = submit(services, shared, images)
     assert set(batch.jobs) == accepted
     assert len(accepted) == 2
+
+
+def test_its_end_is_reported_once(services: Services) -> None:
+    hook = Webhook(url="https://example.org/hook", events=["batch.completed"])
+    shared = Submission("restore", QUICK, {}, options=Options(webhook=hook))
+    batch, _ = submit(services, shared, [png(20 + side, 20) for side in range(3)])
+
+    def reports() -> list[str]:
+        sent = [each for job in batch.jobs for each in services.outbox.deliveries(job)]
+        return [f"{each.type} {each.job}" for each in sent]
+
+    services.store.cancel(batch.jobs[1])
+    services.store.delete(batch.jobs[0])
+    assert reports() == []
+    services.store.cancel(batch.jobs[2])
+    assert reports() == [f"batch.completed {batch.jobs[2]}"]
+
+
+def test_a_batch_that_ends_while_it_is_submitted_is_reported_at_its_end(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = Webhook(url="https://example.org/hook", events=["job.completed", "batch.completed"])
+    shared = Submission("restore", QUICK, {}, options=Options(webhook=hook))
+    put, reported = services.batches.put, []
+
+    def ended_early(batch: Batch) -> None:
+        for job in batch.jobs:
+            services.store.cancel(job)
+            reported.extend(each.type for each in services.outbox.deliveries(job))
+        put(batch)
+
+    monkeypatch.setattr(services.batches, "put", ended_early)
+    batch, _ = submit(services, shared, [png(20, 20), png(21, 20)])
+    assert reported == ["job.completed", "job.completed"]
+    last = [each.type for each in services.outbox.deliveries(batch.jobs[-1])]
+    assert last == ["job.completed", "batch.completed"]
 
 
 def test_a_slow_batch_is_accepted_in_parts(
