@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from aps_core.imaging import images
 
 SIDE, GAP, LINE = 208, 12, 20
-"""Pixels: longest side of a thumbnail, space around it, height of a line of text."""
+"""Pixels: longest side of a thumbnail by default, space around it, height of a line of text."""
 COLUMNS, MOST = 2, 40
 """Pairs beside each other, and in one sheet."""
 LINES = 3
@@ -29,53 +29,54 @@ class Cell:
     after: Image.Image | None
 
 
-def thumbnail(data: bytes) -> Image.Image:
-    """A file's picture, of at most ``SIDE`` pixels a side; small ones are enlarged.
+def thumbnail(data: bytes, longest: int = SIDE) -> Image.Image:
+    """A file's picture, ``longest`` pixels on its longer side; small ones are enlarged.
 
     Raises:
         ImageRejected, ImageTooLarge: see :func:`aps_core.imaging.images.open_image`.
     """
     image = images.open_image(data).image.convert("RGB")
-    scale = SIDE / max(image.size)
+    scale = longest / max(image.size)
     filtering = Image.Resampling.NEAREST if scale >= 2 else Image.Resampling.LANCZOS
     width, height = (max(1, round(side * scale)) for side in image.size)
     return image.resize((width, height), filtering)
 
 
-def sheets(cells: Sequence[Cell]) -> Iterator[Image.Image]:
-    """Sheets of at most ``MOST`` pairs."""
+def sheets(cells: Sequence[Cell], longest: int = SIDE) -> Iterator[Image.Image]:
+    """Sheets of at most ``MOST`` pairs of pictures of at most ``longest`` pixels a side."""
     for start in range(0, len(cells), MOST):
-        yield _sheet(cells[start : start + MOST])
+        yield _sheet(cells[start : start + MOST], longest)
 
 
-def _sheet(cells: Sequence[Cell]) -> Image.Image:
+def _sheet(cells: Sequence[Cell], longest: int) -> Image.Image:
     columns = min(COLUMNS, len(cells))
-    pair, row = 2 * SIDE + 3 * GAP, SIDE + LINES * LINE + 2 * GAP
+    height = max(cell.before.height if cell.before else longest for cell in cells)
+    pair, row = 2 * longest + 3 * GAP, height + LINES * LINE + 2 * GAP
     rows = -(-len(cells) // columns)
     size = (columns * (pair + GAP) + GAP, rows * row + 2 * (LINE + GAP))
     sheet = Image.new("RGB", size, "white")
     pen = ImageDraw.Draw(sheet)
     for column in range(columns):
         for place, title in enumerate(("Before", "After")):
-            corner = (GAP + column * (pair + GAP) + place * (SIDE + GAP), GAP // 2)
-            _write(pen, corner, title, SIDE, MUTED)
+            corner = (GAP + column * (pair + GAP) + place * (longest + GAP), GAP // 2)
+            _write(pen, corner, title, longest, MUTED)
     for number, cell in enumerate(cells):
         left = GAP + number % columns * (pair + GAP)
         top = GAP + LINE + number // columns * row
         for place, picture in enumerate((cell.before, cell.after)):
-            shown = picture or _blank(cell.before)
-            inset = ((SIDE - shown.width) // 2, (SIDE - shown.height) // 2)
-            sheet.paste(shown, (left + place * (SIDE + GAP) + inset[0], top + inset[1]))
+            shown = picture or _blank(cell.before, longest)
+            inset = ((longest - shown.width) // 2, (height - shown.height) // 2)
+            sheet.paste(shown, (left + place * (longest + GAP) + inset[0], top + inset[1]))
         for line, text in enumerate((cell.name, *cell.words)[:LINES]):
-            below = (left, top + SIDE + 4 + line * LINE)
-            _write(pen, below, text, 2 * SIDE + GAP, INK if line == 0 else MUTED)
+            below = (left, top + height + 4 + line * LINE)
+            _write(pen, below, text, 2 * longest + GAP, INK if line == 0 else MUTED)
     _write(pen, (GAP, sheet.height - GAP - LINE), NOTICE, sheet.width - 2 * GAP, MUTED)
     return sheet
 
 
-def _blank(like: Image.Image | None) -> Image.Image:
+def _blank(like: Image.Image | None, longest: int) -> Image.Image:
     """Stands for a picture that does not exist."""
-    return Image.new("RGB", like.size if like else (SIDE, SIDE), EMPTY)
+    return Image.new("RGB", like.size if like else (longest, longest), EMPTY)
 
 
 def _write(

@@ -12,6 +12,7 @@ construction.
 from aps_client.aio import AsyncClient
 from aps_client.connection import Connection, Retry
 from aps_client.errors import (
+    BatchTimeout,
     ClientError,
     Conflict,
     Corrupt,
@@ -27,13 +28,15 @@ from aps_client.errors import (
     WaitTimeout,
     WebhookRejected,
 )
-from aps_client.models import Event, Job, Link, Preview, Result, StoredPicture
+from aps_client.models import Batch, Event, Job, Link, Preview, Result, StoredPicture
 from aps_client.shortcut import restore
 from aps_client.sync import Client
 from aps_client.webhooks import WebhookEvent, verify_webhook
 
 __all__ = [
     "AsyncClient",
+    "Batch",
+    "BatchTimeout",
     "Client",
     "ClientError",
     "Conflict",

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aps_client import flows
+from aps_client.batches import AsyncBatches
 from aps_client.connection import Connection
 from aps_client.flows import Source
 from aps_client.models import Diagnosis, Event, Job, Link, Preview, Result, StoredPicture
@@ -26,6 +27,8 @@ class AsyncClient(Tasks[Awaitable[Result]]):
     def __init__(self, server: str | Connection | None = None, api_key: str | None = None) -> None:
         self.connection = Connection.of(server, api_key)
         self._transport = AsyncTransport(self.connection)
+        self.batches = AsyncBatches(self._transport)
+        """Many restorations in one request."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@
         ├── JobFailed             the job ended without a result
         │   └── JobCanceled
         ├── WaitTimeout           the job has not ended yet; it keeps running
+        ├── BatchTimeout          the same for the jobs of a batch
         ├── Unreachable           no response
         ├── Corrupt               a download whose hash does not match
         └── WebhookRejected       a webhook that could not be verified
@@ -26,6 +27,7 @@ import httpx
 from pydantic import ValidationError
 
 from aps_core.errors import APSError
+from service.api.batch_views import BatchView
 from service.api.views import JobView, Problem
 
 
@@ -124,6 +126,20 @@ class WaitTimeout(ClientError):
             retryable=True,
         )
         self.job = job
+
+
+class BatchTimeout(ClientError):
+    """The timeout expired before all jobs of the batch ended. They keep running."""
+
+    code = "wait_timeout"
+
+    def __init__(self, batch: BatchView, seconds: float) -> None:
+        super().__init__(
+            f"Batch {batch.id} is not finished after {seconds:g} s. Its jobs keep running; wait"
+            " again or cancel it.",
+            retryable=True,
+        )
+        self.batch = batch
 
 
 class Unreachable(ClientError):

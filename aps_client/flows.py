@@ -56,6 +56,15 @@ class Options:
         """Whole seconds the service may delay its response, 0 to ``MAX_HOLD_SECONDS``."""
         return MAX_HOLD_SECONDS if self.wait is None else min(MAX_HOLD_SECONDS, int(self.wait))
 
+    def headers(self) -> dict[str, str]:
+        """Headers of the request."""
+        key, hold = self.idempotency_key or str(uuid.uuid4()), self.hold()
+        quoted = key.replace("\\", r"\\").replace('"', r"\"")
+        headers = {"Idempotency-Key": f'"{quoted}"', **({"Prefer": f"wait={hold}"} if hold else {})}
+        if self.cancel_after is not None:
+            headers["Cancel-After"] = str(round(self.cancel_after))
+        return headers
+
     def parts(self) -> dict[str, Any]:
         """Fields of the request body besides the spec."""
         webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
@@ -76,13 +85,8 @@ def submit(
 ) -> Flow[Job]:
     """``POST /v1/{task}``: a multipart form if pictures are uploaded, JSON otherwise."""
     hold = options.hold()
-    key = (options.idempotency_key or str(uuid.uuid4())).replace("\\", r"\\").replace('"', r"\"")
-    headers = {"Idempotency-Key": f'"{key}"', **({"Prefer": f"wait={hold}"} if hold else {})}
-    if options.cancel_after is not None:
-        headers["Cancel-After"] = str(round(options.cancel_after))
-    body = {name: _plain(value) for name, value in spec.items() if value is not None}
-    extras = options.parts()
-    sent: dict[str, Any] = {"headers": headers}
+    body, extras = plain(spec), options.parts()
+    sent: dict[str, Any] = {"headers": options.headers()}
     named = {
         name: source
         for name, source in files.items()
@@ -256,6 +260,10 @@ def _read(source: Source) -> bytes:
     return Path(source).read_bytes() if isinstance(source, str | PathLike) else source.read()
 
 
-def _plain(value: Any) -> Any:
-    """Specs of the library are accepted in place of their JSON."""
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+def plain(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not None. Specs of the library are accepted in place of their JSON."""
+    return {
+        name: value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        for name, value in spec.items()
+        if value is not None
+    }

@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from aps_core.diagnosis.report import Diagnosis
+from service.api.batch_views import BatchPicture
+from service.api.batch_views import BatchView as Batch
 from service.api.views import JobView as Job
 from service.api.views import LinkView as Link
 from service.api.views import StoredPicture
 
-__all__ = ["Diagnosis", "Event", "Job", "Link", "Preview", "Result", "StoredPicture"]
+__all__ = [
+    "Batch",
+    "BatchPicture",
+    "Diagnosis",
+    "Event",
+    "Job",
+    "Link",
+    "Preview",
+    "Result",
+    "StoredPicture",
+]
 
 
 @dataclass(frozen=True)

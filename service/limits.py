@@ -182,11 +182,14 @@ def _constants() -> list[tuple[str, str, str]]:
     from service.access.keys import ACTIVE_KEYS
     from service.access.links import MAX_LINKS
     from service.access.sessions import MAX_SESSIONS, SESSION_SECONDS
+    from service.api.batch_accept import MAX_SECONDS
+    from service.api.batch_views import MAX_PICTURES
     from service.api.headers import MAX_DEADLINE_SECONDS, MAX_WAIT_SECONDS
     from service.api.problems import MAX_ANSWER_BYTES, MAX_ERRORS
     from service.api.streams import MAX_STREAMS
     from service.api.submit import MAX_SPEC_BYTES, MAX_VALUES
     from service.jobs.admission import Terms
+    from service.jobs.batches import KEPT_SECONDS
     from service.jobs.model import MAX_URL, WEBHOOK_EVENTS
     from service.uploads.fetch_url import CONCURRENT_FETCHES
     from service.uploads.lanes import MAX_WAITING
@@ -224,6 +227,17 @@ def _constants() -> list[tuple[str, str, str]]:
             "Seconds for which an `Idempotency-Key` is remembered.",
             f"{Terms.idempotency_seconds:,}",
             "the request creates a new job",
+        ),
+        ("Pictures of a batch.", str(MAX_PICTURES), "422 `invalid_spec`"),
+        (
+            "Seconds for accepting the pictures of a batch.",
+            f"{MAX_SECONDS:g}",
+            "the others are refused with `busy`; the request can be repeated",
+        ),
+        (
+            "Seconds for which a batch is kept after it was last read.",
+            f"{KEPT_SECONDS:,}",
+            "404 `not_found`; its jobs stay",
         ),
         ("Kinds of webhook messages of a job.", str(len(WEBHOOK_EVENTS)), "422 `invalid_spec`"),
         ("Characters of a webhook URL.", f"{MAX_URL:,}", "422 `invalid_spec`"),

@@ -20,6 +20,7 @@ from aps_core.tasks import TaskSpec
 from service.access.host_guard import HostGuard
 from service.access.principals import check_start
 from service.api import (
+    batch_routes,
     completion_routes,
     estimates,
     files,
@@ -67,6 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         estimates.add_estimate(app, task, TaskSpec.named(task))
     for part in (
         routes.router,
+        batch_routes.router,
         completion_routes.router,
         files.router,
         webhook_routes.router,

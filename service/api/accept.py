@@ -59,6 +59,7 @@ class Submission:
     idempotency_key: str = ""
     cancel_after_seconds: int | None = None
     options: Options = Options()  # noqa: RUF009  frozen
+    batch: str | None = None
 
     def fingerprint(self) -> str:
         """SHA-256 of task, spec, pictures and options, independent of how they were encoded."""
@@ -255,6 +256,7 @@ def _stored(
             cancel_after_seconds=submission.cancel_after_seconds,
             priority=submission.options.priority,
             webhook=submission.options.webhook,
+            batch=submission.batch,
         )
         stands = services.store.submit(job, draft.terms)
     except (RedisError, StorageUnavailable, NotNow, IdempotencyConflict, UnknownPicture):

@@ -16,6 +16,7 @@ from service.api.views import JobView, view
 from service.dispatch.notifier import JobNotifier
 from service.jobs import (
     ArtifactStore,
+    BatchStore,
     Job,
     JobStore,
     KnownPictures,
@@ -45,6 +46,7 @@ class Services:
     workers: WorkerRegistry
     artifacts: ArtifactStore
     outbox: Outbox
+    batches: BatchStore
     notifier: JobNotifier
     keys: KeyStore
     rates: RateLimiter
@@ -82,6 +84,7 @@ class Services:
             workers=workers,
             artifacts=artifacts,
             outbox=Outbox(redis, prefix),
+            batches=BatchStore(redis, prefix),
             notifier=JobNotifier(settings),
             keys=KeyStore(redis, prefix, settings.keys_file),
             rates=RateLimiter(redis, prefix, settings.requests_per_second, settings.request_burst),

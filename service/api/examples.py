@@ -13,6 +13,7 @@ _CREATED = "2026-11-22T09:30:00Z"
 
 PARAMETERS: dict[str, Any] = {
     "job_id": JOB_ID,
+    "batch_id": JOB_ID,
     "delivery_id": f"{JOB_ID}-1",
     "name": "result.png",
     "step": 3,
@@ -49,6 +50,7 @@ _JOB = {
     "phase": "sampling",
     "version": 7,
     "priority": "normal",
+    "batch": None,
     "queue_position": None,
     "estimated_seconds": 15.2,
     "progress": {
@@ -129,6 +131,41 @@ COMPONENTS: dict[str, Any] = {
     "Model": _MODEL,
     "ModelList": {"object": "list", "data": [_MODEL]},
     "JobView": _JOB,
+    "BatchView": {
+        "id": JOB_ID,
+        "created_at": _CREATED,
+        "finished": False,
+        "progress": 0.65,
+        "counts": {"running": 1, "refused": 1},
+        "pictures": [
+            {
+                "number": 1,
+                "state": "running",
+                "job": JOB_ID,
+                "progress": _JOB["progress"],
+                "error": None,
+                "urls": {"job": _BASE},
+            },
+            {
+                "number": 2,
+                "state": "refused",
+                "job": None,
+                "progress": None,
+                "error": {
+                    "code": "not_an_image",
+                    "title": "The picture was refused",
+                    "detail": "'image' is not a picture.",
+                    "retryable": False,
+                },
+                "urls": {},
+            },
+        ],
+        "urls": {
+            "self": f"/v1/batches/{JOB_ID}",
+            "cancel": f"/v1/batches/{JOB_ID}/cancel",
+            "results": f"/v1/batches/{JOB_ID}/results.zip",
+        },
+    },
     "JobPage": {"jobs": [_JOB], "next": None},
     "EstimateView": {
         "output_size": [256, 173],

@@ -13,8 +13,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from aps_core.tasks import TaskSpec
+from aps_core.tasks import RestoreSpec, TaskSpec
 from service.api import examples
+from service.api.batch_views import MAX_PICTURES
 from service.api.completion_models import ChatRequest
 from service.api.options import Options
 from service.api.problems import MEDIA_TYPE, Problem
@@ -24,9 +25,15 @@ _ADDRESS = (
     "A data URI (data:image/...;base64,...), sha256:... for a stored picture or, if the service"
     " allows it, an https URL."
 )
+_FILE = {
+    "type": "string",
+    "format": "binary",
+    "description": "The file, or a text part with one of the values accepted in JSON.",
+}
 TAGS = {
     "tasks": "Submit a job, or predict what it would take. One operation per registered task.",
     "chat": "Text jobs in OpenAI's format, for existing clients.",
+    "batches": "Many restorations in one request.",
     "jobs": "Follow, list, cancel and delete jobs.",
     "files": "Upload pictures for later jobs; download results and previews.",
     "sharing": "Share a result by link; read the result that a link leads to.",
@@ -70,6 +77,17 @@ def request_body(spec: type[TaskSpec]) -> dict[str, Any]:
     return {"required": True, "content": content}
 
 
+def batch_body() -> dict[str, Any]:
+    """OpenAPI request body of a batch as form and as JSON."""
+    parts = {part: {"contentType": "application/json"} for part in ("spec", "webhook")}
+    form = {"schema": {"$ref": COMPONENT.format(model="BatchForm")}, "encoding": parts}
+    sent = {"schema": {"$ref": COMPONENT.format(model="BatchRequest")}}
+    return {
+        "required": True,
+        "content": {"multipart/form-data": form, "application/json": sent},
+    }
+
+
 def estimate_body(spec: type[TaskSpec]) -> dict[str, Any]:
     """OpenAPI request body of an estimate."""
     schema = {"$ref": COMPONENT.format(model=_name(spec, "EstimateRequest"))}
@@ -85,15 +103,10 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     """
     schema = spec.model_json_schema(ref_template=COMPONENT)
     schema.pop("$defs", None)
-    uri = {"type": "string", "format": "uri", "maxLength": max_bytes, "description": _ADDRESS}
-    file = {
-        "type": "string",
-        "format": "binary",
-        "description": "The file, or a text part with one of the values accepted in JSON.",
-    }
+    uri = _uri(max_bytes)
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
     needed = [name for name, always in spec.pictures.items() if always]
-    uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, file)
+    uris, files = dict.fromkeys(spec.pictures, uri), dict.fromkeys(spec.pictures, _FILE)
     request = {
         **schema,
         "title": _name(spec, "Request"),
@@ -115,6 +128,37 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
         size = {"image_size": [697, 472]} if spec.pictures.get("image") else {}
         asked["examples"] = [{"spec": example, **size}]
     return {str(each["title"]): each for each in (request, form, asked)}
+
+
+def _batch_bodies(max_bytes: int) -> dict[str, Any]:
+    """Schemas of the bodies of a batch by name."""
+    options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
+    spec, bodies = component(RestoreSpec), {}
+    for name, picture, shown in (
+        ("BatchRequest", _uri(max_bytes), examples.PICTURE),
+        ("BatchForm", _FILE, "(the file)"),
+    ):
+        images = {
+            "type": "array",
+            "items": picture,
+            "minItems": 1,
+            "maxItems": MAX_PICTURES,
+            "description": "The pictures; each becomes a job.",
+        }
+        bodies[name] = {
+            "type": "object",
+            "title": name,
+            "properties": {"images": images, "spec": spec, **options},
+            "required": ["images", "spec"],
+            "additionalProperties": False,
+            "examples": [{"images": [shown, shown], "spec": examples.SPECS["restore"]}],
+        }
+    return bodies
+
+
+def _uri(max_bytes: int) -> dict[str, Any]:
+    """Schema of a picture in JSON."""
+    return {"type": "string", "format": "uri", "maxLength": max_bytes, "description": _ADDRESS}
 
 
 def _name(spec: type[TaskSpec], suffix: str) -> str:
@@ -186,6 +230,7 @@ def _components(max_bytes: int) -> dict[str, Any]:
         **definitions,
         **specs,
         **{name: schema for each in bodies for name, schema in each.items()},
+        **_batch_bodies(max_bytes),
     }
 
 

@@ -173,9 +173,6 @@ async def _read_submission(
             )
     if spec.get("type", task) != task:
         raise MalformedBody(f"The spec's type does not match the task '{task}'.")
-    wishes = Options.model_validate(options)
-    if wishes.priority is Priority.HIGH and who.key is not None:
-        needs_scope(who.key, "priority")
     return Submission(
         task,
         spec,
@@ -186,11 +183,24 @@ async def _read_submission(
         traceparent=trace_parent(sent.get("traceparent")),
         idempotency_key=key,
         cancel_after_seconds=deadline,
-        options=wishes,
+        options=allowed(options, who),
     )
 
 
-def _inline(text: object, name: str) -> bytes | str:
+def allowed(options: dict[str, Any], who: Principal) -> Options:
+    """The options of a submission.
+
+    Raises:
+        pydantic.ValidationError: they are invalid.
+        ScopeMissing: the caller may not submit with high priority.
+    """
+    wishes = Options.model_validate(options)
+    if wishes.priority is Priority.HIGH and who.key is not None:
+        needs_scope(who.key, "priority")
+    return wishes
+
+
+def inline(text: object, name: str) -> bytes | str:
     """Decodes a data URI. Other URLs and content hashes are returned unchanged, for
     :mod:`service.uploads.pictures` to resolve.
     """
@@ -209,7 +219,7 @@ def _read_json(body: bytes, cls: type[TaskSpec]) -> _Read:
     if rest > MAX_SPEC_BYTES:
         raise BodyTooLarge(f"Without its pictures the body has more than {MAX_SPEC_BYTES} bytes.")
     pictures: dict[str, Source | str] = {
-        name: _inline(text, name) for name, text in sent.items() if text is not None
+        name: inline(text, name) for name, text in sent.items() if text is not None
     }
     return spec, pictures, options
 
@@ -234,7 +244,7 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
     pictures: dict[str, Source | str] = {}
     for name, part in form.multi_items():
         if name in cls.pictures:
-            pictures[name] = part.file if isinstance(part, UploadFile) else _inline(part, name)
+            pictures[name] = part.file if isinstance(part, UploadFile) else inline(part, name)
         elif name in ("spec", "webhook"):
             found = json_object(
                 await part.read() if isinstance(part, UploadFile) else part.encode(),

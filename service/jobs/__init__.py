@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Terms,
     )
     from service.jobs.artifacts import ArtifactStore, StorageUnavailable
+    from service.jobs.batches import Batch, BatchStore, Entry, new_batch_id
     from service.jobs.connection import connect, open_store
     from service.jobs.failures import DEADLINE_EXCEEDED, time_limit
     from service.jobs.known import KnownPictures
@@ -51,6 +52,7 @@ _HOMES = {
         "Terms",
     ],
     "artifacts": ["ArtifactStore", "StorageUnavailable"],
+    "batches": ["Batch", "BatchStore", "Entry", "new_batch_id"],
     "connection": ["connect", "open_store"],
     "failures": ["DEADLINE_EXCEEDED", "time_limit"],
     "known": ["KnownPictures"],
@@ -79,10 +81,13 @@ __all__ = [
     "Artifact",
     "ArtifactStore",
     "Attempt",
+    "Batch",
+    "BatchStore",
     "Claim",
     "Control",
     "Delivery",
     "DeliveryState",
+    "Entry",
     "Event",
     "IdempotencyConflict",
     "Job",
@@ -112,6 +117,7 @@ __all__ = [
     "WorkerRegistry",
     "connect",
     "event_from",
+    "new_batch_id",
     "new_job_id",
     "open_store",
     "time_limit",

@@ -17,10 +17,10 @@ class IdempotencyConflict(APSError):
     code = "idempotency_key_reused"
     title = "The Idempotency-Key was used for another request"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, known: str, what: str = "job") -> None:
         super().__init__(
-            f"This Idempotency-Key was used for another request, which created job '{job_id}'; use"
-            " a new key."
+            f"This Idempotency-Key was used for another request, which created {what} '{known}';"
+            " use a new key."
         )
 
 

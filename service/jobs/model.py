@@ -102,7 +102,7 @@ class Artifact(_Frozen):
 MAX_URL = 2000
 """Maximum length of a webhook URL, in characters."""
 
-WebhookEvent = Literal["job.started", "job.progress", "job.completed"]
+WebhookEvent = Literal["job.started", "job.progress", "job.completed", "batch.completed"]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 
 
@@ -149,6 +149,8 @@ class Job(_Frozen):
     """Deadline in seconds after ``created_at``."""
 
     webhook: Webhook | None = None
+    batch: str | None = None
+    """The batch that it was submitted with."""
 
     state: JobState = JobState.QUEUED
     phase: Phase | None = None

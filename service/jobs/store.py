@@ -27,7 +27,7 @@ ANY = Terms()
 
 _DESCRIPTION = {
     *("task", "spec", "inputs", "image_size", "output_size", "request_id", "traceparent"),
-    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook"),
+    *("estimated_seconds", "cancel_after_seconds", "max_running", "priority", "webhook", "batch"),
 }
 """Fields of a job that are written once, at submission."""
 
@@ -103,6 +103,12 @@ class JobStore(WorkerSide, RepairSide, ShareSide):
         record = iter(answer[2])
         return Standing(value, Job.from_hash(dict(zip(record, record, strict=True))), answer[3])
 
+    def seal(self, job_id: str) -> None:
+        """Completes the batch of a job: its receiver is told when all of the batch's jobs have
+        ended.
+        """
+        self._run("seal", job_id)
+
     def submitted_before(self, terms: Terms, tenant: str) -> str | None:
         """The id of the job an earlier submission of this request created, or None.
 
@@ -144,7 +150,7 @@ class JobStore(WorkerSide, RepairSide, ShareSide):
         while more and len(found) < limit and scanned < MAX_SCANNED:
             ids = self._ids(key, upper, lower, batch + 1)
             more, ids = len(ids) > batch, ids[:batch]
-            for place, job in enumerate(self._records(ids), 1):
+            for place, job in enumerate(self.records(ids), 1):
                 last = ids[place - 1]
                 if job is not None and job in wanted:
                     found.append(job)
@@ -159,7 +165,7 @@ class JobStore(WorkerSide, RepairSide, ShareSide):
         raw = cast("list[bytes]", self.redis.zrevrangebylex(key, upper, lower, 0, count))
         return [each.decode() for each in raw]
 
-    def _records(self, ids: Sequence[str]) -> list[Job | None]:
+    def records(self, ids: Sequence[str]) -> list[Job | None]:
         """The records of jobs; None for those deleted meanwhile."""
         with self.redis.pipeline(transaction=False) as pipe:
             for job_id in ids:

@@ -20,6 +20,8 @@ Keys, all under one prefix:
   the jobs and uploads that hold a picture (sorted set); ``upload:ID``: an upload that has not
   expired; ``uploads:TENANT``: a tenant's uploads by expiry (sorted set); ``stored:TENANT``,
   ``files:due`` and ``records:due``: storage and its expiry, see ``lua/storage.lua``.
+* ``batch:ID``: which jobs were submitted together (JSON, see ``batches.py``); ``batch:ID:open``:
+  those that have not ended, and ``request`` while the batch is being submitted (set).
 * ``clock``: see below; ``leaders``: until when each duty is assigned (hash); ``orphans``: files
   without a record, by the time they were first seen (sorted set).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,19 @@ def test_an_uploaded_picture_can_be_used_by_hash(client: Client, photo: Path):
         "restore", {"image": named, "mask": png(mode="L")}, operator={"type": "inpainting"}, **QUICK
     )
     assert beside_a_file.artifacts[0].sha256 == named.removeprefix("sha256:")
+
+
+def test_a_batch_is_followed_to_its_results(client: Client, photo: Path):
+    batch = client.batches.submit([photo, png(40, 30), png(30, 40)], "denoise", **QUICK)
+    done = client.batches.wait(batch, timeout=120)
+    assert done.counts == {"succeeded": 3}
+    results = [client.result(picture.job or "").image for picture in done.pictures]
+    assert [size(result) for result in results] == [(64, 64), (40, 30), (30, 40)]
+    with zipfile.ZipFile(io.BytesIO(client.batches.archive(done.id))) as archive:
+        assert archive.read("002-result.png") == results[1]
+    client.batches.delete(done)
+    with pytest.raises(aps_client.NotFound):
+        client.batches.get(done.id)
 
 
 def test_several_samples_and_their_spread(client: Client, photo: Path, tmp_path: Path):

@@ -86,6 +86,18 @@ local function requeue()
   move('queued', 'preempted')
 end
 
+-- set of a batch's unfinished jobs, and 'request' while the batch is being submitted
+local function open_jobs(batch) return prefix .. 'batch:' .. batch .. ':open' end
+
+-- takes the job, or the request, off its batch; the last one to leave reports the batch
+local function leave_batch(member)
+  local batch = get('batch')
+  if not batch then return end
+  if redis.call('SREM', open_jobs(batch), member) == 0 or redis.call('EXISTS', open_jobs(batch)) == 1 then return end
+  redis.call('HINCRBY', job, 'version', 1) -- it is part of the message's id
+  notify('batch.completed')
+end
+
 local function finish(state, ttl)
   release_lease()
   dequeue()
@@ -103,6 +115,7 @@ local function finish(state, ttl)
   expire_at(tenant(), id, now + tonumber(ttl), now + tonumber(ttl) + KEPT)
   emit('done', cjson.encode({state = state}))
   notify('job.completed')
+  leave_batch(id)
   -- the record outlives its artifacts, so that the API answers 410 rather than 404
   for _, key in ipairs({job, events, checkpoint, previews, webhooks}) do redis.call('EXPIRE', key, tonumber(ttl) + KEPT) end
 end

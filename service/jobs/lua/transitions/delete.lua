@@ -3,6 +3,7 @@ local state = get('state')
 if not state then return 'missing' end
 if state == 'running' then return 'running' end
 if state == 'queued' then backlog(-1) end
+if get('batch') then redis.call('SREM', open_jobs(get('batch')), id) end
 count('deleted')
 for_pictures(withdraw)
 tally(-1)

@@ -27,6 +27,10 @@ if entry ~= '' then
   redis.call('HSET', entry, 'fingerprint', fingerprint, 'job', id)
   redis.call('EXPIRE', entry, remembered)
 end
+if get('batch') then
+  redis.call('SADD', open_jobs(get('batch')), id, 'request')
+  redis.call('EXPIRE', open_jobs(get('batch')), 604800)
+end
 backlog(1)
 occupy(owner, id, bytes)
 for_pictures(offer, '+inf')
