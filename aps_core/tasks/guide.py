@@ -12,6 +12,7 @@ from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
 from aps_core.tasks.guide_run import GuideRun
 from aps_core.tasks.text_results import TextResult
+from aps_core.text.blocks import blocks_of
 from aps_core.text.chat import MAX_PROMPT, Chat, Message, Text, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
@@ -96,10 +97,11 @@ class GuideSpec(TaskSpec):
         return (name,) if name else ()
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """Checks the lengths of the prompts; pictures are not accepted."""
+        """Checks the lengths of prompts and blocks; pictures are not accepted."""
         prior = self.prior_spec()
         for prompt in self.prompts:
             prior.check_prompt(prompt)
+        blocks_of(self.resolved().sampler)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
 
