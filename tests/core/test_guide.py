@@ -15,7 +15,7 @@ from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
 from aps_core.tasks.answers import UNDECIDED, settled_text
-from aps_core.text.chat import chat_of
+from aps_core.text.chat import Message, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards.loading import load_reward
 
@@ -231,7 +231,8 @@ def test_more_blocks_than_steps_are_refused():
         GuideSpec(prompt="x", sampler={**SMALL, "block_length": 1}).check(None, None, False)
 
 
-PROMPTS = ("What is a very old lantern?", "Why?")
+CHAT = (Message(role="system", content="Be brief."), Message(role="user", content="Why?"))
+PROMPTS = ("What is a very old lantern?", CHAT)
 
 
 @pytest.fixture(scope="module")
