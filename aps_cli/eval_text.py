@@ -52,7 +52,8 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     type=FILE,
     default=Path("eval-text.csv"),
     show_default=True,
-    help="CSV file for all answers and scores.",
+    help="CSV file for all answers and scores. If it exists, its answers are kept and the missing"
+    " ones are added.",
 )
 @sampler_options(TextConfig)
 def eval_text(
@@ -78,6 +79,7 @@ def eval_text(
     from aps_cli.device import default_device
     from aps_core.evaluation import text, text_summary
     from aps_core.evaluation.questions import load_questions, paper_questions
+    from aps_core.evaluation.text_file import AnswerFile
     from aps_core.runtime.engine import TextEngine
     from aps_core.runtime.process import be_reproducible
     from aps_core.text.rewards import RewardSpec
@@ -104,16 +106,28 @@ def eval_text(
         RewardSpec.named(named)(type=named, model=reward_model) if named else None,
         text.Judges.of(engine, loaded(judge, "classifier"), loaded(independent, "language_model")),
     )
+    file = AnswerFile(out)
+    best_of = best_of or file.settings.get("best_of")
     if best_of is None:
         best_of = comparison.matching_best_of(num_samples, asked[0].prompt)
-    rows = comparison.evaluate(
-        asked,
-        comparison.methods(num_samples, best_of),
-        report=lambda row: click.echo(
-            f"{row.method:11} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}"
-        ),
-    )
-    text.write(rows, out)
-    click.echo("\n" + text_summary.summary(rows))
+    settings = {
+        "prior": prior,
+        "reward": named,
+        "reward_model": reward_model,
+        "judge": str(judge),
+        "independent": str(independent),
+        "best_of": best_of,
+        "num_samples": num_samples,
+        "sampler": config.model_dump(mode="json", include=config.model_fields_set),
+    }
+    file.begin(settings)
+
+    def report(row: text.Row) -> None:
+        file.append(row)
+        click.echo(f"{row.method:11} seed {row.seed}  reward {row.reward:7.3f}  {row.text[:100]!r}")
+
+    methods = comparison.methods(num_samples, best_of)
+    comparison.evaluate(asked, methods, report, known={row.key for row in file.rows})
+    click.echo("\n" + text_summary.summary(file.rows))
     if (accuracy := comparison.accuracy(asked)) is not None:
         click.echo(f"\nThe reward model prefers the right answer in {accuracy:.1%} of the pairs.")

@@ -70,6 +70,28 @@ def test_eval_text_compares_all_methods(tmp_path):
     assert "prefers the right answer in 100.0% of the pairs" in done.stdout
 
 
+def test_an_interrupted_eval_text_continues_from_its_file(tmp_path):
+    out, questions = tmp_path / "answers.csv", tmp_path / "prompts.txt"
+    questions.write_text("What is oak?\n")
+    command = ["eval-text", "--questions", str(questions), "--seeds", "1", "--threads", "1"]
+    command += ["-o", str(out), *SMALL]
+    assert CliRunner().invoke(main, [*command, "--best-of", "2"]).exit_code == 0
+    whole = out.read_text().splitlines()
+    out.write_text("\n".join(whole[:3]) + "\n")
+    questions.write_text("What is oak?\nWhat is rain?\n")
+    done = CliRunner().invoke(main, command)  # K as before
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count(" seed 0 ") == 3 + 5, "only missing answers are computed"
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["prompt"] for row in rows] == ["What is oak?"] * 5 + ["What is rain?"] * 5
+    assert [row["text"] for row in rows[:5]] == [row["text"] for row in csv.DictReader(whole)]
+    assert out.read_text().splitlines()[:3] == whole[:3]
+    for other in (["--best-of", "4"], ["--learning-rate", "2"]):
+        refused = CliRunner().invoke(main, [*command, *other])
+        assert refused.exit_code == 2
+        assert "other settings" in refused.stderr
+
+
 def test_members_of_families_are_given_by_name():
     told = json.loads(
         CliRunner()

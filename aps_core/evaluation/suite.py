@@ -17,7 +17,7 @@ import torch
 import aps_core
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.manifest import CHECKPOINTS
-from aps_core.evaluation import plots, report, sheets, text_summary
+from aps_core.evaluation import plots, report, sheets, text_file, text_summary
 from aps_core.evaluation import text as text_evaluation
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.lpips import LPIPS, load_lpips
@@ -181,7 +181,7 @@ def _questions(questions: Questions | None, out: Path) -> str:
     compared = (text_evaluation.UNGUIDED, "aps")
     methods = [each for each in comparison.methods(1, 1) if each.name in compared]
     rows = comparison.evaluate(paper_questions()[: questions.prompts], methods)
-    text_evaluation.write(rows, out / "questions.csv")
+    text_file.write(rows, out / "questions.csv")
     scores = {
         f"{engine.spec.type}, {m}": (mean(row.reward for row in rows if row.method == m), math.nan)
         for m in compared

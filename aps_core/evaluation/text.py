@@ -8,11 +8,9 @@ gains reward and loses there.
 
 from __future__ import annotations
 
-import csv
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
@@ -33,6 +31,10 @@ MOST_SAMPLES = 16
 """Answers of best-of-K at most; the job's limit."""
 TIMED_ANSWERS = 3
 """Answers whose median time finds the K that takes as long as guidance."""
+
+
+Key = tuple[str, int, str]
+"""Prompt, seed and name of the method."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,14 @@ class Row:
     samples: int
     """Answers sampled together (K)."""
     seconds: float
+    cpu_seconds: float
+    """Processor time, which other programs on the machine disturb less than ``seconds``."""
     text: str
+
+    @property
+    def key(self) -> Key:
+        """What the answer is an answer to."""
+        return self.prompt, self.seed, self.method
 
 
 @dataclass(frozen=True)
@@ -167,14 +176,19 @@ class Comparison:
         questions: Sequence[Question],
         methods: Sequence[Method],
         report: Callable[[Row], None] = lambda row: None,
+        known: Collection[Key] = (),
     ) -> list[Row]:
-        """Answers every prompt with every method and seed."""
+        """Answers every prompt with every method and seed, except those of ``known``."""
         rows = []
         for question in questions:
             for seed in range(self.seeds):
                 for method in methods:
+                    if (question.prompt, seed, method.name) in known:
+                        continue
+                    started = time.process_time()
                     result = self._answer(method, question.prompt, seed)
-                    rows.append(self._row(method, question.prompt, seed, result))
+                    used = time.process_time() - started
+                    rows.append(self._row(method, question.prompt, seed, result, used))
                     report(rows[-1])
         return rows
 
@@ -212,7 +226,9 @@ class Comparison:
         assert isinstance(result, TextResult)
         return result
 
-    def _row(self, method: Method, prompt: str, seed: int, result: TextResult) -> Row:
+    def _row(
+        self, method: Method, prompt: str, seed: int, result: TextResult, cpu_seconds: float
+    ) -> Row:
         answer, judges = result.answer, self.judges
         kept = answer.ids[: answer.tokens]
 
@@ -231,13 +247,6 @@ class Comparison:
             answer.tokens,
             len(result.answers),
             result.seconds["total"],
+            cpu_seconds,
             answer.text,
         )
-
-
-def write(rows: Sequence[Row], path: Path) -> None:
-    """Every answer as a CSV line."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(asdict(rows[0])))
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)

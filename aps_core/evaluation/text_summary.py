@@ -25,8 +25,8 @@ def summary(rows: Sequence[Row]) -> str:
     methods = list(dict.fromkeys(row.method for row in rows))
     lines = [
         "| method | K | reward | mean of K | judge | likelihood | distinct-2 | distinct tokens"
-        " | tokens | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        " | tokens | seconds | CPU seconds |",
+        f"|---{'|---' * 10}|",
         *(_means(method, [row for row in rows if row.method == method]) for method in methods),
     ]
     for reference in (UNGUIDED, BEST_OF):
@@ -61,6 +61,7 @@ def _means(method: str, rows: Sequence[Row]) -> str:
         mean("distinct", 2),
         mean("tokens", 1),
         mean("seconds", 2),
+        mean("cpu_seconds", 2),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -12,11 +12,15 @@ from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
 from aps_core.tasks.guide_run import GuideRun
 from aps_core.tasks.text_results import TextResult
+from aps_core.text.blocks import blocks_of
 from aps_core.text.chat import MAX_PROMPT, Chat, Message, Text, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
 
 Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=32)]
+Prompt = Annotated[
+    Text | Messages, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_PROMPT})
+]
 MOST_ROWS = 16
 """Answers of one job, for all prompts together."""
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -29,10 +33,7 @@ class GuideSpec(TaskSpec):
     prior: str = Field(
         "embedded_text", min_length=1, max_length=64, description="Text prior to sample from."
     )
-    prompt: Text | Messages = Field(
-        description="Prompt to answer, or the messages of a chat, oldest first.",
-        json_schema_extra={"minLength": 1, "maxLength": MAX_PROMPT},
-    )
+    prompt: Prompt = Field(description="Prompt to answer, or the messages of a chat, oldest first.")
     guidance: bool = Field(
         True,
         description=(
@@ -42,12 +43,12 @@ class GuideSpec(TaskSpec):
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
         None, description="How the reward is computed. Default: the prior's recommendation."
     )
-    more_prompts: tuple[Text, ...] = Field(
+    more_prompts: tuple[Prompt, ...] = Field(
         (),
         max_length=MOST_ROWS - 1,
         description=(
-            "Further prompts, answered in the same batch with the same settings. Prompts times"
-            f" num_samples is at most {MOST_ROWS}."
+            "Further prompts or chats, answered in the same batch with the same settings. Prompts"
+            f" times num_samples is at most {MOST_ROWS}."
         ),
     )
     num_samples: int = Field(
@@ -96,10 +97,11 @@ class GuideSpec(TaskSpec):
         return (name,) if name else ()
 
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
-        """Checks the lengths of the prompts; pictures are not accepted."""
+        """Checks the lengths of prompts and blocks; pictures are not accepted."""
         prior = self.prior_spec()
         for prompt in self.prompts:
             prior.check_prompt(prompt)
+        blocks_of(self.resolved().sampler)
         if image is not None or mask is not None:
             raise InvalidSpec("The task 'guide' takes no picture; leave 'image' and 'mask' out.")
 

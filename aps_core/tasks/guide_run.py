@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aps_core.runtime.engine import TextEngine
     from aps_core.tasks.guide import GuideSpec
     from aps_core.text.aps import BatchReward
+    from aps_core.text.reuse import Reuse
     from aps_core.text.sampling import TextStep
 else:
     torch = lazy_import("torch")
@@ -45,6 +46,8 @@ class GuideRun:
     started: float = field(default_factory=time.perf_counter)
     timing: dict[str, float] = field(default_factory=lambda: {"prior": 0.0, "sampling": 0.0})
     curve: list[float] = field(default_factory=list)
+    reuse: dict[int, Reuse] = field(default_factory=dict)
+    """Work and error of reused keys and values by run, since the job's start or resumption."""
 
     def __post_init__(self) -> None:
         spec, engine, resume = self.spec, self.engine, self.context.resume
@@ -85,6 +88,7 @@ class GuideRun:
             reward_curve=self.curve,
             prompt_tokens=self._width,
             token_coverage=self.reward.each[0].model.alignment.coverage,
+            reuse=self._reuse(),
         )
 
     @property
@@ -102,6 +106,7 @@ class GuideRun:
                 resume.step - number * spec.sampler.steps,
                 resume.z_BL[-spec.rows :],
                 resume.generator_state,
+                resume.carried,
             )
         return sample_text_aps(
             engine.prior,
@@ -120,6 +125,8 @@ class GuideRun:
         self.timing["sampling"] += info.seconds
         means = [fmean(rewards) for rewards in info.rewards_MB]
         self.curve.extend(means[:1])
+        if info.reuse is not None:
+            self.reuse[len(self.done)] = info.reuse
         if self.context.on_step is None:
             return None
         state, steps = info.state, self.spec.sampler.steps
@@ -132,6 +139,7 @@ class GuideRun:
                     len(self.done) * steps + state.step,
                     torch.cat([*self.done, state.z_BL]),
                     state.generator_state,
+                    state.carried,
                 ),
                 len(self.runs) * steps,
                 info.seconds,
@@ -171,11 +179,29 @@ class GuideRun:
             )
         ]
 
+    def _reuse(self) -> dict[str, float | None] | None:
+        """Summary over the runs; None without reuse."""
+        if not self.reuse:
+            return None
+        first, *others = self.reuse.values()
+        return sum(others, start=first).summary()
+
     def _notes(self) -> list[str]:
         total, native = (
             self._width + self.spec.sampler.max_new_tokens,
             self.engine.spec.native_length,
         )
-        if total <= native:
-            return []
-        return [f"Prompt and answer take {total} tokens; the prior was trained on {native}."]
+        notes = []
+        if total > native:
+            notes.append(
+                f"Prompt and answer take {total} tokens; the prior was trained on {native}."
+            )
+        if reuse := self._reuse():
+            distance = reuse["mean_distance"]
+            error = (
+                "not measured"
+                if distance is None
+                else f"{distance:.3f} mean total variation distance of a token's probabilities"
+            )
+            notes.append(f"Keys and values were reused, which is an approximation. Error: {error}.")
+        return notes

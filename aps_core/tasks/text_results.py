@@ -56,6 +56,10 @@ class TextResult(Result):
     """Tokens of the longest prompt."""
     token_coverage: float
     """Share of the prior's tokens that the reward model knows."""
+    reuse: dict[str, float | None] | None = None
+    """Work and error of reused keys and values (:meth:`aps_core.text.reuse.Reuse.summary`); None
+    without reuse.
+    """
 
     @property
     def answer(self) -> Answer:
@@ -93,6 +97,7 @@ class TextResult(Result):
             "reward_curve": self.reward_curve,
             "prompt_tokens": self.prompt_tokens,
             "token_coverage": self.token_coverage,
+            "reuse": self.reuse,
         }
 
     def metrics(self) -> dict[str, Any]:

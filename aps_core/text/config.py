@@ -78,6 +78,31 @@ class TextConfig(Config):
         description="Randomness of the order: above 0, tokens to keep are drawn, not ranked.",
     )
     eps: float = Field(1e-3, gt=0, lt=1, description="Time at which the masking schedule ends.")
+    block_length: int | None = Field(
+        None,
+        ge=1,
+        le=2048,
+        description=(
+            "Decode the answer from left to right in blocks of this many tokens, each with an equal"
+            " share of the reverse steps; null decides tokens anywhere, as Dream does."
+        ),
+    )
+    reuse: Literal["none", "prefix", "dual"] = Field(
+        "none",
+        description=(
+            "Approximation: reuse the prior's keys and values within a block, those before the"
+            " block ('prefix') or also those after it ('dual'). The result states the error."
+        ),
+    )
+    refreshes: int = Field(
+        2,
+        ge=1,
+        le=2048,
+        description=(
+            "With 'reuse', how often per block all keys and values are computed. Every time after"
+            " the first measures the error; 1 leaves it unknown."
+        ),
+    )
     inner_steps: int = Field(
         3,
         ge=0,

@@ -57,17 +57,15 @@ class MaskedLM:
     def logits(self, ids_BS: Tensor, attention_BS: Tensor | None = None) -> Tensor:
         """Logits (B, S, V) of every position, float32. ``attention_BS`` is 0 at padding.
 
-        Without padding, no mask is used. With padding, positions count from the first real token
-        and padding gets position 1, as in Dream's release; logits at padding are undefined.
+        Without padding, no mask is used; logits at padding are undefined.
         """
         if attention_BS is None or bool(attention_BS.all()):
             logits_BSV = self.model(input_ids=ids_BS, use_cache=False).logits
         else:
-            position_BS = (attention_BS.long().cumsum(-1) - 1).masked_fill(attention_BS == 0, 1)
             logits_BSV = self.model(
                 input_ids=ids_BS,
                 attention_mask=attention_BS.long(),
-                position_ids=position_BS,
+                position_ids=positions(attention_BS),
                 use_cache=False,
             ).logits
         if self.shifted:
@@ -91,3 +89,10 @@ class MaskedLM:
         """Text of the answer up to its end token, without special tokens and masks."""
         kept = [token for token in ids[: self.length(ids)] if token != self.mask_id]
         return self.tokenizer.decode(kept, skip_special_tokens=True).strip()
+
+
+def positions(attention_BS: Tensor) -> Tensor:
+    """Positions (B, S) that count from the first real token. Padding gets position 1, as in Dream's
+    release.
+    """
+    return (attention_BS.long().cumsum(-1) - 1).masked_fill(attention_BS == 0, 1)

@@ -21,9 +21,14 @@ from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.sampling.cuda_graph import captured
+from aps_core.text.blocks import blocks_of
 from aps_core.text.config import TextConfig
 from aps_core.text.filtering import sample_tokens
+from aps_core.text.reuse import Reuse, ReusingForward
 from aps_core.types import SamplerState, TextPrior
+
+REFRESHED = "refreshed_ids"
+"""Name under which a state carries the ids whose keys and values are reused."""
 
 LEAST_CONFIDENCE = -1e20
 """Below every confidence, and finite after division by any remasking temperature in use."""
@@ -50,6 +55,10 @@ class TextStep:
     """Part of ``seconds`` spent in the prior's forward pass."""
     rewards_MB: list[list[float]] = field(default_factory=list)
     """Reward of every row at every inner iteration; empty without guidance."""
+    reuse: Reuse | None = None
+    """Work and error of reused keys and values, since the run's start or resumption; None without
+    reuse.
+    """
 
 
 TextStepHook = Callable[[TextStep], bool | None]
@@ -77,7 +86,8 @@ def diffusion_generate(
     for several rows whose numbers of masks differ.
 
     Raises:
-        InvalidSpec: the prompt has no token.
+        InvalidSpec: the prompt has no token, there are more blocks than steps, or the prior cannot
+            reuse keys and values.
         SamplingCancelled: ``on_step`` returned False.
     """
     if prompt_BP.shape[1] == 0:
@@ -92,32 +102,40 @@ def diffusion_generate(
     if resume is not None:
         ids_BS, first = resume.z_BL.to(generator.device), resume.step
         generator.set_state(resume.generator_state)
-    times = torch.linspace(1, config.eps, config.steps + 1)
     forward = PriorForward(prior, attention_BS, graph)
-    for step in range(first, config.steps):
+    reusing = None
+    if config.reuse != "none":
+        refreshed_BS = resume.carried[REFRESHED].to(ids_BS.device) if resume else None
+        reusing = ReusingForward(prior, config, ids_BS, attention_BS, graph, refreshed_BS)
+    schedule = [block for block in blocks_of(config) for _ in range(block.first, block.last)]
+    for step, block in enumerate(schedule[first:], start=first):
         started = time.perf_counter()
-        logits_BSV = forward(ids_BS)
+        logits_BSV = reusing(ids_BS, step, block) if reusing else forward(ids_BS)
         prior_seconds = time.perf_counter() - started
         guided_BSV = logits_hook(step, ids_BS, logits_BSV) if logits_hook else logits_BSV
-        share = 1 - times[step + 1] / times[step] if step < config.steps - 1 else torch.tensor(1.0)
+        share = block.share(step, config.eps)
+        masked_BS = (ids_BS == prior.mask_id) & block.mask(
+            prompt_BP.shape[1], ids_BS.shape[1], ids_BS.device
+        )
         if config.alg == "origin":
-            next_BS = _reveal_at_random(ids_BS, guided_BSV, share, prior.mask_id, config, generator)
+            next_BS = _reveal_at_random(ids_BS, guided_BSV, share, masked_BS, config, generator)
         else:
             next_BS = _reveal_most_trusted(
-                ids_BS, guided_BSV, logits_BSV, share, prior, config, generator, independent
+                *(ids_BS, guided_BSV, logits_BSV, share, masked_BS),
+                *(prior, config, generator, independent),
             )
         decided_BS = (ids_BS == prior.mask_id) & (next_BS != prior.mask_id)
         ids_BS = next_BS
-        state = SamplerState(step + 1, ids_BS, generator.get_state())
-        if (
-            on_step is not None
-            and on_step(
-                TextStep(
-                    state, config.steps, decided_BS, time.perf_counter() - started, prior_seconds
-                )
-            )
-            is False
-        ):
+        carried = {REFRESHED: reusing.refreshed_BS} if reusing else {}
+        info = TextStep(
+            SamplerState(step + 1, ids_BS, generator.get_state(), carried),
+            config.steps,
+            decided_BS,
+            time.perf_counter() - started,
+            prior_seconds,
+            reuse=reusing.report if reusing else None,
+        )
+        if on_step is not None and on_step(info) is False:
             raise SamplingCancelled(f"Stopped after reverse step {step + 1} of {config.steps}.")
     return ids_BS
 
@@ -166,12 +184,13 @@ def _reveal_at_random(
     ids_BS: Tensor,
     logits_BSV: Tensor,
     share: Tensor,
-    mask_id: int,
+    masked_BS: Tensor,
     config: TextConfig,
     generator: Generator,
 ) -> Tensor:
-    """``origin``: reveals every masked position independently with probability ``share``."""
-    masked_BS = ids_BS == mask_id
+    """``origin``: reveals each position of ``masked_BS`` independently with probability
+    ``share``.
+    """
     token_N = ids_BS[masked_BS]
     chosen_N = torch.rand(token_N.shape, generator=generator, device=ids_BS.device) < float(share)
     token_N[chosen_N] = sample_tokens(logits_BSV[masked_BS][chosen_N], config, generator)[1]
@@ -183,15 +202,15 @@ def _reveal_most_trusted(
     logits_BSV: Tensor,
     initial_BSV: Tensor,
     share: Tensor,
+    masked_BS: Tensor,
     prior: TextPrior,
     config: TextConfig,
     generator: Generator,
     independent: bool,
 ) -> Tensor:
-    """Samples a token for every masked position and keeps the most confident ones: a share of the
-    masks of each row, or of the mean over the rows.
+    """Samples a token for every position of ``masked_BS`` and keeps the most confident ones: a
+    share of the masks of each row, or of the mean over the rows.
     """
-    masked_BS = ids_BS == prior.mask_id
     confidence_N, token_N = sample_tokens(
         logits_BSV[masked_BS], config, generator, initial_BSV[masked_BS]
     )

@@ -15,7 +15,8 @@ from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
 from aps_core.tasks.answers import UNDECIDED, settled_text
-from aps_core.text.chat import chat_of
+from aps_core.text.chat import Message, chat_of
+from aps_core.text.config import TextConfig
 from aps_core.text.rewards.loading import load_reward
 
 SMALL = {"max_new_tokens": 16, "steps": 8}
@@ -205,7 +206,33 @@ def test_several_answers_resume_in_either_run(engine, step):
     assert (again.answers, again.unguided_answers) == (whole.answers, whole.unguided_answers)
 
 
-PROMPTS = ("What is a very old lantern?", "Why?")
+def test_a_job_that_reuses_keys_resumes_and_states_its_error(engine):
+    spec = GuideSpec(
+        prompt="What is oak?",
+        more_prompts=("What is a very old lantern?",),
+        sampler={**SMALL, "block_length": 8, "reuse": "dual"},
+    )
+    seen = []
+    whole: Any = run(spec, Inputs(), engine, seen.append)
+    again: Any = run(spec, Inputs(), engine, resume=seen[1].checkpoint())
+    assert again.answers == whole.answers
+    told = whole.sidecar()["reuse"]
+    assert 0.4 < told["computed_share"] < 0.9
+    assert told["compared"] > 0
+    assert 0 <= told["mean_distance"] <= 1
+    assert "approximation" in whole.notes[-1]
+    exact: Any = run(spec.model_copy(update={"sampler": TextConfig(**SMALL)}), Inputs(), engine)
+    assert exact.sidecar()["reuse"] is None
+    assert not exact.notes
+
+
+def test_more_blocks_than_steps_are_refused():
+    with pytest.raises(InvalidSpec, match="block_length"):
+        GuideSpec(prompt="x", sampler={**SMALL, "block_length": 1}).check(None, None, False)
+
+
+CHAT = (Message(role="system", content="Be brief."), Message(role="user", content="Why?"))
+PROMPTS = ("What is a very old lantern?", CHAT)
 
 
 @pytest.fixture(scope="module")

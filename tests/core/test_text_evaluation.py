@@ -57,7 +57,7 @@ def test_best_of_k_takes_at_most_the_time_of_guidance(engine, monkeypatch):
 
 
 def row(prompt: str, method: str, reward: float, seed: int = 0) -> Row:
-    return Row(prompt, seed, method, reward, reward, None, None, 1.0, 2, 1, 0.1, "a b")
+    return Row(prompt, seed, method, reward, reward, None, None, 1.0, 2, 1, 0.1, 0.1, "a b")
 
 
 def test_gains_are_paired_over_prompts():

@@ -155,12 +155,20 @@ def test_operators_can_be_captured(spec, caplog):
     assert not torch.equal(step.phi_NK, before)
 
 
-def test_a_guided_answer_is_the_same_with_and_without_a_graph(caplog):
+@pytest.mark.parametrize("reuse", ["none", "prefix", "dual"])
+def test_a_guided_answer_is_the_same_with_and_without_a_graph(caplog, reuse):
     lm, model = guided_text("embedded", CUDA)
     prompt = "word word word"
     prompt_BP = torch.tensor([lm.encode(prompt)], device=CUDA)
     reward = TextReward(model, REWARD, chat_of(prompt))
-    config = TextConfig(steps=8, max_new_tokens=8, inner_steps=3, temperature=1.0)
+    config = TextConfig(
+        steps=8,
+        max_new_tokens=8,
+        inner_steps=3,
+        temperature=1.0,
+        block_length=None if reuse == "none" else 4,
+        reuse=reuse,
+    )
     curves: dict[bool, list[list[float]]] = {True: [], False: []}
 
     def answer(graph):
