@@ -73,6 +73,13 @@ class OperatorSpec(Spec, family=True):
         return self.weights
 
     @property
+    def rounding(self) -> float:
+        """Standard deviation of what A rounds off, on the [-1, 1] scale; estimated noise is never
+        taken to be less.
+        """
+        return 0.0
+
+    @property
     def needs_mask(self) -> bool:
         """Whether a job must include a mask picture or an alpha channel."""
         return False

@@ -63,6 +63,11 @@ class Compose(OperatorSpec):
         return tuple(name for step in self.stages for name in step.checkpoints)
 
     @property
+    def rounding(self) -> float:
+        """The largest of the stages'."""
+        return max(step.rounding for step in self.stages)
+
+    @property
     def needs_mask(self) -> bool:
         """True if any stage needs a mask."""
         return any(step.needs_mask for step in self.stages)

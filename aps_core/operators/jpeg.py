@@ -54,6 +54,20 @@ class JPEG(OperatorSpec):
         return f"JPEG compression of quality {self.quality}"
 
     @property
+    def rounding(self) -> float:
+        """Uniform rounding error of the lowest frequencies, where most of a picture's contrast is:
+        a step over the square root of 12. Compression hides the noise, but not this error, and
+        without it the inverse of a blur before the compression amplifies it.
+        """
+        step = (LUMINANCE[1][1] * self._scale + 50) // 100
+        return float(max(1, step) / math.sqrt(12) / 127.5)
+
+    @property
+    def _scale(self) -> float:
+        """Percentage by which the standard's tables are multiplied."""
+        return 5000 / self.quality if self.quality < 50 else 200 - 2 * self.quality
+
+    @property
     def support(self) -> Support:
         """Blocks of 8x8 pixels."""
         return Support(0, 8)
@@ -61,11 +75,10 @@ class JPEG(OperatorSpec):
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        scale = 5000 / self.quality if self.quality < 50 else 200 - 2 * self.quality
         tables = torch.tensor(
             (LUMINANCE, CHROMINANCE, CHROMINANCE), dtype=torch.float32, device=device
         )
-        tables = ((tables * scale + 50) / 100).floor().clamp(1, 255)
+        tables = ((tables * self._scale + 50) / 100).floor().clamp(1, 255)
         n = torch.arange(8, dtype=torch.float32, device=device)
         dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
         dct[0] /= math.sqrt(2)

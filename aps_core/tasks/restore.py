@@ -267,6 +267,7 @@ class RestoreSpec(MeasuredTaskSpec):
         sigma = self.sigma
         if sigma == "auto":
             gaussian = self.noise == "gaussian"
+            least = max(least, self.operator.rounding)
             sigma = max(least, noise.estimate_sigma(y_CHW, weight)) if gaussian else least
         return self.model_copy(update={"sigma": sigma})
 

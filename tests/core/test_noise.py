@@ -155,3 +155,16 @@ def test_the_estimate_for_an_8_bit_picture_is_at_least_its_rounding_error():
     for y in (images.to_pil(torch.zeros(3, 64, 64)), np.zeros((64, 64, 3), dtype=np.uint8)):
         assert Measurement(y).bind(torch.device("cpu")).sigma == pytest.approx(0.00226, rel=0.01)
     assert Measurement(torch.zeros(3, 64, 64)).bind(torch.device("cpu")).sigma == 0
+
+
+@pytest.mark.parametrize("quality", [40, 80])
+def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_off(photos, quality):
+    """The noise left to see in a blurred and compressed picture is far less than its error."""
+    stages = [{"type": "defocus_blur", "radius": 4.0}, {"type": "jpeg", "quality": quality}]
+    spec = RestoreSpec.model_validate({"operator": {"type": "compose", "stages": stages}})
+    blurred = spec.operator.stages[0].bind(photos[0].shape)(photos[0][None])
+    compressed = spec.operator.stages[1].bind(photos[0].shape)(blurred)
+    error = (compressed - blurred).std().item()
+    sigma = spec.with_sigma(compressed[0], None, 0.0023).sigma
+    assert 0.8 * error <= sigma <= 2 * error
+    assert spec.operator.stages[0].rounding == 0
