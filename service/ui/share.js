@@ -15,7 +15,7 @@ export function shareBox(first, described, onProblem) {
     status.textContent = t.copied;
   }, { class: "small", hidden: !navigator.clipboard });
   const link = el("div", { class: "field", hidden: true }, el("label", { htmlFor: "share-link", textContent: t.share.label }), field);
-  const help = el("p", { id: "share-help", class: "help" });
+  const help = el("p", { id: "share-help", class: "help", role: "status" });
   const end = button(t.share.end, api.guarded(onProblem, async () => {
     await api.unshare(first);
     tell(t.share.ended);
