@@ -31,7 +31,7 @@ class JobView(BaseModel):
     phase: Phase | None = Field(description="Current activity of an unfinished job.")
     version: int = Field(description="Incremented by every change.")
     priority: Priority
-    batch: str | None = Field(description="Id of the batch that it was submitted with.")
+    batch: str | None = Field(None, description="Id of the batch that it was submitted with.")
     queue_position: int | None = Field(
         description="Number of your jobs ahead of this one while it is queued."
     )

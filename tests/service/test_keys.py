@@ -43,7 +43,12 @@ def routes(
     """All operations under /v1, with ids filled in."""
     for path, operations in http.get("/openapi.json").json()["paths"].items():
         filled = path.format(
-            job_id=job_id, delivery_id=delivery_id, step=1, name="result.png", model="embedded_text"
+            job_id=job_id,
+            delivery_id=delivery_id,
+            batch_id=UNKNOWN,
+            step=1,
+            name="result.png",
+            model="embedded_text",
         )
         for method in operations:
             if path.startswith("/v1/"):
