@@ -1,7 +1,7 @@
 """What reused keys and values save and change: the same prompts and seeds with and without.
 
     python -m training.stories --count 24 --seed 2 > prompts.txt
-    python -m benchmarks.text_reuse --prompts prompts.txt   # embedded pair, some ten minutes
+    python -m benchmarks.text_reuse --prompts prompts.txt   # embedded pair, 15 minutes
     python -m benchmarks.text_reuse --counted               # Dream-7B on paper, a second
 
 *same tokens*: share of answer tokens equal to those of the exact run in the same blocks; *distance*

@@ -89,7 +89,7 @@ class Window:
         """Writes the window's values ``fresh`` into ``kept``, ``shift`` positions further right,
         along the dimension of the positions.
 
-        By gathering: an indexed write would be slow on CUDA, where it has to be deterministic.
+        It gathers, which is deterministic on CUDA as it is; an indexed write would have to sort.
         """
         place_S = self.position_S - self.start - shift
         inside_S = (place_S >= 0) & (place_S < self.width)
