@@ -28,7 +28,7 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
     tuned: ClassVar[dict[str, dict[str, Any]]] = {  # on withheld fonts, scans and screens
         "carried_evidence": {
             "steps": 10,
-            "inner_steps": 6,
+            "inner_steps": 10,
             "learning_rate": 0.3,
             "correction": 2.0,
             "smoothness": 1.0,
