@@ -27,7 +27,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 PHOTO = ROOT / "examples" / "photos" / "coffee.png"
-PATIENCE = 600
+PATIENCE = 240
 """Seconds to wait for a result."""
 
 SHELL_OF_FIRST = {
