@@ -65,7 +65,7 @@ class Compose(OperatorSpec):
     @property
     def rounding(self) -> float:
         """The largest of the stages'."""
-        return max(step.rounding for step in self.stages)
+        return float(max(step.rounding for step in self.stages))
 
     @property
     def needs_mask(self) -> bool:
