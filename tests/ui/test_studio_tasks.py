@@ -302,7 +302,7 @@ def test_an_unknown_task_gets_a_form(page: Page, complaints: list[str]) -> None:
     expect(page.get_by_text("a.png, 64 × 64 pixels")).to_be_visible()
     page.get_by_role("button", name="Colour grade", exact=True).click()
     page.wait_for_timeout(300)
-    assert b'{"strength":0.5}' in sent[0]
+    assert b'{"prior":"embedded","strength":0.5}' in sent[0]
     assert b'name="image"' in sent[0]
     complaints.clear()  # the mocked job does not exist
 
