@@ -1,8 +1,8 @@
 """MkDocs hooks that generate parts of the documentation from the code.
 
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
-``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}`` and
-``{{ model_card }}`` are replaced by generated Markdown.
+``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}``,
+``{{ degraded }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from aps_core.operators import OperatorSpec  # noqa: E402
 from aps_core.priors import ImagePriorSpec  # noqa: E402
 from aps_core.priors.base import PRESETS  # noqa: E402
 from aps_core.samplers import SamplerSpec  # noqa: E402
+from benchmarks import degraded  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -246,6 +247,7 @@ MADE: dict[str, Callable[[], str]] = {
     "settings": settings,
     "presets": presets,
     "algorithm": algorithm,
+    "degraded": degraded.report,
     "model_card": model_card,
     "checkpoints": checkpoints,
 }
