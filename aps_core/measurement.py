@@ -73,7 +73,14 @@ class Measurement:
         """
         y_BCHW = _batch(self.y).to(device)
         operator, size = self._operator(y_BCHW, device)
-        return Bind(y_BCHW, operator, self._sigma(y_BCHW, operator), size)
+        sigma, given = self._sigma(y_BCHW, operator), self._registered()
+        if isinstance(given, OperatorSpec) and given.rounding:
+            least = given.rounding
+            if isinstance(sigma, float | int):
+                sigma = max(sigma, least)
+            else:
+                sigma = sigma.clamp(min=least)
+        return Bind(y_BCHW, operator, sigma, size)
 
     def identified(
         self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
@@ -126,7 +133,8 @@ class Measurement:
             mask_HW = self._mask()
             if mask_HW is not None:
                 mask_HW = mask_HW.to(device)
-            return given.bind((3, *shape[1:]), device, mask_HW), (shape[1], shape[2])
+            compared = given.without_rounding()
+            return compared.bind((3, *shape[1:]), device, mask_HW), (shape[1], shape[2])
         physics = deepinv.is_physics(given)
         size = self.size or (deepinv.image_size(given) if physics else None)
         function = deepinv.bound(given) if physics else given

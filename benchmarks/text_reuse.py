@@ -22,11 +22,16 @@ from aps_core.runtime.process import be_reproducible
 from aps_core.tasks import GuideSpec, Inputs, TextResult, run
 from aps_core.text.blocks import blocks_of
 from aps_core.text.config import TextConfig
-from benchmarks.cards import CARDS
+from benchmarks.cards import CARDS, Card
 from benchmarks.harness import print_table
 
 DREAM_PARAMETERS = 7.07e9
 """Weights that a pass reads and multiplies: Dream-7B without its input embedding."""
+REWARD_PARAMETERS = 4.4e8
+"""Weights of the layers of Qwen3-0.6B."""
+REWARD_WIDTH, VOCABULARY = 1024, 151_936
+LOGIT_PASSES = 10
+"""Times that an inner step reads or writes logits in float32: softmax, its gradient, and Adam."""
 TOKENS = 32
 VARIANTS: dict[str, dict[str, Any]] = {
     "published order": {},
@@ -94,9 +99,22 @@ def row(name: str, made: list[Made], exact: list[Made]) -> dict[str, Any]:
     }
 
 
+def guidance_floor(answers: int, card: Card) -> float:
+    """Seconds of the 128 x 3 inner steps of guidance: forward and backward pass of the reward model
+    over the answers (the prompt's keys are cached), expected embeddings of the undecided tokens
+    (half of the 128 on average), and their logits.
+    """
+    flops, rate = card.tflops * 1e12, card.gb_per_s * 1e9
+    layers = max(4 * REWARD_PARAMETERS * 128 * answers / flops, 4 * REWARD_PARAMETERS / rate)
+    table = REWARD_WIDTH * VOCABULARY
+    embeddings = max(4 * table * 64 * answers / flops, 4 * table / rate)
+    logits = LOGIT_PASSES * 4 * 64 * answers * VOCABULARY / rate
+    return 128 * 3 * (layers + embeddings + logits)
+
+
 def counted() -> list[dict[str, Any]]:
-    """Floor of the prior's passes of one Dream-7B answer of 128 tokens in 128 steps, in blocks of
-    32: the slower of arithmetic and reading the weights, on an H200.
+    """Floor of one Dream-7B answer of 128 tokens in 128 steps, in blocks of 32, on an H200: the
+    slower of arithmetic and reading the weights, for the prior's passes and with guidance.
     """
     card = CARDS[0]
 
@@ -120,7 +138,8 @@ def counted() -> list[dict[str, Any]]:
                 "answers": answers,
                 "reuse": reuse,
                 "positions": sum(widths) / (128 * length),
-                "seconds": sum(seconds(answers * width) for width in widths),
+                "prior_s": (prior := sum(seconds(answers * width) for width in widths)),
+                "guided_s": prior + guidance_floor(answers, card),
             }
         )
     return rows

@@ -74,10 +74,16 @@ class OperatorSpec(Spec, family=True):
 
     @property
     def rounding(self) -> float:
-        """Standard deviation of what A rounds off, on the [-1, 1] scale; estimated noise is never
-        taken to be less.
+        """Standard deviation of what A rounds off, on the [-1, 1] scale; noise is never taken to
+        be less.
         """
         return 0.0
+
+    def without_rounding(self) -> OperatorSpec:
+        """This operator as a likelihood sees it, where the rounding is part of the noise: a rounded
+        A(x) has no useful gradient.
+        """
+        return self
 
     @property
     def needs_mask(self) -> bool:

@@ -67,6 +67,10 @@ class Compose(OperatorSpec):
         """The largest of the stages'."""
         return float(max(step.rounding for step in self.stages))
 
+    def without_rounding(self) -> OperatorSpec:
+        """The stages without their rounding."""
+        return Compose(stages=[step.without_rounding() for step in self.stages])
+
     @property
     def needs_mask(self) -> bool:
         """True if any stage needs a mask."""

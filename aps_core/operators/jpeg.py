@@ -10,6 +10,7 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.imaging.resampling import edge_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
+from aps_core.operators.denoise import Denoise
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +62,10 @@ class JPEG(OperatorSpec):
         """
         step = (LUMINANCE[1][1] * self._scale + 50) // 100
         return float(max(1, step) / math.sqrt(12) / 127.5)
+
+    def without_rounding(self) -> OperatorSpec:
+        """The picture itself: what is left of a JPEG round trip."""
+        return Denoise()
 
     @property
     def _scale(self) -> float:

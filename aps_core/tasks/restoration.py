@@ -34,9 +34,9 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     used = spec.working_operator(size, inputs.kernel)
     least = noise.least_sigma(upload)
     if tiling is None:
-        result = _whole(spec, context, engine, used, y_CHW, mask_HW, least)
+        result = _whole(spec, context, engine, used.without_rounding(), y_CHW, mask_HW, least)
     else:
-        cut = WholeMeasurement(used, y_CHW, mask_HW)
+        cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW)
         exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
         result = TiledRun(context, engine, exact, tiling, cut).run()
     reduced = y_CHW.shape[-2:] != (upload.height, upload.width)

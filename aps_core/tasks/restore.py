@@ -267,16 +267,16 @@ class RestoreSpec(MeasuredTaskSpec):
         sigma = self.sigma
         if sigma == "auto":
             gaussian = self.noise == "gaussian"
-            least = max(least, self.operator.rounding)
             sigma = max(least, noise.estimate_sigma(y_CHW, weight)) if gaussian else least
         return self.model_copy(update={"sigma": sigma})
 
     def spread(self, y_CHW: Tensor) -> float | Tensor:
         """Standard deviation of all noise of a measurement; photon noise is added to ``sigma``."""
         assert self.sigma != "auto"  # see ``with_sigma``
+        sigma: float = max(self.sigma, self.operator.rounding)
         if self.noise == "gaussian":
-            return self.sigma
-        return (noise.poisson_sigma(y_CHW, self.peak).square() + self.sigma**2).sqrt()
+            return sigma
+        return (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
 
 
 def _given(image: Size | None) -> Size:

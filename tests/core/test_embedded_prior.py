@@ -1,12 +1,13 @@
 """The shipped weights: figures of the model card, and claims of the paper on APS."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from aps_core import evaluation
+from aps_core import Measurement, evaluation, restore
 from aps_core.checkpoints.files import EMBEDDED
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
@@ -58,6 +59,17 @@ def restored(engine, photos, task, method, name="coffee", **settings):
     return float(psnr(x, photos[name][None])), float(
         psnr(evaluation.BASELINES["input"](case), photos[name][None])
     )
+
+
+def test_restoring_a_jpeg_does_no_harm(engine, photos):
+    """The rounding counts as noise; fitted exactly, it would be amplified."""
+    truth = photos["coffee"]
+    buffer = io.BytesIO()
+    images.to_pil(truth).save(buffer, "JPEG", quality=30)
+    before = images.to_tensor(images.open_image(buffer.getvalue()))
+    operator = {"type": "jpeg", "quality": 30}
+    after = restore(Measurement(before, operator), engine, preset="fast").pictures_BCHW
+    assert psnr(after, truth[None]).item() > psnr(before[None], truth[None]).item()
 
 
 @pytest.mark.slow

@@ -165,6 +165,6 @@ def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_of
     blurred = spec.operator.stages[0].bind(photos[0].shape)(photos[0][None])
     compressed = spec.operator.stages[1].bind(photos[0].shape)(blurred)
     error = (compressed - blurred).std().item()
-    sigma = spec.with_sigma(compressed[0], None, 0.0023).sigma
+    sigma = spec.with_sigma(compressed[0], None, 0.0023).spread(compressed[0])
     assert 0.8 * error <= sigma <= 2 * error
     assert spec.operator.stages[0].rounding == 0
