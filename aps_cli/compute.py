@@ -54,7 +54,7 @@ class Backend:
         """
         given = {name: read(path) for name, path in pictures.items() if path is not None}
         if (prior := self._prior_for(spec, given)) is not None:
-            click.echo(f"It looks like a document: with the prior {prior}.", err=True)
+            click.echo(f"It looks like a document: using the prior {prior}.", err=True)
             spec = {**spec, "prior": prior}
         if not self.server:
             return self._run_locally(spec, given, suffix)

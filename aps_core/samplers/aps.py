@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core.samplers.anchored import AnchoredSampler
-from aps_core.samplers.base import Step, own_defaults
+from aps_core.samplers.base import REVERSE_STEPS, Step, own_defaults
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,12 +33,7 @@ class APSConfig(AnchoredSampler):
     """
 
     type: Literal["aps"] = "aps"
-    steps: int = Field(
-        15,
-        ge=1,
-        le=128,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(15, ge=1, le=128, description=REVERSE_STEPS)
     inner_steps: int = Field(
         100,
         ge=0,
@@ -138,9 +133,4 @@ class SingleOptimisation(APSConfig):
     """APS in a single round with the corrections of all rounds; a control."""
 
     type: Literal["single_optimisation"] = "single_optimisation"  # type: ignore[assignment]  # its own name
-    steps: int = Field(
-        1,
-        ge=1,
-        le=128,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(1, ge=1, le=128, description=REVERSE_STEPS)

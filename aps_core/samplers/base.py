@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from aps_core.sampling.driver import Problem
     from aps_core.types import SamplerState
 
+REVERSE_STEPS = "Rounds in which tokens are decided, a share in each (reverse steps T)."
+"""Description of the field ``steps`` of samplers that decide tokens."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:

@@ -24,7 +24,7 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingDiverged
 from aps_core.samplers.anchored import AnchoredSampler
-from aps_core.samplers.base import Step
+from aps_core.samplers.base import REVERSE_STEPS, Step
 from aps_core.types import MASK, Likelihood
 
 if TYPE_CHECKING:
@@ -43,12 +43,7 @@ class CarriedEvidence(AnchoredSampler):
     """
 
     type: Literal["carried_evidence"] = "carried_evidence"
-    steps: int = Field(
-        10,
-        ge=1,
-        le=128,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(10, ge=1, le=128, description=REVERSE_STEPS)
     inner_steps: int = Field(
         6, ge=1, le=5000, description="Corrections in every round (Adam steps M on the evidence)."
     )

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.random_ops import categorical, gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
@@ -47,12 +47,7 @@ class G2D2Config(SamplerSpec):
     """
 
     type: Literal["g2d2"] = "g2d2"
-    steps: int = Field(
-        100,
-        ge=1,
-        le=1024,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(100, ge=1, le=1024, description=REVERSE_STEPS)
     inner_steps: int = Field(
         30, ge=1, le=5000, description="Corrections in every round (RAdam steps on the logits)."
     )

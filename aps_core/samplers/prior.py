@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
 from aps_core.sampling.random_ops import categorical
 from aps_core.sampling.schedule import mask_fraction
 from aps_core.types import MASK
@@ -26,12 +26,7 @@ class PriorConfig(SamplerSpec):
     """The prior alone: unguided generation, which ignores the measurement."""
 
     type: Literal["prior_only"] = "prior_only"
-    steps: int = Field(
-        15,
-        ge=1,
-        le=128,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(15, ge=1, le=128, description=REVERSE_STEPS)
     guidance_scale: float = Field(
         3.5,
         ge=0,

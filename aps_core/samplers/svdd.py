@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
 from aps_core.samplers.prior import unmask
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction
@@ -38,12 +38,7 @@ class SVDDConfig(SamplerSpec):
     """
 
     type: Literal["svdd"] = "svdd"
-    steps: int = Field(
-        15,
-        ge=1,
-        le=1024,
-        description="Rounds in which tokens are decided, a share in each (reverse steps T).",
-    )
+    steps: int = Field(15, ge=1, le=1024, description=REVERSE_STEPS)
     candidates: int = Field(
         20,
         ge=1,
