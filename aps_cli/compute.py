@@ -14,9 +14,9 @@ import click
 from aps_cli.device import default_device
 from aps_cli.display import Display
 from aps_cli.files import read
-from aps_core.durations import in_words
 from aps_core.errors import InvalidSpec
 from aps_core.priors import trained_on
+from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine

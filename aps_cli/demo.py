@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from aps_cli.display import Display
 from aps_client import Client
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images, noise
+from aps_core.imaging.resampling import resize
 from aps_core.operators.super_resolution import SuperResolution
 
 SIDE = 128
@@ -25,9 +25,9 @@ def make_measurement(photo: Path, out: Path) -> tuple[Path, torch.Tensor]:
     Returns:
         Path of the measurement, and the ground truth (3, SIDE, SIDE) in [-1, 1].
     """
-    truth = images.resize(
-        images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)
-    ).clamp(-1, 1)
+    truth = resize(images.to_tensor(images.open_image(photo.read_bytes())), (SIDE, SIDE)).clamp(
+        -1, 1
+    )
     y = SuperResolution(factor=4).bind((3, SIDE, SIDE))(truth[None])[0]
     y = noise.add_noise(y, SIGMA, torch.Generator().manual_seed(0))
     path = out / "measurement.png"
@@ -72,10 +72,3 @@ def restore_photo(url: str, photo: Path, out: Path) -> None:
     click.echo(f"{fidelity:.2f} dB after {sidecar['seconds']['sampling']:.1f} s of sampling")
     click.echo(f"misfit {sidecar['misfit'][0]:.4f}, noise floor {sidecar['noise_floor']:.4f}")
     click.echo(f"Picture: {out / 'before-after.png'}")
-
-
-def free_port() -> int:
-    """Finds an unused TCP port on the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

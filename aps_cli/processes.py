@@ -71,9 +71,9 @@ def demo(photo: Path, out: Path, once: bool, port: int) -> None:
         once: whether to stop after the job.
         port: port of the API; 0 selects a free one.
     """
-    from aps_cli.demo import free_port, restore_photo
+    from aps_cli.demo import restore_photo
 
-    port = port or free_port()
+    port = port or launch.free_port()
     with tempfile.TemporaryDirectory(prefix="aps-demo-") as folder:
         settings = settings_for(
             None, data_dir=Path(folder), artifacts_dir=Path(folder) / "artifacts"

@@ -26,9 +26,8 @@ from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks import TaskSpec
 from benchmarks import degraded
 from service.launch.embedded_server import running_server
-from service.launch.processes import running_service
+from service.launch.processes import free_port, running_service
 from service.settings import Settings
-from tests.stack import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -251,7 +251,9 @@ class RestoreSpec(MeasuredTaskSpec):
         sigma = None if self.sigma == "auto" else self.sigma
         hook, total = context.on_inner, self.sampler.steps
         on_inner = hook and (lambda info: hook(replace(info, total=total)))
-        return Search(inputs.picture(), engine, sigma, self.seed, on_inner)
+        return Search(
+            upload=inputs.picture(), engine=engine, sigma=sigma, seed=self.seed, on_inner=on_inner
+        )
 
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""
