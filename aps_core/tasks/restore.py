@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
+from aps_core.priors import trained_on
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
 from aps_core.tasks.masks import check_coverage, mask_slot
@@ -34,6 +35,24 @@ TEXT_NOTE = (
     " they are sharp: check them against the original."
 )
 
+
+def prior_for_documents(
+    task: str, spec: Mapping[str, Any], offered: Iterable[str] | None = None
+) -> str | None:
+    """The prior to use if the picture of a job is a page or screen. None if the job is no
+    restoration, names a prior or has a prompt, which the documents prior does not know, or if
+    there is no such prior.
+
+    Args:
+        task: type of the job.
+        spec: its spec as JSON, as the caller wrote it.
+        offered: names of priors; default: those whose weights are installed.
+    """
+    if task != "restore" or "prior" in spec or spec.get("prompt"):
+        return None
+    return trained_on("documents", offered)
+
+
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
@@ -43,6 +62,15 @@ class RestoreSpec(MeasuredTaskSpec):
     """
 
     type: Literal["restore"] = "restore"
+    prior: str = Field(
+        "embedded",
+        min_length=1,
+        max_length=64,
+        description=(
+            "Prior to sample from. If none is named, service and command line choose one trained"
+            " on documents for pages and screens, if they have it."
+        ),
+    )
     operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
     sigma: Sigma = Field(
         "auto",
@@ -230,7 +258,10 @@ class RestoreSpec(MeasuredTaskSpec):
         result = self._restored(inputs, context)
         if not shows_text(inputs.picture()):
             return result
-        return replace(result, text_notice=TEXT_NOTE, notes=[*result.notes, TEXT_NOTE])
+        notes = [*result.notes, TEXT_NOTE]
+        if self.prior_spec().content == "documents":
+            notes.append(f"The prior '{self.prior}' was trained on pages and screens.")
+        return replace(result, text_notice=TEXT_NOTE, notes=notes)
 
     def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         from aps_core.tasks.restoration import restored

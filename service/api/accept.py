@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -21,6 +21,7 @@ from aps_core.errors import (
 )
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
 from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
+from aps_core.tasks.restore import prior_for_documents
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
@@ -112,7 +113,8 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
     key had already created it. Stores nothing if it raises.
 
     The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
-    are decoded only in the decoder's child processes.
+    are decoded only in the decoder's child processes. A page or screen that is to be restored
+    without a named prior gets the one trained on documents, if the service offers it.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
@@ -134,6 +136,9 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
         for name, sent in submission.pictures.items():
             if name not in uploads:
                 uploads[name] = await services.pictures.read(sent, name, tenant)
+        prior = _prior_for_documents(services, submission)
+        if prior and await services.pictures.shows_text(uploads["image"], "image", tenant):
+            draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
             draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
@@ -149,7 +154,7 @@ def _begin(
     services: Services, submission: Submission, uploads: dict[str, Upload]
 ) -> Draft | tuple[JobView, bool]:
     """Does everything that needs no decoding, in one thread: a job whose pictures are all stored
-    is accepted here. ``uploads`` receives the stored pictures.
+    and that leaves no choice of prior is accepted here. ``uploads`` receives the stored pictures.
     """
     draft = _draft(services, submission)
     if isinstance(draft, JobView):
@@ -157,7 +162,8 @@ def _begin(
     for name, sent in submission.pictures.items():
         if is_hash(sent):
             uploads[name] = services.pictures.stored(sent, name, submission.tenant)
-    if uploads.keys() == submission.pictures.keys():
+    complete = uploads.keys() == submission.pictures.keys()
+    if complete and _prior_for_documents(services, submission) is None:
         cost, slot = draft.check(uploads)
         if slot is None:
             return _stored(services, submission, draft, uploads, cost)
@@ -211,6 +217,18 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
     return Draft(spec, _worker(services, spec), terms, services.settings.max_job_seconds)
+
+
+def _prior_for_documents(services: Services, submission: Submission) -> str | None:
+    """The prior to use if the picture is a page or screen; None if there is nothing to choose."""
+    if "image" not in submission.pictures:
+        return None
+    return prior_for_documents(submission.task, submission.spec, services.settings.priors)
+
+
+def _with_prior(services: Services, submission: Submission, draft: Draft, prior: str) -> Draft:
+    spec = _validated(submission.task, {**submission.spec, "prior": prior}).resolved()
+    return replace(draft, spec=spec, worker=_worker(services, spec))
 
 
 def _worker(services: Services, spec: TaskSpec) -> WorkerInfo:
