@@ -136,7 +136,7 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     """
     from aps_core.diagnosis import shows_text
     from aps_core.imaging import images
-    from aps_core.tasks.restore import prior_for_documents
+    from aps_core.tasks.documents import prior_for_documents
 
     prior = prior_for_documents(spec["type"], spec)
     if prior is None or not shows_text(images.open_image(pictures["image"])):

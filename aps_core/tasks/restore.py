@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,9 +16,9 @@ from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
-from aps_core.priors import trained_on
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
+from aps_core.tasks.documents import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
@@ -29,29 +29,6 @@ if TYPE_CHECKING:
 
 MARGIN_TOKENS, FADE_TOKENS = 2, 4
 """Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
-
-TEXT_NOTE = (
-    "This seems to be a page or screen. Letters and digits of the result may be guesses, even where"
-    " they are sharp: check them against the original."
-)
-
-
-def prior_for_documents(
-    task: str, spec: Mapping[str, Any], offered: Iterable[str] | None = None
-) -> str | None:
-    """The prior to use if the picture of a job is a page or screen. None if the job is no
-    restoration, names a prior or has a prompt, which the documents prior does not know, or if
-    there is no such prior.
-
-    Args:
-        task: type of the job.
-        spec: its spec as JSON, as the caller wrote it.
-        offered: names of priors; default: those whose weights are installed.
-    """
-    if task != "restore" or "prior" in spec or spec.get("prompt"):
-        return None
-    return trained_on("documents", offered)
-
 
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
@@ -256,12 +233,7 @@ class RestoreSpec(MeasuredTaskSpec):
         from aps_core.diagnosis import shows_text
 
         result = self._restored(inputs, context)
-        if not shows_text(inputs.picture()):
-            return result
-        notes = [*result.notes, TEXT_NOTE]
-        if self.prior_spec().content == "documents":
-            notes.append(f"The prior '{self.prior}' was trained on pages and screens.")
-        return replace(result, text_notice=TEXT_NOTE, notes=notes)
+        return warned(result, self.prior_spec()) if shows_text(inputs.picture()) else result
 
     def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         from aps_core.tasks.restoration import restored

@@ -12,26 +12,19 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import (
-    ImageTooLarge,
-    InsufficientMemory,
-    InvalidSpec,
-    JobTooLong,
-    WeightsMissing,
-)
-from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
-from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
-from aps_core.tasks.restore import prior_for_documents
+from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
+from aps_core.tasks import Inputs, TaskSpec, validate_spec
+from aps_core.tasks.documents import prior_for_documents
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
 from service.api.options import Options
-from service.api.views import EstimateView, JobView, view
+from service.api.views import JobView, view
 from service.egress.public_only import check_url
 from service.jobs import (
     IdempotencyConflict,
     Job,
-    JobError,
     NotNow,
     Quota,
     StorageUnavailable,
@@ -170,37 +163,12 @@ def _begin(
     return draft
 
 
-def predict(
-    services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
-) -> EstimateView:
-    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+def validated(task: str, spec: dict[str, Any]) -> TaskSpec:
+    """The spec of a task.
 
     Raises:
-        InvalidSpec, pydantic.ValidationError: the spec is invalid.
-        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+        InvalidSpec, pydantic.ValidationError: it is invalid.
     """
-    spec = _validated(task, spec_json)
-    worker = worker_for(spec.prior, services.settings.priors, services.capable())
-    pace, refusal = worker.seconds_per_token, None
-    cost = estimate(spec, image, pace)
-    try:
-        Draft(spec, worker, Terms(), services.settings.max_job_seconds).cost(image)
-    except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
-        refusal = JobError.of(error)
-    presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
-    return EstimateView(
-        output_size=cost.output,
-        reduced_size=spec.reduced_size(image),
-        tokens=cost.tokens,
-        seconds=cost.seconds,
-        refusal=refusal,
-        seconds_by_preset={
-            name: estimate(variant, image, pace).seconds for name, variant in presets.items()
-        },
-    )
-
-
-def _validated(task: str, spec: dict[str, Any]) -> TaskSpec:
     try:
         return validate_spec({**spec, "type": task})
     except RecursionError as error:
@@ -212,7 +180,7 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    spec = _validated(submission.task, submission.spec).resolved()
+    spec = validated(submission.task, submission.spec).resolved()
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
@@ -227,7 +195,7 @@ def _prior_for_documents(services: Services, submission: Submission) -> str | No
 
 
 def _with_prior(services: Services, submission: Submission, draft: Draft, prior: str) -> Draft:
-    spec = _validated(submission.task, {**submission.spec, "prior": prior}).resolved()
+    spec = validated(submission.task, {**submission.spec, "prior": prior}).resolved()
     return replace(draft, spec=spec, worker=_worker(services, spec))
 
 
