@@ -101,7 +101,7 @@ def sheet(cases: list[Case]) -> Image.Image:
     titles = ("original", "measurement", "restored")
     step = _TILE + _GAP
     drawn = Image.new(
-        "RGB", (len(titles) * step + _GAP, _TITLE + len(cases) * step + _GAP), "white"
+        "RGB", (len(titles) * step + _GAP, _TITLE + len(cases) * step + _GAP), "#e8e8e8"
     )
     draw = ImageDraw.Draw(drawn)
     for column, title in enumerate(titles):

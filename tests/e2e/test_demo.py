@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PIL import Image
-
 from aps_cli.demo import restore_both
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
@@ -30,4 +28,4 @@ def test_a_photograph_and_a_page_are_restored_with_their_priors(
         )
     )
     assert psnr(restored, x) > psnr(y, x) + 1
-    assert Image.open(tmp_path / "before-after.png").width == 3 * Image.open(PAGE).width * 3 + 32
+    assert images.open_image((tmp_path / "before-after.png").read_bytes()).height > 2 * 384
