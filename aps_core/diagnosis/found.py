@@ -41,7 +41,7 @@ class BlurSearch(Config):
 
 class Found(Config):
     """The operator that a job used in place of an unknown one. Part of the result and of
-    checkpoints, so that a resumed run does not guess anew.
+    checkpoints, so that a resumed run uses the same operator.
     """
 
     asked: str = Field(description="Type of the unknown operator of the job: 'auto', ...")
