@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aps_cli.device import default_device
-from aps_cli.fields import parse_value
+from aps_cli.fields import member_fields, parse_value
 from aps_core.errors import InvalidSpec
 from aps_core.samplers import SamplerSpec
 
@@ -72,6 +72,16 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
     ),
 )
 @click.option("--task", "tasks", multiple=True, help="Run only this task (repeatable).")
+@click.option(
+    "--operator",
+    "operators",
+    multiple=True,
+    metavar="JSON",
+    help=(
+        "Run this operator of your own as a task (repeatable): its name, or JSON such as"
+        ' \'{"type": "defocus_blur", "radius": 4}\'. Without --task, nothing else runs.'
+    ),
+)
 @click.option("--method", "methods", multiple=True, help="Run only this method (repeatable).")
 @click.option(
     "--protocol",
@@ -159,13 +169,15 @@ def _comparison(
     options: dict[str, Any],
 ) -> None:
     """Compares the selected methods on the selected tasks."""
-    from aps_core.evaluation import PROTOCOLS, Plan, Variant, photographs, strengths
+    from aps_core.evaluation import PROTOCOLS, Plan, Variant, own_task, photographs, strengths
     from aps_core.evaluation import evaluate as run
     from aps_core.evaluation.sheets import contact_sheet
     from aps_core.evaluation.suite import lpips_if_here
     from aps_core.evaluation.tables import summary
 
-    tasks, protocols = options["tasks"] or DEFAULT_TASKS, options["protocols"] or ("native",)
+    own = tuple(own_task(member_fields(text)) for text in options["operators"])
+    tasks = (*options["tasks"], *own) or DEFAULT_TASKS
+    protocols = options["protocols"] or ("native",)
     methods = options["methods"] or tuple(SamplerSpec.family)
     for kind, given, known in (
         ("method", methods, SamplerSpec.family),

@@ -138,7 +138,11 @@ def sampler_options(config: type[BaseModel]) -> Callable[[Command], Command]:
 
 
 def _member(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
-    """A member of a family, given by name or as a JSON object."""
+    return member_fields(text)
+
+
+def member_fields(text: str | None) -> Any:
+    """JSON of a member of a family, given by name or as a JSON object."""
     value = parse_value(text)
     return {"type": value} if isinstance(value, str) else value
 

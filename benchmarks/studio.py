@@ -1,9 +1,12 @@
-"""Performance of the studio in Chromium: first paint, page size, handler of the step slider.
+"""Performance of the studio in Chromium: first paint, layout shift, interactions, page size.
 
-    python -m benchmarks.studio http://127.0.0.1:8000
+    python -m benchmarks.studio http://127.0.0.1:8000 [--out FILE]
 
-Measures the page of a running service. The job behind the slider is synthetic, because computing it
-on a CPU takes long: a picture of 512 pixels in 40 steps, with the token grid of the embedded prior.
+Measures the page of a running service as it is, and again with the processor slowed down fourfold,
+as Lighthouse does for phones. Layout shift is what moves without the user's doing, in Chromium's
+unit, on the form, during a real job of 64 pixels, and in the history. An interaction is a click or
+a key; its time ends with the next painted frame, and those below 16 ms count as 16. The job behind
+the slider over the steps is synthetic (``benchmarks/studio_job.py``).
 """
 
 from __future__ import annotations
@@ -11,16 +14,22 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
+import re
 import shutil
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-import numpy as np
 from PIL import Image
-from playwright.sync_api import Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-SIZE, STRIDE, STEPS = 512, 4, 40
-JOB = "01900000-0000-7000-8000-000000000001"
+from benchmarks.studio_job import STEPS, synthesise
+
+PHOTO = Path(__file__).parents[1] / "examples" / "photos" / "coffee.png"
+PATIENCE = 180_000.0
+"""Milliseconds to wait for a job."""
+SLOWDOWNS = (1, 4)
 MODES = ("Hidden", "Decided so far", "Heat by step", "Heat by confidence")
 SCRUB = """(slider) => Array.from({ length: 200 }, (_, index) => {
     slider.value = 1 + (index * 7) % Number(slider.max);
@@ -28,6 +37,41 @@ SCRUB = """(slider) => Array.from({ length: 200 }, (_, index) => {
     slider.dispatchEvent(new Event("input"));
     return performance.now() - started;
 })"""
+OBSERVE = """(() => {
+    window.seen = { shifts: [], interactions: [], largest: 0, blocked: 0 };
+    const observe = (type, each, options) => new PerformanceObserver((list) =>
+        list.getEntries().forEach(each)).observe({ type, buffered: true, ...options });
+    const named = (node) => node?.nodeType === 1
+        ? `${node.tagName.toLowerCase()}.${node.getAttribute("class")}` : "text";
+    observe("layout-shift", ({ value, hadRecentInput, sources }) => hadRecentInput
+        || seen.shifts.push([value, sources.map(({ node }) => named(node)).join(" ")]));
+    observe("largest-contentful-paint", ({ startTime }) => { seen.largest = startTime; });
+    observe("longtask", ({ duration }) => { seen.blocked += duration - 50; });
+    observe("event", ({ interactionId, duration, name, target }) => interactionId
+        && seen.interactions.push([duration, `${name} on ${named(target)}`]),
+        { durationThreshold: 16 });
+})()"""
+
+
+def watched(browser: Browser, url: str, slowdown: int) -> Page:
+    """A page whose shifts, paints and interactions are recorded in ``window.seen``."""
+    page = browser.new_page(base_url=url, viewport={"width": 1280, "height": 900})
+    page.add_init_script(OBSERVE)
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setCPUThrottlingRate", {"rate": slowdown})
+    return page
+
+
+def seen(page: Page) -> dict[str, Any]:
+    """What was recorded since the page was loaded."""
+    page.wait_for_timeout(300)  # entries arrive after the frame
+    found: dict[str, Any] = page.evaluate("window.seen")
+    return found
+
+
+def shift(page: Page) -> float:
+    """Sum of all layout shifts since the page was loaded; Chromium's own score is at most this."""
+    return float(sum(value for value, _ in seen(page)["shifts"]))
 
 
 def loaded(page: Page) -> dict[str, float]:
@@ -45,11 +89,69 @@ def loaded(page: Page) -> dict[str, float]:
     return {"first_contentful_paint_ms": paint, "weight_kb": weight / 1000}
 
 
+def used(page: Page) -> dict[str, float]:
+    """Layout shift of the views and the slowest interaction in ms, from a new form to a finished
+    job and back to the list of jobs. The page comes from :func:`watched`.
+    """
+    page.goto("/")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    found = {"largest_contentful_paint_ms": seen(page)["largest"]}
+    found["blocked_while_loading_ms"] = seen(page)["blocked"]
+    found["layout_shift, empty form"] = shift(page)
+    _fill_in(page)
+    found["layout_shift, form filled in"] = shift(page)
+    page.get_by_role("button", name="Restore", exact=True).click()
+    over = page.get_by_role("heading", name=re.compile("^(Restored|Finished|Does not agree)"))
+    expect(over).to_be_visible(timeout=PATIENCE)
+    page.wait_for_load_state("networkidle")
+    found["layout_shift, job from start to end"] = shift(page)
+    _look_at_the_result(page)
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_role("listitem").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    found["layout_shift, with history"] = shift(page)
+    found["slowest_interaction_ms"] = max([16, *(ms for ms, _ in seen(page)["interactions"])])
+    return found
+
+
+def _fill_in(page: Page) -> None:
+    """Chooses a picture of 64 pixels and clicks through the form."""
+    buffer = io.BytesIO()
+    with Image.open(PHOTO) as photo:
+        photo.convert("RGB").resize((64, 64)).save(buffer, "PNG")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_text("Drop, paste or choose pictures").click()
+    chooser.value.set_files(
+        {"name": "coffee.png", "mimeType": "image/png", "buffer": buffer.getvalue()}
+    )
+    expect(page.get_by_role("region", name="Diagnosis").get_by_role("status")).to_have_text(
+        re.compile("[.]$")
+    )
+    for kind in ("inpainting", "compose", "gaussian_blur", "denoise"):
+        page.locator(f".chip:has([value={kind}])").first.click()
+    page.locator(".chip:has([value=fast])").click()
+    expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result .* about"))
+    for summary in page.locator("summary:visible").all():
+        summary.click()
+    page.locator('[data-pointer="/sampler/steps"]:visible').fill("8")
+    page.get_by_role("button", name=re.compile("^Switch to the")).click()
+    page.get_by_role("button", name=re.compile("worker")).click()
+    page.keyboard.press("Escape")
+
+
+def _look_at_the_result(page: Page) -> None:
+    """Uses the controls below a result."""
+    page.get_by_label("Tokens").select_option("Heat by confidence")
+    page.get_by_role("slider", name="Step", exact=True).press("ArrowLeft")
+    page.get_by_role("slider", name=re.compile("^Comparison")).press("ArrowRight")
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_text("Use it in code").click()
+
+
 def scrubbed(page: Page) -> dict[str, float]:
     """95th percentile of the slider's handler in ms per token display mode, with cached frames."""
-    page.route(f"**/v1/jobs/{JOB}**", _answer)
-    page.route(f"**/v1/jobs/{JOB}/**", _answer)
-    page.goto(f"/#{JOB}")
+    page.goto(synthesise(page))
     slider = page.get_by_role("slider", name="Step", exact=True)
     expect(slider).to_have_attribute("max", str(STEPS))
     page.wait_for_load_state("networkidle")
@@ -60,114 +162,30 @@ def scrubbed(page: Page) -> dict[str, float]:
     return found
 
 
-def _answer(route: Route) -> None:
-    """Serves the synthetic job, its events and its frames."""
-    path = route.request.url.partition(JOB)[2]
-    if path == "/events":
-        kinds = [("progress", event) for event in _events()] + [("done", {"job": _job()})]
-        body = "".join(
-            f"id: {number}-0\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
-            for number, (kind, data) in enumerate(kinds, 1)
-        )
-        route.fulfill(content_type="text/event-stream", body=body)
-    elif path:
-        route.fulfill(
-            content_type="image/jpeg", body=_frame(path), headers={"Cache-Control": "max-age=600"}
-        )
-    else:
-        route.fulfill(json=_job())
-
-
-def _events() -> list[dict[str, Any]]:
-    rng, side = np.random.default_rng(0), SIZE // STRIDE
-    decided = np.array_split(rng.permutation(side * side), STEPS)
-    common = {
-        "total": STEPS,
-        "seconds": 1.0,
-        "prior_seconds": 0.1,
-        "noise_floor": 0.05,
-        "grid": [side, side],
-        "preview": True,
-    }
-    return [
-        {
-            **common,
-            "step": step,
-            "misfit": 0.05 + 1 / step,
-            "anchors": anchors.tolist(),
-            "confidence": rng.normal(step, 1, len(anchors)).round(3).tolist(),
-            "loss_curve": (1 / np.arange(1, 101)).round(4).tolist(),
-            "preview_url": f"/v1/jobs/{JOB}/previews/{step}",
-        }
-        for step, anchors in enumerate(decided, 1)
-    ]
-
-
-def _frame(path: str) -> bytes:
-    """Creates a noisy picture, seeded by the path."""
-    buffer = io.BytesIO()
-    noise = np.random.default_rng(sum(path.encode())).integers(
-        0, 256, (SIZE // 8, SIZE // 8, 3), np.uint8
-    )
-    Image.fromarray(noise).resize((SIZE, SIZE), Image.Resampling.BICUBIC).save(
-        buffer, "JPEG", quality=80
-    )
-    return buffer.getvalue()
-
-
-def _job() -> dict[str, Any]:
-    url, when = f"/v1/jobs/{JOB}", "2030-01-01T00:00:00Z"
-    files = [
-        {"name": name, "url": f"{url}/artifacts/{name}", "media_type": "image/png"}
-        for name in ("measurement.png", "result.png", "result.json")
-    ]
-    urls = {"self": url, "events": f"{url}/events", "cancel": f"{url}/cancel"}
-    state = {
-        "state": "succeeded",
-        "phase": None,
-        "error": None,
-        "progress": None,
-        "cancel_requested": False,
-        "expires_at": when,
-        "created_at": when,
-    }
-    spec = {
-        "type": "restore",
-        "prior": "embedded",
-        "operator": {"type": "denoise"},
-        "seed": 0,
-        "sampler": {"steps": STEPS, "inner_steps": 100},
-    }
-    size = [SIZE, SIZE]
-    return {
-        "id": JOB,
-        "task": "restore",
-        **state,
-        "image_size": size,
-        "output_size": size,
-        "spec": spec,
-        "artifacts": files,
-        "metrics": {},
-        "urls": urls,
-    }
-
-
 def main() -> None:
     """Measures the page and prints the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000")
+    parser.add_argument("--out", type=Path, help="also write the numbers to this JSON file")
+    asked = parser.parse_args()
+    found = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(
-            base_url=parser.parse_args().url, viewport={"width": 1280, "height": 900}
-        )
-        for name, value in {**loaded(page), **scrubbed(page)}.items():
-            print(f"{name:42} {value:8.1f}")
+        for slowdown in SLOWDOWNS:
+            page = watched(browser, asked.url, slowdown)
+            numbers = {**loaded(page), **used(page), **scrubbed(page)}
+            found[f"slowed down {slowdown} times"] = numbers
+            for name, value in numbers.items():
+                print(f"{slowdown}x {name:42} {value:9.4g}")
+            page.close()
+        about = {"chromium": browser.version, "load_average": os.getloadavg()[0]}
         browser.close()
+    if asked.out:
+        asked.out.write_text(json.dumps({**about, **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

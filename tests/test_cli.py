@@ -192,6 +192,8 @@ def test_eval_writes_tables_and_continues(tmp_path):
         tmp_path / "out",
         "--task",
         "sr4",
+        "--operator",
+        '{"type": "defocus_blur", "radius": 2}',
         "--method",
         "aps",
         "--set",
@@ -202,20 +204,16 @@ def test_eval_writes_tables_and_continues(tmp_path):
     first = aps(*command)
     assert first.exit_code == 0, first.output
     table = (tmp_path / "out" / "per_image.csv").read_text()
-    assert [line.split(",")[4] for line in table.splitlines()] == [
-        "method",
-        "ceiling",
-        "input",
-        "tv",
-        "wiener",
-        "biharmonic",
-        "aps",
-    ]
+    methods = ["ceiling", "input", "tv", "wiener", "biharmonic", "aps"]
+    lines = [line.split(",") for line in table.splitlines()[1:]]
+    assert [line[4] for line in lines] == 2 * methods
+    assert [line[1] for line in lines] == 6 * ["sr4"] + 6 * ["defocus_blur-radius=2.0"]
     assert "| sr4 |" in (tmp_path / "out" / "summary.md").read_text()
     assert (tmp_path / "out" / "contact_sheet.png").stat().st_size > 10_000
     assert aps(*command).exit_code == 0
     assert (tmp_path / "out" / "per_image.csv").read_text() == table
     assert "There is no task 'sr5'" in aps("eval", folder, "--task", "sr5").output
+    assert "swirl" in aps("eval", folder, "--operator", "swirl").output
 
 
 def test_eval_suite_runs_chosen_experiments(tmp_path):

@@ -6,6 +6,7 @@ from aps_core.evaluation.cases import (
     Case,
     Setup,
     make_case,
+    own_task,
     round_trip,
     strengths,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Variant",
     "evaluate",
     "make_case",
+    "own_task",
     "photographs",
     "read_rows",
     "round_trip",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aps_core.evaluation.cases import Case
 from aps_core.imaging.filters import gaussian
-from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.hdr import HDR
 
@@ -26,7 +26,7 @@ TV_WEIGHTS = {
     "saturating_blur": 6.0,
     "nonlinear_blur": 6.0,
 }
-"""Weight of the total variation by task."""
+"""Weight of the total variation by task; others have that of a restoration's start."""
 WIENER_WEIGHT = 1.0
 """Weight of the squared Laplacian, in units of the noise's deviation."""
 
@@ -55,7 +55,9 @@ def simple(case: Case) -> Tensor:
 def total_variation(case: Case) -> Tensor:
     """Total-variation least squares with the true operator and noise."""
     likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
-    return total_variation_estimate(likelihood, simple(case), weight=TV_WEIGHTS[case.task])
+    return total_variation_estimate(
+        likelihood, simple(case), weight=TV_WEIGHTS.get(case.task, WEIGHT)
+    )
 
 
 def wiener(case: Case) -> Tensor:

@@ -8,6 +8,7 @@ pixels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,22 @@ def strengths(task: str, size: int) -> dict[str, Any]:
     if task not in TASKS:
         raise InvalidSpec(f"There is no task '{task}'; known: {', '.join(TASKS)}.")
     return {**TASKS[task], **(SMALL.get(task, {}) if size < 256 else {})}
+
+
+def own_task(fields: Mapping[str, Any]) -> str:
+    """Adds a task with a registered operator at exactly the strength given; returns the task's
+    name, which lists the fields that differ from the operator's defaults.
+
+    Raises:
+        InvalidSpec: there is no such operator.
+        pydantic.ValidationError: a field is unknown or out of range.
+    """
+    spec = OperatorSpec.named(str(fields.get("type"))).model_validate(fields)
+    chosen = spec.model_dump(mode="json", exclude_defaults=True, exclude={"type"})
+    told = "-".join([str(fields["type"]), *(f"{key}={chosen[key]}" for key in sorted(chosen))])
+    name = re.sub(r"[^\w.=-]+", "_", told)[:100]  # becomes part of file names
+    TASKS[name] = spec.model_dump(mode="json")
+    return name
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         _without_fastapis_errors(described)
         _with_unknown_parameters(described)
         _with_examples(described)
+        _with_values_of_types(described, described["components"]["schemas"])
         described["servers"] = [{"url": "/", "description": "The service with this document."}]
         described["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return app.openapi_schema or {}
@@ -211,6 +212,21 @@ def _with_examples(described: dict[str, Any]) -> None:
         if operation["operationId"] in examples.INLINE:
             answer = operation["responses"]["200"]["content"]["application/json"]
             answer["example"] = examples.INLINE[operation["operationId"]]
+
+
+def _with_values_of_types(part: Any, schemas: dict[str, Any]) -> None:
+    """Adds to every choice by ``type`` which value means which schema. Without this, OpenAPI takes
+    the schemas' names for the values, as generators of clients do.
+    """
+    for inner in (
+        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    ):
+        _with_values_of_types(inner, schemas)
+    if isinstance(part, dict) and "propertyName" in part.get("discriminator", {}):
+        by_name = {each["$ref"].rpartition("/")[2]: each["$ref"] for each in part["oneOf"]}
+        part["discriminator"]["mapping"] = {
+            schemas[name]["properties"]["type"]["const"]: ref for name, ref in by_name.items()
+        }
 
 
 def _components(max_bytes: int) -> dict[str, Any]:

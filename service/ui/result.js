@@ -9,9 +9,9 @@ import { expired } from "./stage.js";
 import { humanise, t } from "./strings.js";
 import { truthFacts, truthOf } from "./truth.js";
 
-/** The parts of a job's page that are about its result; all hidden until ``show``. Without ``onAgain`` they are read-only. */
+/** The parts of a job's page that are about its result; none is shown until ``show``. Without ``onAgain`` they are read-only. */
 export function resultView(first, task, described, words, stage, { onAgain, onProblem, events }) {
-  const download = el("a", { class: "button primary" });
+  const download = el("a", { class: "button primary", textContent: first.output_size ? t.download : t.downloadText });
   const sidecar = el("a", { class: "button", textContent: t.sidecar });
   const contact = button(t.contact, async () => {
     try {
@@ -22,11 +22,11 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       if (!(error instanceof api.Problem)) throw error;
       onProblem(error);
     }
-  }, { hidden: true });
+  }, { hidden: !first.output_size });
   const sharing = onAgain && shareBox(first, described, onProblem);
   const again = onAgain && button(t.again, () => onAgain(first));
   const fresh = onAgain && el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
-  const actions = el("div", { class: "actions inner", hidden: true }, download, sharing?.button, contact, sidecar, again, fresh);
+  const actions = el("div", { class: "actions inner later" }, download, sharing?.button, contact, sidecar, again, fresh);
   const warning = el("p", { class: "note warn", role: "note", hidden: true });
   const told = el("div", { class: "told", hidden: true });
   const strip = el("div", { class: "strip", hidden: true });
@@ -62,7 +62,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   };
 
   const show = (job) => {
-    actions.hidden = false;
+    actions.classList.remove("later");
     facts.replaceChildren(...factsOf(job, described));
     if (onAgain) code.replaceChildren(codeBox(job, task, described));
     warning.textContent = job.metrics.text_notice ?? "";
@@ -71,7 +71,7 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     if (job.metrics.found) told.replaceChildren(undone(job, onAgain));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
-    download.hidden = sidecar.hidden = job.state !== "succeeded" || gone;
+    for (const each of [download, sidecar, contact]) each.hidden ||= job.state !== "succeeded" || gone;
     sharing?.show(job);
     if (gone) return facts.prepend(el("p", { class: "note warn", textContent: t.expired }));
     if (job.state !== "succeeded") return;
@@ -81,7 +81,6 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       answered = job;
       return choose();
     }
-    contact.hidden = false;
     const pictures = picturesOf(job, find, words);
     showTruth(job, find("result.png"));
     choose(pictures.find(({ artifact }) => artifact.name === "result.png") ?? pictures[0]);

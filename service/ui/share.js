@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
-/** A button, and the box it opens; both are hidden until ``show`` gets a job that can be shared. */
+/** A button, and the box it opens; ``show`` hides the button of a job that cannot be shared. */
 export function shareBox(first, described, onProblem) {
   const field = el("input", { id: "share-link", readOnly: true, onfocus: () => field.select(), "aria-describedby": "share-help" });
   const status = el("span", { class: "help", role: "status" });
@@ -30,7 +30,7 @@ export function shareBox(first, described, onProblem) {
     link.hidden = false;
     copy.hidden = !navigator.clipboard;
     field.focus();
-  }), { hidden: true });
+  }), { hidden: !described.limits.max_share_seconds });
 
   /** Shows the state of sharing; ``active`` tells whether there are links. The link itself is shown only when it is made. */
   function tell(text, active = false) {

@@ -12,7 +12,7 @@ export function timeline({ onStep, countOf }) {
   const slider = el("input", { type: "range", min: 1, max: 1, value: 1, class: "scrub", "aria-label": t.scrub });
   const toggle = el("button", { type: "button", class: "icon play" });
   const text = el("span", { class: "help step-text" });
-  const element = el("div", { class: "timeline", hidden: true }, toggle, slider, text);
+  const element = el("div", { class: "timeline later" }, toggle, slider, text);
   let total = 1;
   let following = true; // the newest step, until somebody moves the slider back
   let timer = 0;
@@ -62,7 +62,7 @@ export function timeline({ onStep, countOf }) {
     element,
     /** A step was finished; it is shown unless an earlier one is being looked at, or more are known to follow at once. */
     reach(step, of, moreFollow = false) {
-      element.hidden = false;
+      element.classList.remove("later");
       total = of;
       slider.max = Math.max(slider.max, step);
       if (following && !moreFollow) return show(Number(slider.max));

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from benchmarks.studio import loaded, scrubbed
+from benchmarks.studio import loaded, scrubbed, used, watched
 from tests.stack import Stack, png
 from tests.ui.pages import SLOW, comparison, ended, findings, scrub, submit, task
 
@@ -168,6 +168,19 @@ def test_the_page_is_small_and_fast(page: Page) -> None:
         )
     )
     assert hosts == {page.evaluate("location.host")}
+
+
+def test_nothing_moves_by_itself_and_clicks_are_answered_at_once(
+    browser: Browser, stack: Stack
+) -> None:
+    """Limits are generous; ``benchmarks.studio`` has the numbers of a real machine."""
+    page = watched(browser, stack.url, slowdown=1)
+    found = used(page)
+    page.close()
+    shifts = {name: value for name, value in found.items() if name.startswith("layout_shift")}
+    assert len(shifts) == 4
+    assert max(shifts.values()) < 0.01, shifts
+    assert found["slowest_interaction_ms"] < 1000
 
 
 def test_the_files_are_small_and_name_no_other_host() -> None:

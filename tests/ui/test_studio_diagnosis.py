@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from tests.ui.pages import (
     sampler,
     submit,
 )
+from tests.ui.widths import too_wide
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image
 
-FOLDER = os.environ.get("APS_SCREENSHOTS")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -42,15 +41,6 @@ def blurred(path: str, side: int, width: float) -> bytes:
     return file(to_image(filtered(x, gaussian_kernel(width))))
 
 
-def fits(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-def screenshot(page: Page, name: str) -> None:
-    if FOLDER:
-        page.screenshot(path=Path(FOLDER) / f"{name}.png", full_page=True)
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 def test_somebody_who_knows_nothing_restores_compares_corrects_and_downloads(
     page: Page, width: int
@@ -61,9 +51,8 @@ def test_somebody_who_knows_nothing_restores_compares_corrects_and_downloads(
     expect(panel.get_by_role("status")).to_have_text(
         re.compile("Soft: a Gaussian blur of about [12].[0-9] pixels")
     )
-    assert fits(page)
     assert findings(page) == []
-    screenshot(page, f"diagnosed-{width}")
+    assert too_wide(page, "diagnosed") == []
     page.locator(".chip:has([value=fast])").click()
     panel.get_by_role("button", name="Restore what was found").click()
     expect(page.locator(".job")).to_be_visible(timeout=SLOW)
@@ -72,9 +61,8 @@ def test_somebody_who_knows_nothing_restores_compares_corrects_and_downloads(
     expect(undone).to_contain_text("Taken as a Gaussian blur of")
     expect(comparison(page)).to_be_visible()
     assert Image.open(io.BytesIO(downloaded(page, "Download PNG"))).size == (96, 96)
-    assert fits(page)
     assert findings(page) == []
-    screenshot(page, f"restored-{width}")
+    assert too_wide(page, "restored") == []
     undone.get_by_role("button", name="Not right? Correct it").click()
     expect(page.locator("[value=gaussian_blur]")).to_be_checked()
     used = float(page.locator('[data-pointer="/operator/sigma"]').input_value())
@@ -100,6 +88,8 @@ def test_the_diagnosis_is_corrected_before_or_names_nothing(page: Page) -> None:
     expect(page.get_by_role("heading", name="Left as it is")).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("There is nothing to restore.")).to_be_visible()
     expect(page.get_by_role("alert")).to_be_hidden()
+    assert findings(page) == []
+    assert too_wide(page, "left-as-it-is") == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -117,9 +107,8 @@ def test_letters_of_a_page_may_be_guesses(page: Page, width: int) -> None:
     expect(page.get_by_role("note")).to_contain_text("check them against the original")
     facts = page.locator(".job")
     expect(facts).to_contain_text("embedded_documents")
-    assert fits(page)
     assert findings(page) == []
-    screenshot(page, f"page-{width}")
+    assert too_wide(page, "page") == []
 
 
 def test_a_result_of_the_wrong_operator_is_not_called_restored(page: Page) -> None:
@@ -132,3 +121,4 @@ def test_a_result_of_the_wrong_operator_is_not_called_restored(page: Page) -> No
     heading = page.get_by_role("heading", name="Does not agree with your picture", exact=True)
     expect(heading).to_be_visible(timeout=60_000)
     expect(page.get_by_text("probably not a Gaussian blur of 3 pixels")).to_be_visible()
+    assert too_wide(page, "does-not-agree") == []

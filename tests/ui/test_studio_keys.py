@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.stack import Stack, png
 from tests.ui.pages import choose, ended, findings, sampler, submit
+from tests.ui.widths import too_wide
 
 
 def test_after_entering_a_key_once_everything_works(
@@ -30,6 +31,7 @@ def test_after_entering_a_key_once_everything_works(
     key.fill(token[:-3] + "xyz")
     page.get_by_role("button", name="Continue").click()
     expect(alert).to_contain_text("unknown to the service")
+    assert too_wide(page, "key") == []
     key.fill(f" {token}\n")
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()

@@ -1,54 +1,26 @@
-"""Layout of every view and state at five widths: nothing is wider than the window.
-
-``APS_SCREENSHOTS=FOLDER`` also saves a picture of each.
+"""Layout of forms, jobs and history at five widths (``widths.py``); the other tests of the studio
+check the views that they lead to.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.stack import Stack, png
-from tests.ui.pages import SLOW, choose, ended, submit, task
-
-WIDTHS = (360, 390, 768, 1280, 1920)
-HEIGHTS = {360: 740, 390: 844, 768: 1024, 1280: 800, 1920: 1080}
-FOLDER = os.environ.get("APS_SCREENSHOTS")
-# elements that stick out of the window, except inside something that scrolls or clips on purpose
-WIDER = """() => {
-    const clipped = (each) => each.closest("pre, .tasks, .stage, .drop, .visually-hidden, .skip");
-    const wide = [...document.querySelectorAll("body *")].filter((each) => {
-        const { left, right, width } = each.getBoundingClientRect();
-        return width > 1 && (right > innerWidth + 1 || left < -1) && !clipped(each);
-    });
-    return wide.map((each) => `${each.tagName}.${each.getAttribute("class")}`);
-}"""
+from tests.ui.pages import SLOW, choose, ended, findings, submit, task
+from tests.ui.widths import HEIGHTS, too_wide
 
 
 @pytest.fixture
 def shown(page: Page) -> Iterator[Any]:
     """Checks the state that ``page`` shows at every width, and collects what is wrong."""
     wrong: list[str] = []
-
-    def check(name: str) -> None:
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-            over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            wrong.extend(f"{name} at {width}: {each}" for each in page.evaluate(WIDER))
-            if over > 0:
-                wrong.append(f"{name} at {width}: the page is {over} px too wide")
-            if FOLDER:
-                path = Path(FOLDER) / f"{name}-{width}.png"
-                page.screenshot(path=path, full_page=True)
-        page.set_viewport_size({"width": 1280, "height": 900})
-
-    yield check
+    yield lambda name: wrong.extend(too_wide(page, name))
     assert wrong == []
 
 
@@ -96,15 +68,35 @@ def test_jobs_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
             "sampler": {"steps": 4, "max_new_tokens": 8},
         },
     ).json()
+    generated = stack.http.post(
+        "/v1/generate", json={"prompt": "a red flower", "sampler": {"steps": 2}}
+    ).json()
+    failed = stack.http.post(
+        "/v1/restore",
+        files={"image": png(64, 64)},
+        data={"spec": '{"operator": {"type": "denoise"}}'},
+        headers={"Cancel-After": "1s"},
+    ).json()
     page.goto(f"/#{waiting['id']}")
     expect(page.get_by_text(re.compile("Next in line|ahead"))).to_be_visible()
     shown("job-waiting")
     page.goto(f"/#{slow['id']}")
     expect(page.get_by_text(re.compile(r"Step \d+ of 40")).first).to_be_visible(timeout=SLOW)
     shown("job-running")
+    assert findings(page) == []
+    stack.wait(failed["id"])
+    page.goto(f"/#{failed['id']}")
+    ended(page, "Failed")
+    shown("job-failed")
+    assert findings(page) == []
+    page.goto(f"/#{slow['id']}")
     page.get_by_role("button", name="Cancel").click()
     ended(page, "Canceled")
     shown("job-canceled")
+    stack.wait(generated["id"])
+    page.goto(f"/#{generated['id']}")
+    ended(page, "Generated")
+    shown("job-Generated")
     for job, title in ((waiting, "Restored"), (text, "Answered")):
         stack.wait(job["id"])
         page.goto(f"/#{job['id']}")
@@ -117,6 +109,9 @@ def test_jobs_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
     page.goto("/#history")
     expect(page.get_by_role("listitem").first).to_be_visible()
     shown("history")
+    page.get_by_label("Prompt or id").fill("nothing like this")
+    expect(page.get_by_text("No job matches.")).to_be_visible()
+    shown("history-empty")
     page.get_by_role("button", name=re.compile("worker")).click()
     expect(page.get_by_role("dialog", name="This service")).to_be_visible()
     shown("service")
@@ -130,6 +125,10 @@ def test_an_error_fits_every_width(page: Page, shown: Any, complaints: list[str]
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(page.get_by_role("alert")).to_be_visible()
     shown("refused")
+    page.route("**/v1/capabilities", lambda route: route.abort())
+    page.reload()
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    shown("unreachable")
     complaints.clear()
 
 

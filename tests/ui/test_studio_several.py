@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -15,9 +14,9 @@ from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.stack import Stack
 from tests.ui.pages import SLOW, findings, sampler
+from tests.ui.widths import too_wide
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/chelsea.png"
-FOLDER = os.environ.get("APS_SCREENSHOTS")
 
 
 def picture(blur: float) -> bytes:
@@ -44,11 +43,9 @@ def give(page: Page, *files: FilePayload) -> None:
 
 
 def shows(page: Page, name: str) -> None:
-    """Checks width and accessibility, and takes a picture if asked to."""
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    """Checks accessibility and layout."""
     assert findings(page) == []
-    if FOLDER:
-        page.screenshot(path=Path(FOLDER) / f"{name}.png", full_page=True)
+    assert too_wide(page, name) == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -67,14 +64,14 @@ def test_several_files_are_restored_and_downloaded_at_once(
     expect(page.locator("[value=auto]")).to_be_checked()
     page.locator(".chip:has([value=fast])").click()
     sampler(page, steps=1, inner_steps=1)
-    shows(page, f"several-chosen-{width}")
+    shows(page, "several-chosen")
     panel.get_by_role("button", name="Restore 3 pictures").click()
     expect(page.get_by_role("heading", name="2 pictures", level=1)).to_be_visible(timeout=SLOW)
     expect(page.get_by_text(re.compile("broken.png: .*not a picture"))).to_be_visible()
     expect(page.get_by_text("2 of 2 finished, 1 left as it is")).to_be_visible(timeout=SLOW)
     expect(page.get_by_role("link", name="soft.png")).to_be_visible()
     expect(page.get_by_text("Left as it is", exact=True)).to_be_visible()
-    shows(page, f"several-done-{width}")
+    shows(page, "several-done")
     page.reload()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download 1 result (ZIP)").click()
@@ -98,6 +95,7 @@ def test_the_pictures_of_a_zip_file_are_sent_and_can_be_canceled(page: Page, sta
     sampler(page, steps=60, inner_steps=60)
     panel.get_by_role("button", name="Restore 3 pictures").click()
     expect(page.get_by_role("heading", name="3 pictures", level=1)).to_be_visible(timeout=SLOW)
+    shows(page, "several-running")
     ids = page.url.partition("#jobs=")[2].split(",")
     page.get_by_role("button", name="Cancel all").click()
     expect(page.get_by_text("3 of 3 finished")).to_be_visible(timeout=SLOW)
@@ -144,5 +142,6 @@ def test_a_full_queue_keeps_what_was_accepted_and_names_the_rest(
     expect(page.get_by_role("heading", name="1 picture", level=1)).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("1.png: Your queue is full.")).to_be_visible()
     expect(page.get_by_text("2.png: not sent")).to_be_visible()
+    shows(page, "several-refused")
     expect(page.get_by_text(re.compile("1 of 1 finished"))).to_be_visible(timeout=SLOW)
     complaints.clear()

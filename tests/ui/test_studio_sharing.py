@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import httpx
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.stack import png
 from tests.ui.pages import comparison, ended, findings, scrub
-from tests.ui.test_studio_layout import FOLDER, HEIGHTS, WIDER
+from tests.ui.widths import too_wide
 
 QUICK = {"operator": {"type": "denoise"}, "sigma": 0.1, "sampler": {"steps": 4, "inner_steps": 1}}
 
@@ -41,11 +40,7 @@ def test_somebody_without_a_key_sees_the_result_until_the_links_end(
     expect(box).to_contain_text("works on this computer only")
     assert findings(owner) == []
     address = link.input_value()
-    for width in (360, 1280):
-        owner.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-        assert owner.evaluate(WIDER) == []
-        if FOLDER:
-            owner.screenshot(path=Path(FOLDER) / f"share-{width}.png", full_page=True)
+    assert too_wide(owner, "share") == []
     owner.reload()
     expect(box).to_contain_text("Shared by link until")
     expect(link).to_be_hidden()
@@ -74,17 +69,15 @@ def test_somebody_without_a_key_sees_the_result_until_the_links_end(
     assert all(f"/v1/shared/{job['id']}" in url and secret not in url for url in calls)
     assert guest.evaluate("document.cookie") == ""
     assert findings(guest) == []
-    for width in (360, 1280):
-        guest.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-        assert guest.evaluate(WIDER) == []
-        if FOLDER:
-            guest.screenshot(path=Path(FOLDER) / f"shared-{width}.png", full_page=True)
+    assert too_wide(guest, "shared") == []
 
     owner.get_by_role("button", name="End all links").click()
     expect(box).to_contain_text("All links to this result have ended.")
     guest.reload()
     expect(guest.get_by_role("alert")).to_contain_text("ended by its owner")
     expect(guest.get_by_label("API key", exact=True)).to_have_count(0)
+    assert findings(guest) == []
+    assert too_wide(guest, "shared-ended") == []
     guest.goto(f"{base}/shared.html#{job['id']}")
     expect(guest.get_by_role("alert")).to_contain_text("This address is incomplete")
     other.close()
