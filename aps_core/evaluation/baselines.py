@@ -73,23 +73,20 @@ def total_variation(case: Case, weights: Mapping[str, float] = TV_WEIGHTS) -> Te
     return total_variation_estimate(likelihood, simple(case), weight=weights[case.task])
 
 
-def point_spread(case: Case) -> Tensor:
-    """The measurement (1, 3, H, W) of a point of light in the middle of a black (0) picture."""
-    point = case.y_CHW.new_zeros(1, 3, case.height, case.width)
-    point[..., case.height // 2, case.width // 2] = 1
-    return case.operator(point)
-
-
 def wiener(case: Case) -> Tensor:
     """Deconvolution by a Wiener filter with a Laplacian prior, for blurs of a known kernel; other
     measurements as :func:`simple`.
+
+    The kernel's transfer function is measured with a point of light in the middle of the picture.
     """
     if case.task not in ("gaussian_blur", "motion_blur"):
         return simple(case)
     y = case.y_CHW[None]
     height, width = y.shape[-2:]
+    point = torch.zeros_like(y)
+    point[..., height // 2, width // 2] = 1
     transfer = torch.fft.rfft2(
-        torch.roll(point_spread(case), (-(height // 2), -(width // 2)), (2, 3))
+        torch.roll(case.operator(point), (-(height // 2), -(width // 2)), (2, 3))
     )
     laplacian = torch.zeros_like(y)
     laplacian[..., 0, 0] = 4
