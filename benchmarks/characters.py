@@ -48,7 +48,7 @@ from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
 from benchmarks.prior_share import EqualLogits
 
-TASKS = ("sr4", "gaussian_blur")
+TASKS = ("motion_blur", "sr4")
 SIGMA = 0.05
 SAMPLES = 4
 READABLE = 0.05
@@ -88,15 +88,12 @@ def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
     """By name: tasks, and samples (B, 3, H, W) of a case."""
     every, setup = set(TASKS), Setup.recommended(documents)
     blank = ImageEngine(documents.spec, EqualLogits(documents.prior.tokenizer), documents.device)
-    photographs = ImageEngine.load("embedded")
-
     return {
         "truth": (every, lambda case: case.truth_CHW[None]),
         "input": (every, simple),
         "tv": (every, partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS)),
-        "wiener": ({"gaussian_blur"}, wiener),
+        "wiener": ({"motion_blur"}, wiener),
         **{name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()},
-        "photographs prior": (every, default(photographs, setup)),
         "equal logits": (every, default(blank, setup)),
         "aps": (every, default(documents, setup)),
         SAMPLED: (every, default(documents, setup, SAMPLES)),
@@ -134,7 +131,9 @@ def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
     return found
 
 
-def run(chosen: list[Page], out: Path) -> tuple[list[Reading], list[Character]]:
+def run(
+    chosen: list[Page], tasks: tuple[str, ...], out: Path
+) -> tuple[list[Reading], list[Character]]:
     """Readings and characters; those that the files have are not computed again."""
     letters = out.with_name(f"{out.stem}-letters.csv")
     rows, each = read_rows(out, Reading), read_rows(letters, Character)
@@ -142,7 +141,7 @@ def run(chosen: list[Page], out: Path) -> tuple[list[Reading], list[Character]]:
     engine = ImageEngine.load("embedded_documents")
     setup, ways = Setup.recommended(engine), methods(engine)
     for number, page in enumerate(chosen):
-        for task in TASKS:
+        for task in tasks:
             about = "native", task, page.name, page.picture_CHW, SIGMA, number
             case = make_case(engine, setup, *about)
             for method, (able, restore) in ways.items():
@@ -231,8 +230,9 @@ def main() -> None:
     )
     parser.add_argument("--corpus", type=Path, required=True, help="of training.documents.fetch")
     parser.add_argument("--text", type=Path, required=True, help="text.tar.xz")
-    parser.add_argument("--side", type=int, default=256, help="pixels of a page")
-    parser.add_argument("--em", type=int, default=28, help="pixels of the type")
+    parser.add_argument("--side", type=int, default=160, help="pixels of a page")
+    parser.add_argument("--em", type=int, default=20, help="pixels of the type")
+    parser.add_argument("--task", choices=TASKS, action="append")
     parser.add_argument("--limit", type=int, help="use the first N readable pages")
     parser.add_argument("--out", type=Path, default=Path("characters.csv"))
     parser.add_argument("--threads", type=int, default=1)
@@ -243,7 +243,7 @@ def main() -> None:
     readable = [x for x in every if error_rate(x.text, read(x.picture_CHW)) <= READABLE]
     chosen = readable[: asked.limit]
     print(f"{len(readable)} of {len(every)} withheld families are readable; {len(chosen)} used")
-    rows, each = run(chosen, asked.out)
+    rows, each = run(chosen, tuple(asked.task or TASKS), asked.out)
     print(rates(rows), disagreement(rows, each), sep="\n\n")
 
 
