@@ -16,6 +16,7 @@ from aps_core.evaluation.cases import round_trip
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
+from aps_core.imaging.resampling import resize
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers.prior import PriorConfig
@@ -194,11 +195,7 @@ def _shape(engine: ImageEngine, options: Options) -> tuple[int, int]:
 def _photo(engine: ImageEngine, options: Options) -> Tensor:
     """The bundled photograph (scikit-image's cup of coffee, CC0) as (3, H, W) in [-1, 1]."""
     photo: Picture = images.open_image((files("aps_cli") / "coffee.jpg").read_bytes())
-    return (
-        images.resize(images.to_tensor(photo), _shape(engine, options))
-        .clamp(-1, 1)
-        .to(engine.device)
-    )
+    return resize(images.to_tensor(photo), _shape(engine, options)).clamp(-1, 1).to(engine.device)
 
 
 def _save(options: Options, name: str, picture_CHW: Tensor) -> None:

@@ -14,9 +14,8 @@ import click
 from aps_cli.device import default_device
 from aps_cli.display import Display
 from aps_cli.files import read
-from aps_core.durations import in_words
 from aps_core.errors import InvalidSpec
-from aps_core.priors import trained_on
+from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
@@ -53,35 +52,13 @@ class Backend:
             APSError: the spec or a picture is invalid, or the job failed.
         """
         given = {name: read(path) for name, path in pictures.items() if path is not None}
-        if (prior := self._prior_for(spec, given)) is not None:
-            click.echo(f"It looks like a document: using the prior {prior}.", err=True)
-            spec = {**spec, "prior": prior}
         if not self.server:
-            return self._run_locally(spec, given, suffix)
+            return self._run_locally(_with_prior(spec, given), given, suffix)
         if suffix.lower() != ".png":
             raise InvalidSpec(
                 f"With --server, pictures are PNG files; --output must end in .png, not {suffix!r}."
             )
         return self._run_remotely(self.server, spec, given)
-
-    def _prior_for(self, spec: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str | None:
-        """The prior for a document to be restored without a prompt, if none was asked for."""
-        from aps_core.diagnosis import shows_text
-        from aps_core.imaging import images
-
-        if spec["type"] != "restore" or "prior" in spec or spec.get("prompt"):
-            return None
-        if not shows_text(images.open_image(pictures["image"])):
-            return None
-        return trained_on("documents", self._offered() if self.server else None)
-
-    def _offered(self) -> list[str]:
-        """The priors of the service."""
-        from aps_client import Client
-
-        assert self.server is not None
-        with Client(self.server, self.api_key) as client:
-            return [prior["name"] for prior in client.capabilities()["priors"] if prior["offered"]]
 
     def _run_remotely(
         self, server: str, spec: dict[str, Any], pictures: Mapping[str, bytes]
@@ -151,6 +128,20 @@ class Backend:
             )
         files = {file.name: file.data for file in result.files(suffix)}
         return {**files, "result.json": json.dumps(result.sidecar(), indent=1).encode()}
+
+
+def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str, Any]:
+    """The spec with the prior for documents, if it names none and the picture is one. A service
+    chooses by itself.
+    """
+    from aps_core.diagnosis import shows_text
+    from aps_core.imaging import images
+    from aps_core.tasks.documents import prior_for_documents
+
+    prior = prior_for_documents(spec["type"], spec)
+    if prior is None or not shows_text(images.open_image(pictures["image"])):
+        return spec
+    return {**spec, "prior": prior}
 
 
 @cache

@@ -100,11 +100,13 @@ def eval_text(
 
     named = reward or (engine.spec.reward.type if reward_model else None)
     comparison = text.Comparison(
-        engine,
-        config,
-        seeds,
-        RewardSpec.named(named)(type=named, model=reward_model) if named else None,
-        text.Judges.of(engine, loaded(judge, "classifier"), loaded(independent, "language_model")),
+        engine=engine,
+        config=config,
+        seeds=seeds,
+        reward=RewardSpec.named(named)(type=named, model=reward_model) if named else None,
+        judges=text.Judges.of(
+            engine, loaded(judge, "classifier"), loaded(independent, "language_model")
+        ),
     )
     file = AnswerFile(out)
     best_of = best_of or file.settings.get("best_of")

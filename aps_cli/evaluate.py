@@ -183,7 +183,11 @@ def _comparison(
         )
     photos = photographs(folder, size, options["limit"])
     plan = Plan(
-        tuple(tasks), tuple(variants), tuple(protocols), (options["sigma"],), options["seed"]
+        tasks=tuple(tasks),
+        variants=tuple(variants),
+        protocols=tuple(protocols),
+        sigmas=(options["sigma"],),
+        seed=options["seed"],
     )
     rows = run(
         engine,

@@ -92,7 +92,8 @@ def requeue(jobs: tuple[str, ...]) -> None:
 
 @main.command()
 @click.argument("photo", type=PICTURE)
-@click.option("--once", is_flag=True, help="Exit after the job instead of serving the studio.")
+@click.argument("page", type=PICTURE)
+@click.option("--once", is_flag=True, help="Exit after the jobs instead of serving the studio.")
 @click.option(
     "-o",
     "--out",
@@ -102,11 +103,13 @@ def requeue(jobs: tuple[str, ...]) -> None:
     help="Folder for the pictures.",
 )
 @click.option("--port", default=0, help="Port of the service; 0 selects a free one.")
-def demo(photo: Path, once: bool, out: Path, port: int) -> None:
-    """Start a service on this machine, degrade PHOTO, restore it and write both pictures."""
+def demo(photo: Path, page: Path, once: bool, out: Path, port: int) -> None:
+    """Start a service on this machine, degrade a PHOTO and a PAGE, restore them and write all
+    pictures.
+    """
     from aps_cli import processes
 
-    processes.demo(photo, out, once, port)
+    processes.demo(photo, page, out, once, port)
 
 
 @main.command()

@@ -62,18 +62,20 @@ def webhooks() -> None:
         asyncio.run(send_webhooks(Settings()))
 
 
-def demo(photo: Path, out: Path, once: bool, port: int) -> None:
-    """Starts a service with temporary data, restores ``photo`` through it, then serves the studio.
+def demo(photo: Path, page: Path, out: Path, once: bool, port: int) -> None:
+    """Starts a service with temporary data, restores two pictures through it, then serves the
+    studio.
 
     Args:
-        photo: the clean picture.
+        photo: a clean photograph.
+        page: a clean page or screen.
         out: folder for the pictures and the log.
-        once: whether to stop after the job.
+        once: whether to stop after the jobs.
         port: port of the API; 0 selects a free one.
     """
-    from aps_cli.demo import free_port, restore_photo
+    from aps_cli.demo import restore_both
 
-    port = port or free_port()
+    port = port or launch.free_port()
     with tempfile.TemporaryDirectory(prefix="aps-demo-") as folder:
         settings = settings_for(
             None, data_dir=Path(folder), artifacts_dir=Path(folder) / "artifacts"
@@ -85,7 +87,7 @@ def demo(photo: Path, out: Path, once: bool, port: int) -> None:
             url,
             supervisor,
         ):
-            restore_photo(url, photo, out)
+            restore_both(url, photo, page, out)
             if once:
                 return
             click.echo(f"Studio: {url}   (Ctrl-C stops)")

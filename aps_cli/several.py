@@ -128,12 +128,12 @@ def _done(source: Path, files: Files) -> Outcome:
         data for name, data in files.items() if name.startswith("result.") and name != "result.json"
     )
     return Outcome(
-        source,
-        "done",
-        (*words, *([VERDICTS[verdict]] if verdict else [])),
-        verdict,
-        None if source == STDIO else contact_sheet.thumbnail(source.read_bytes()),
-        contact_sheet.thumbnail(picture),
+        source=source,
+        state="done",
+        words=(*words, *([VERDICTS[verdict]] if verdict else [])),
+        verdict=verdict,
+        before=None if source == STDIO else contact_sheet.thumbnail(source.read_bytes()),
+        after=contact_sheet.thumbnail(picture),
     )
 
 

@@ -75,7 +75,8 @@ class Batches:
     """
 
     def __init__(self, transport: Transport) -> None:
-        self._transport, self._retry = transport, transport.connection.retry
+        self._transport = transport
+        self._retry = transport.connection.retry
 
     def submit(
         self,
@@ -137,10 +138,11 @@ class Batches:
 
 
 class AsyncBatches:
-    """The same for :class:`aps_client.AsyncClient`; see :class:`Batches`."""
+    """Batches of restorations with :class:`aps_client.AsyncClient`: ``client.batches``."""
 
     def __init__(self, transport: AsyncTransport) -> None:
-        self._transport, self._retry = transport, transport.connection.retry
+        self._transport = transport
+        self._retry = transport.connection.retry
 
     async def submit(
         self,
@@ -153,30 +155,41 @@ class AsyncBatches:
         idempotency_key: str | None = None,
         **spec: Any,
     ) -> Batch:
-        """See :meth:`Batches.submit`."""
+        """Uploads the pictures, one after the other, and submits a job for each.
+
+        Arguments and result are those of :meth:`Batches.submit`.
+        """
         options = _options(webhook, priority, cancel_after, idempotency_key)
         return await self._transport.do(
             _submit(pictures, _with(operator, spec), options, self._retry)
         )
 
     async def get(self, batch: str | Batch) -> Batch:
-        """See :meth:`Batches.get`."""
+        """The batch, or that with this id, as it is now."""
         return await self._transport.do(_get(batch, self._retry))
 
     async def wait(self, batch: str | Batch, timeout: float | None = None) -> Batch:
-        """See :meth:`Batches.wait`."""
+        """Waits until no job of the batch is queued or running; other tasks of the loop run.
+
+        Raises:
+            BatchTimeout: that takes longer than ``timeout`` seconds; the jobs keep running.
+        """
         return await self._transport.do(_wait(batch, timeout, self._retry))
 
     async def archive(self, batch: str | Batch) -> bytes:
-        """See :meth:`Batches.archive`."""
+        """The result files of all pictures that are done, as a ZIP file."""
         return await self._transport.do(_archive(batch, self._retry))
 
     async def cancel(self, batch: str | Batch) -> Batch:
-        """See :meth:`Batches.cancel`."""
+        """Cancels all unfinished jobs."""
         return await self._transport.do(_cancel(batch, self._retry))
 
     async def delete(self, batch: str | Batch) -> None:
-        """See :meth:`Batches.delete`."""
+        """Deletes the batch with its jobs and all of their files.
+
+        Raises:
+            Conflict: one of the jobs is running; cancel the batch first.
+        """
         await self._transport.do(_delete(batch, self._retry))
 
 

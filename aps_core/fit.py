@@ -183,7 +183,7 @@ def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
     """The measurement at the picture's size (1, 3, H, W); the result if it is no picture."""
     if y_CHW.shape[0] != 3 or min(y_CHW.shape[1:]) < 2:
         return x_CHW[None]
-    from aps_core.imaging.images import resize
+    from aps_core.imaging.resampling import resize
 
     return resize(y_CHW, (x_CHW.shape[1], x_CHW.shape[2]))[None].clamp(-1, 1)
 

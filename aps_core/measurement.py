@@ -16,6 +16,7 @@ from aps_core.adapters import deepinv
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
+from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.types import BoundOperator
@@ -104,13 +105,15 @@ class Measurement:
             raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
         upload = opened or images.Picture(images.to_pil(y_CHW[0]))
         sigma = self.sigma if isinstance(self.sigma, float | int) else None
-        found = given.find(Search(upload, engine, sigma, seed, on_inner))
+        found = given.find(
+            Search(upload=upload, engine=engine, sigma=sigma, seed=seed, on_inner=on_inner)
+        )
         height, width = y_CHW.shape[2:]
         _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
         if found.working_size is not None and whole > found.working_size:
             # the upload was enlarged: it is reduced to its real resolution
             scale = found.working_size / whole
-            y_CHW = images.resize(y_CHW[0], (int(height * scale), int(width * scale)))
+            y_CHW = resize(y_CHW[0], (int(height * scale), int(width * scale)))
             return replace(self, y=y_CHW, operator=found.operator), found
         return replace(self, operator=found.operator), found
 

@@ -11,11 +11,9 @@ the lowest priority, as it would run elsewhere.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -30,13 +28,13 @@ from typing import Any
 import httpx
 from redis import Redis
 
+from benchmarks import service_report
 from benchmarks.abuse_attacks import ATTACKS, DENOISE, picture
 from benchmarks.http_load import spread
-from benchmarks.soak import cpu, free_port
 from service.access.keys import KeyStore, Scope, new_key
 from service.jobs import WorkerInfo, WorkerRegistry
 from service.launch.embedded_server import running_server
-from service.launch.processes import api_command
+from service.launch.processes import api_command, free_port
 from service.launch.supervisor import process
 from service.settings import Settings
 
@@ -50,7 +48,9 @@ class Watch:
     """Peak memory of the service's processes, in MB, since the last :meth:`reset`."""
 
     def __init__(self, api: int, store: int) -> None:
-        self.api, self.store, self.decoders = api, store, 0.0
+        self.api = api
+        self.store = store
+        self.decoders = 0.0
 
     def reset(self) -> None:
         """Resets the measurement."""
@@ -60,23 +60,17 @@ class Watch:
 
     def sample(self) -> None:
         """Memory of all decoders together; they start and exit during an attack."""
-        self.decoders = max(self.decoders, sum(_memory(pid, "VmRSS") for pid in _below(self.api)))
+        self.decoders = max(
+            self.decoders, sum(service_report.memory_mb(pid) for pid in _below(self.api))
+        )
 
     def peaks(self) -> dict[str, float]:
         """By process."""
         return {
-            "api_mb": round(_memory(self.api, "VmHWM")),
+            "api_mb": round(service_report.memory_mb(self.api, "VmHWM")),
             "decoders_mb": round(self.decoders),
-            "store_mb": round(_memory(self.store, "VmHWM")),
+            "store_mb": round(service_report.memory_mb(self.store, "VmHWM")),
         }
-
-
-def _memory(pid: int, field: str) -> float:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def _below(pid: int) -> list[int]:
@@ -235,19 +229,13 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = service_report.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=10, help="of each attack")
     parser.add_argument("--only", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    load_before = os.getloadavg()[0]
+    origin = service_report.origin("benchmarks.abuse")
     found = measure(arguments.seconds, arguments.only)
-    if arguments.out:
-        machine = {"cpu": cpu(), "cores_allowed": len(os.sched_getaffinity(0))}
-        report = {"machine": {**machine, "load_average_before": load_before}, "attacks": found}
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    service_report.write({**origin, "attacks": found}, arguments.out)
 
 
 if __name__ == "__main__":

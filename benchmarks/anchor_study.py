@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any, Literal
@@ -29,8 +29,9 @@ from aps_core import aps, evaluation
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.evaluation.tables import figure
 from aps_core.runtime.engine import ImageEngine
-from aps_core.sampling import anchors
 from aps_core.types import MASK, Grid, Tokenizer
+from benchmarks import anchor_scores as scores
+from benchmarks.anchor_scores import Score, Step
 from benchmarks.withheld import open_study
 
 PHOTOS, TASKS, SEED = 4, ("sr4", "inpainting70"), 0
@@ -39,115 +40,12 @@ BASE = "margin, noise 2"
 START: dict[str, Any] = {"steps": 15, "inner_steps": 20, "learning_rate": 3.0}
 """Settings of all variants that differ from those recommended for the embedded prior."""
 
-Score = Callable[["Step", Tensor], Tensor]
-"""Computes anchor scores (N,) of the codes (N,) of the masked tokens in a reverse step."""
-
-
-@dataclass
-class Step:
-    """State of a reverse step that is available to a score."""
-
-    phi_NK: Tensor
-    prior_NK: Tensor
-    z_BL: Tensor
-    codebook_KD: Tensor
-    history: list[Tensor]
-    """Codes (N,) after every inner step."""
-
-    @property
-    def places_N2(self) -> Tensor:
-        """Row and column of the masked tokens on the (square) grid."""
-        side = round(self.z_BL.shape[1] ** 0.5)
-        index_N = (self.z_BL == MASK).nonzero()[:, 1]
-        return torch.stack([index_N // side, index_N % side], dim=1)
-
-
-def confidence(step: Step, x_N: Tensor) -> Tensor:
-    return anchors.token_score(step.phi_NK, x_N, "confidence")
-
-
-def margin(step: Step, x_N: Tensor) -> Tensor:
-    return anchors.token_score(step.phi_NK, x_N, "margin")
-
-
-def chance(step: Step, x_N: Tensor) -> Tensor:
-    return torch.rand(len(x_N), generator=torch.Generator().manual_seed(SEED + len(x_N)))
-
-
-def bits(step: Step, x_N: Tensor) -> Tensor:
-    """Sum of the log-probabilities of the code's bits, which the tokenizer rounds separately."""
-    on_ND = torch.softmax(step.phi_NK, -1) @ (step.codebook_KD > 0).float()
-    return torch.where(step.codebook_KD[x_N] > 0, on_ND, 1 - on_ND).clamp(min=1e-12).log().sum(-1)
-
-
-def agreement(step: Step, x_N: Tensor) -> Tensor:
-    """Probability under the prior of the code chosen with the measurement."""
-    return torch.log_softmax(step.prior_NK, -1).gather(-1, x_N[:, None])[:, 0]
-
-
-def margin_and_agreement(step: Step, x_N: Tensor) -> Tensor:
-    return _standard(margin(step, x_N)) + _standard(agreement(step, x_N))
-
-
-def stability(step: Step, x_N: Tensor) -> Tensor:
-    """Share of the inner steps with the same code as at the end; ties are broken by the margin."""
-    return torch.stack([(codes_N == x_N).float() for codes_N in step.history]).mean(
-        0
-    ) + 1e-3 * _standard(margin(step, x_N))
-
-
-def spread(step: Step, x_N: Tensor) -> Tensor:
-    """Order of a 2-D Halton sequence, which covers the picture evenly; ignores the tokens."""
-    side = round(step.z_BL.shape[1] ** 0.5)
-    rank_HW = torch.full((side, side), -1)
-    number = placed = 0
-    while placed < side * side:
-        row, column = (
-            int(_radical_inverse(number, 2) * side),
-            int(_radical_inverse(number, 3) * side),
-        )
-        if rank_HW[row, column] < 0:
-            rank_HW[row, column], placed = placed, placed + 1
-        number += 1
-    return -rank_HW[step.places_N2[:, 0], step.places_N2[:, 1]].float()
-
-
-def spread_and_margin(step: Step, x_N: Tensor) -> Tensor:
-    """The Halton order, shifted by the margin."""
-    return 2 * _standard(spread(step, x_N)) + _standard(margin(step, x_N))
-
-
-def spread_and_confidence(step: Step, x_N: Tensor) -> Tensor:
-    """The Halton order, shifted by the confidence."""
-    return 2 * _standard(spread(step, x_N)) + _standard(confidence(step, x_N))
-
-
-def spread_margin(step: Step, x_N: Tensor) -> Tensor:
-    """First the token of largest margin in each block of 4x4 tokens, then the second, and so on."""
-    margin_N, block_N = (
-        margin(step, x_N),
-        step.places_N2.div(4, rounding_mode="floor") @ torch.tensor([1000, 1]),
-    )
-    better_NN = (block_N[:, None] == block_N[None]) & (margin_N[None] > margin_N[:, None])
-    return -better_NN.sum(1) + 1e-3 * _standard(margin_N)
-
-
-def _standard(x_N: Tensor) -> Tensor:
-    return (x_N - x_N.mean()) / x_N.std(correction=0).clamp(min=1e-12)
-
-
-def _radical_inverse(number: int, base: int) -> float:
-    value, share = 0.0, 1.0 / base
-    while number:
-        value, number, share = value + number % base * share, number // base, share / base
-    return value
-
 
 @dataclass(frozen=True)
 class Variant:
     """A variant of the sampler: score, initialisation or noise on the order."""
 
-    score: Score = margin
+    score: Score = scores.margin
     noise: float = 2.0
     carried: float = 0.0
     """Weight of the previous step's result in the initial logits of tokens that stayed masked; the
@@ -165,20 +63,20 @@ class Variant:
 ONE_STEP = {"steps": 1, "inner_steps": 300, "learning_rate": 0.05}
 VARIANTS = {
     BASE: Variant(tasks=WITH_BLUR),
-    "random": Variant(chance, 0.0),
-    "margin": Variant(margin, 0.0),
-    "spread (Halton)": Variant(spread, 0.0),
-    "spread by margin": Variant(spread_margin, 0.0),
-    "spread + margin": Variant(spread_and_margin, 0.0),
-    "spread + confidence": Variant(spread_and_confidence, 0.0),
-    "confidence (the paper's)": Variant(confidence, 0.0),
-    "confidence, noise 2": Variant(confidence),
-    "bits": Variant(bits, 0.0),
-    "bits, noise 2": Variant(bits),
-    "stability": Variant(stability, 0.0),
-    "stability, noise 2": Variant(stability),
-    "agreement": Variant(agreement, 0.0),
-    "margin + agreement": Variant(margin_and_agreement, 0.0),
+    "random": Variant(scores.chance, 0.0),
+    "margin": Variant(scores.margin, 0.0),
+    "spread (Halton)": Variant(scores.spread, 0.0),
+    "spread by margin": Variant(scores.spread_margin, 0.0),
+    "spread + margin": Variant(scores.spread_and_margin, 0.0),
+    "spread + confidence": Variant(scores.spread_and_confidence, 0.0),
+    "confidence (the paper's)": Variant(scores.confidence, 0.0),
+    "confidence, noise 2": Variant(scores.confidence),
+    "bits": Variant(scores.bits, 0.0),
+    "bits, noise 2": Variant(scores.bits),
+    "stability": Variant(scores.stability, 0.0),
+    "stability, noise 2": Variant(scores.stability),
+    "agreement": Variant(scores.agreement, 0.0),
+    "margin + agreement": Variant(scores.margin_and_agreement, 0.0),
     "warm start": Variant(carried=1.0),
     "half warm start": Variant(carried=0.5),
     "mean in place of sum": Variant(reduction="mean"),
@@ -209,12 +107,17 @@ class Changed:
     def remasking(
         self, phi_NK: Tensor, prior_NK: Tensor, z_BL: Tensor, *rest: Any
     ) -> tuple[Tensor, Tensor]:
-        step = Step(phi_NK, prior_NK, z_BL, self.codebook_KD, self.history)
+        step = Step(
+            phi_NK=phi_NK,
+            prior_NK=prior_NK,
+            z_BL=z_BL,
+            codebook_KD=self.codebook_KD,
+            history=self.history,
+        )
         with patch.object(aps, "token_score", lambda _, x_N, kind: self.variant.score(step, x_N)):
             z_next_BL, kappa_BL = _REMASKING(phi_NK, prior_NK, z_BL, *rest)
-        if (
-            z_next_BL == MASK
-        ).any():  # the last step keeps all tokens, so their order does not matter
+        last = not (z_next_BL == MASK).any()
+        if not last:  # the last step keeps all tokens, so their order does not matter
             self.look(step, z_next_BL, kappa_BL[z_BL == MASK], *rest)
         self.kept_NK = phi_NK[z_next_BL[z_BL == MASK] == MASK]
         self.history = []
@@ -259,7 +162,7 @@ class Changed:
     def expectation(
         self, phi_NK: Tensor, place: Any, tokenizer: Any, objective: Any, grid: Grid
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if self.variant.score is stability:
+        if self.variant.score is scores.stability:
             with torch.no_grad():
                 self.history.append(
                     tokenizer.quantize(torch.softmax(phi_NK, -1) @ self.codebook_KD)[0]
@@ -321,15 +224,15 @@ def run(engine: ImageEngine, name: str, photo: int, task: str, x_CHW: Tensor) ->
         for found in (changed.insight, changed.clinging)
     )
     return Run(
-        name,
-        photo,
-        task,
-        round(row.psnr, 3),
-        round(row.ssim, 4),
-        round(row.residual, 3),
-        insight,
-        clinging,
-        round(seconds, 1),
+        variant=name,
+        photo=photo,
+        task=task,
+        psnr=round(row.psnr, 3),
+        ssim=round(row.ssim, 4),
+        misfit_over_floor=round(row.residual, 3),
+        insight=insight,
+        clinging=clinging,
+        cpu_seconds=round(seconds, 1),
     )
 
 
@@ -353,23 +256,14 @@ def table(runs: list[Run]) -> str:
             continue
         cells = []
         for task in WITH_BLUR:
-            mine = (
-                [found[name, photo, task] for photo in range(PHOTOS)]
-                if task in variant.tasks
-                else []
-            )
+            if task not in variant.tasks:
+                cells += ["-", "-"]
+                continue
+            mine = [found[name, photo, task] for photo in range(PHOTOS)]
             differences = [r.psnr - found[BASE, r.photo, task].psnr for r in mine]
             cells += [
-                (
-                    f"{mean(r.psnr for r in mine):.2f} / {mean(r.ssim for r in mine):.3f}"
-                    if mine
-                    else "-"
-                ),
-                (
-                    f"{mean(differences):+.2f} ± {stdev(differences) / PHOTOS**0.5:.2f}"
-                    if mine
-                    else "-"
-                ),
+                f"{mean(r.psnr for r in mine):.2f} / {mean(r.ssim for r in mine):.3f}",
+                f"{mean(differences):+.2f} ± {stdev(differences) / PHOTOS**0.5:.2f}",
             ]
         lines.append(
             f"| {name} | {' | '.join(cells)} | {figure(mean(r.insight for r in own), 2)} |"
@@ -382,12 +276,13 @@ def main() -> None:
     study = open_study(__doc__, "anchor-study", PHOTOS)
     runs = read_rows(study.log, Run)
     done = {(r.variant, r.photo, r.task) for r in runs}
-    for name, photo, task in (
+    planned = [
         (name, photo, task)
         for name, variant in VARIANTS.items()
         for photo in range(PHOTOS)
         for task in variant.tasks
-    ):
+    ]
+    for name, photo, task in planned:
         if (name, photo, task) in done:
             continue
         runs.append(run(study.engine, name, photo, task, study.photos[photo]))

@@ -71,7 +71,8 @@ class Part:
         left, top, right, bottom = most_detailed(upload)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.y_CHW = images.to_tensor(images.Picture(upload.crop((left, top, right, bottom))))
-        self.family, self.sigma = family, max(noise.estimate_sigma(self.y_CHW), 0.0023)
+        self.family = family
+        self.sigma = max(noise.estimate_sigma(self.y_CHW), 0.0023)
         self.start, self.widest = first_guess(family, self.values)
 
     def restored(self, blur: OperatorSpec) -> Tensor:
@@ -92,7 +93,8 @@ class EqualLogits:
     """A prior that holds every code equally likely."""
 
     def __init__(self, engine: ImageEngine) -> None:
-        self.prior, self.tokenizer = engine.prior, engine.prior.tokenizer
+        self.prior = engine.prior
+        self.tokenizer = engine.prior.tokenizer
 
     def logits(self, z_BL: Tensor, **given: Any) -> Tensor:
         """Zeros (B, L, K)."""
@@ -102,8 +104,12 @@ class EqualLogits:
 def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> Estimate:
     """The blur of a part by one of :data:`METHODS`."""
     if method == "diagnosis":
-        return Estimate(part.start, [], [part.start], 0.0, True)
-    draw: Any = PosteriorSamples(engine, part.y_CHW, part.sigma, effort, 0)
+        return Estimate(
+            parameters=part.start, chains=[], path=[part.start], deviation=0.0, converged=True
+        )
+    draw: Any = PosteriorSamples(
+        engine=engine, y_CHW=part.y_CHW, sigma=part.sigma, effort=effort, seed=0
+    )
     if method == "em_equal":
         equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
         equal.prior = EqualLogits(engine)

@@ -35,7 +35,8 @@ class Card:
 
 
 CARDS = (
-    Card("H200", 788, 4300, 132, 0.65, 0.80),  # both rates measured on such a card
-    Card("A100", 312, 2000, 108, 0.60, 0.60),  # data sheet, 80 GB
-    Card("RTX 4090", 165, 1008, 128, 0.65, 0.65),  # data sheet
+    Card(name="H200", tflops=788, gb_per_s=4300, processors=132, conv=0.65, prior=0.80),
+    Card(name="A100", tflops=312, gb_per_s=2000, processors=108, conv=0.60, prior=0.60),
+    Card(name="RTX 4090", tflops=165, gb_per_s=1008, processors=128, conv=0.65, prior=0.65),
 )
+"""Rates: measured for the H200, from the data sheets for the A100 (80 GB) and the RTX 4090."""

@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image
 
 from aps_core.diagnosis import Diagnosis, diagnose
-from aps_core.diagnosis.blur import ANGLE_TOLERANCE, LEAST_TOLERANCE, TOLERANCE
-from training.diagnosis.simulate import Family, Truth, degraded, to_image
+from aps_core.diagnosis.blur import ANGLE_TOLERANCE, LEAST_TOLERANCE, TOLERANCE, Family
+from training.diagnosis.simulate import Truth, degraded, to_image
 
 ROOT = Path(__file__).parents[1]
 SETS = {"photographs": ROOT / "examples/photos", "documents": ROOT / "examples/documents"}
@@ -77,7 +77,14 @@ def cases(path: Path, dataset: str) -> Iterator[Case]:
     x = np.asarray(Image.open(path).convert("RGB"), dtype=np.float64) / 127.5 - 1
     for number, (family, size, angle) in enumerate(BLURS):
         for condition, (noise, quality) in CONDITIONS.items():
-            truth = Truth(family, size, angle, noise, 0, dataset == "documents")
+            truth = Truth(
+                family=family,
+                size=size,
+                angle=angle,
+                noise=noise,
+                quality=0,
+                document=dataset == "documents",
+            )
             image = to_image(degraded(x, truth, np.random.default_rng(number)))
             files = [_encoded(image, "PNG", 0)]
             if quality:

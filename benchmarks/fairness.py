@@ -11,8 +11,6 @@ what a single queue in order of arrival would make of the same submissions.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -25,11 +23,11 @@ import numpy as np
 from PIL import Image
 from redis import Redis
 
-from benchmarks.soak import free_port
+from benchmarks import service_report
 from service.access.keys import KeyStore, new_key
 from service.jobs import Job, open_store
 from service.launch.embedded_server import running_server
-from service.launch.processes import api_command, wait_ready, worker_command
+from service.launch.processes import api_command, free_port, wait_ready, worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
 
@@ -125,17 +123,14 @@ def summary(started: list[Job], others: set[str], many: int, few: int) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = service_report.parser(__doc__)
     parser.add_argument("--many", type=int, default=1000)
     parser.add_argument("--few", type=int, default=10)
-    parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
+    origin = service_report.origin("benchmarks.fairness")
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), wanted.many, wanted.few)
-    text = json.dumps(found, indent=1)
-    print(text)
-    if wanted.out:
-        wanted.out.write_text(text + "\n")
+    service_report.write({**origin, **found}, wanted.out)
 
 
 if __name__ == "__main__":

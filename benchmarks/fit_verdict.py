@@ -120,7 +120,14 @@ def cases(half: str) -> Iterator[Case]:
                     )
                     explained = float((residual / noise_CHW.clamp(min=0.01)).square().mean().sqrt())
                     said = spec_of(true).words(), spec_of(assumed).words()
-                    yield Case(kind, said[0], said[1], name, sigma, explained)
+                    yield Case(
+                        kind=kind,
+                        true=said[0],
+                        assumed=said[1],
+                        picture=name,
+                        noise=sigma,
+                        explained=explained,
+                    )
 
 
 def table(found: list[Case]) -> str:

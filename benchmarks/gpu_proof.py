@@ -77,7 +77,7 @@ def stages(tiny: bool) -> dict[str, tuple[Step, ...]]:
         "text": (Step("guided", ("benchmarks.guided_text", *device, *text)),),
         "worker": tuple(
             Step(part, ("benchmarks.gpu_worker", part, *device, *least))
-            for part in ("ladder", "service")
+            for part in ("oom_fallback", "service")
         ),
         "training": (Step("image priors", ("benchmarks.gpu_training", "--out", JSON, *least)),),
     }
@@ -87,7 +87,8 @@ class Proof:
     """``proof.json``: what ran when, how it ended, and what it measured."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.file = out, out / "proof.json"
+        self.out = out
+        self.file = out / "proof.json"
         out.mkdir(parents=True, exist_ok=True)
         self.facts: dict[str, Any] = {"runs": [], "steps": {}}
         if self.file.exists():

@@ -1,8 +1,8 @@
 """The real service on a device with the embedded prior: jobs of five sizes, a killed worker, GPU
 memory; and the fallbacks when the device runs out of memory.
 
-    python -m benchmarks.gpu_worker service --device cuda    # store, API and worker as processes
-    python -m benchmarks.gpu_worker ladder --device cuda     # the library alone, with capped memory
+    python -m benchmarks.gpu_worker service --device cuda        # the service as processes
+    python -m benchmarks.gpu_worker oom_fallback --device cuda   # the library, capped memory
 
 Exits with 1 if a check fails; the JSON shows which one.
 """
@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.oom_fallback import free_memory
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
-from service.launch.processes import running_service
+from service.launch.processes import free_port, running_service
 from service.launch.supervisor import Supervisor
 from service.settings import Settings
 
@@ -138,7 +137,7 @@ def finished(client: Client, supervisor: Supervisor, job: Job) -> Job:
     return job
 
 
-def ladder(device: str, tiny: bool) -> dict[str, Any]:
+def oom_fallback(device: str, tiny: bool) -> dict[str, Any]:
     """Runs a job with decreasing memory until it needs a fallback; its result must be finite.
 
     On a CPU, whose memory cannot be capped, the decoder raises out-of-memory errors until it
@@ -199,7 +198,7 @@ def finite(result: PictureResult) -> bool:
 
 def kept(part: str, facts: dict[str, Any]) -> bool:
     """Whether all checks of ``part`` passed."""
-    if part == "ladder":
+    if part == "oom_fallback":
         return bool(facts["fallbacks"]) and facts["whole"]
     killed_job = facts["killed"]
     return (
@@ -213,22 +212,16 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["service", "ladder"])
+    parser.add_argument("part", choices=["service", "oom_fallback"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true", help="the smallest pictures")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args(arguments)
-    facts = {"service": service, "ladder": ladder}[args.part](args.device, args.tiny)
+    facts = {"service": service, "oom_fallback": oom_fallback}[args.part](args.device, args.tiny)
     text = json.dumps(facts, indent=1)
     print(text)
     if args.out is not None:

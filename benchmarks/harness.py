@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.service_report import cpu
+
 WARM_UP, TIMED = 3, 20
 
 
@@ -168,23 +170,9 @@ def machine(device: torch.device, rates: Rates) -> dict[str, Any]:
             "driver": driver,
         }
     return facts | {
-        "hardware": _cpu_name(),
+        "hardware": cpu(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
     }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [
-            line.split(":", 1)[1].strip()
-            for line in info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        if info.exists()
-        else []
-    )
-    return names[0] if names else platform.machine()
 
 
 def report(title: str, facts: dict[str, Any], rows: list[dict[str, Any]], out: Path | None) -> None:

@@ -27,7 +27,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 PHOTO = ROOT / "examples" / "photos" / "coffee.png"
-PATIENCE = 240
+TIMEOUT = 240
 """Seconds to wait for a result."""
 
 SHELL_OF_FIRST = {
@@ -87,7 +87,7 @@ class Journey:
             },
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
         if done.returncode:
@@ -118,9 +118,9 @@ def photographer(path: Journey, folder: Path, server: str) -> None:
         page.get_by_role("button", name="Restore", exact=True).click()
         path.clicks += 1
         submitted = time.perf_counter()
-        page.locator("progress[value]").wait_for(state="attached", timeout=PATIENCE * 1000)
+        page.locator("progress[value]").wait_for(state="attached", timeout=TIMEOUT * 1000)
         path.first = time.perf_counter() - submitted
-        page.get_by_role("heading", name="Restored").wait_for(timeout=PATIENCE * 1000)
+        page.get_by_role("heading", name="Restored").wait_for(timeout=TIMEOUT * 1000)
         with page.expect_download():
             path.click(page, "Download PNG")
         browser.close()

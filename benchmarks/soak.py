@@ -13,14 +13,9 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
-import platform
 import random
 import signal
-import socket
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -36,10 +31,12 @@ from PIL import Image
 from redis.exceptions import RedisError
 
 from aps_core.tasks import validate_spec
+from benchmarks import service_report
+from benchmarks.soak_checks import checked
 from service.dispatch.notifier import JobNotifier
-from service.jobs import ArtifactStore, Job, JobState, new_job_id, open_store
+from service.jobs import ArtifactStore, Job, new_job_id, open_store
 from service.launch.embedded_server import server_binary, server_command
-from service.launch.processes import api_command, worker_command
+from service.launch.processes import api_command, free_port, worker_command
 from service.launch.supervisor import Supervisor
 from service.settings import Settings
 
@@ -182,70 +179,6 @@ def picture() -> bytes:
     return out.getvalue()
 
 
-def free_port() -> int:
-    """Finds an unused TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def check(soak: Soak, expected: dict[int, str]) -> dict[str, Any]:
-    """Checks records and histories of all jobs and summarises them."""
-    faults: list[str] = []
-    states: Counter[str] = Counter()
-    seconds, resumed, repeated, wasted = [], 0, 0, 0
-    for job_id, seed in soak.jobs.items():
-        job, events = soak.store.get(job_id), soak.store.events(job_id, count=5000)
-        if job is None or not job.state.terminal:
-            states["lost"] += 1
-            faults.append(f"{job_id} is lost: {job and job.state}")
-            continue
-        states[job.state] += 1
-        ends = [event.type for event in events].count("done")
-        versions = [event.data["version"] for event in events]
-        steps = [event.data["step"] for event in events if event.type == "progress"]
-        result = job.artifact("result.png")
-        wrong = {
-            f"ended {ends} times": ends != 1,
-            "its last event is not its end": events[-1].type != "done",
-            "its version did not grow": versions != sorted(set(versions)),
-            f"saved the steps {steps}": steps != list(range(1, STEPS + 1)),
-            f"is {job.state}: {job.error}": job.state is not JobState.SUCCEEDED,
-            "has other bytes than an undisturbed run": result is None
-            or result.file != expected[seed],
-        }
-        faults += [f"{job_id} {what}" for what, holds in wrong.items() if holds]
-        resumed += job.resumed_from_step is not None
-        repeated += job.attempt > 1
-        # an interrupted attempt wastes its current step
-        wasted += sum(event.data.get("state") == "queued" for event in events[1:])
-        if job.finished_at and job.created_at:
-            seconds.append((job.finished_at - job.created_at).total_seconds())
-    return {
-        "states": dict(states),
-        "lost": states["lost"],
-        "finished_twice": sum("ended" in fault and "ended 0" not in fault for fault in faults),
-        "faults": faults[:50],
-        "jobs_tried_again": repeated,
-        "jobs_resumed_from_a_checkpoint": resumed,
-        "jobs_put_back": wasted,
-        "seconds_submission_to_end": {
-            "p50": quantile(seconds, 0.5),
-            "p99": quantile(seconds, 0.99),
-            "max": max(seconds, default=0.0),
-        },
-    }
-
-
-def quantile(values: list[float], q: float) -> float:
-    return (
-        round(statistics.quantiles(values, n=1000)[round(q * 1000) - 1], 3)
-        if len(values) > 1
-        else 0.0
-    )
-
-
 def undisturbed(soak: Soak) -> dict[int, str]:
     """Runs one job per seed without disturbances; returns the result files."""
     for seed in range(SEEDS):
@@ -278,16 +211,17 @@ def disturbed(soak: Soak, jobs: int, seconds: float, pause: float) -> None:
             time.sleep(0.02)
 
 
-def drain(soak: Soak, patience: float = 300) -> None:
+def drain(soak: Soak, timeout: float = 300) -> None:
     """Waits for the remaining jobs as long as some still end, so that slow machines do not fail."""
     fewest, since = soak.open_jobs(), time.monotonic()
-    while fewest and time.monotonic() - since < patience:
+    while fewest and time.monotonic() - since < timeout:
         soak.until(lambda: soak.open_jobs() == 0, 5)
         if (now := soak.open_jobs()) < fewest:
             fewest, since = now, time.monotonic()
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    origin = service_report.origin("benchmarks.soak")
     with tempfile.TemporaryDirectory(prefix="aps-soak-") as name, ExitStack() as exits:
         folder = Path(name)
         settings = Settings(
@@ -311,19 +245,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         disturbed(soak, arguments.jobs, arguments.seconds, arguments.pause)
         drain(soak)
         took = time.monotonic() - started
-        found = check(soak, expected)
+        found = checked(soak.store, soak.jobs, expected, STEPS)
         if found["faults"]:
             print((folder / "service.log").read_text()[-5000:], file=sys.stderr)
     return {
-        "command": "python -m benchmarks.soak " + " ".join(sys.argv[1:]),
-        "machine": {
-            "cpu": cpu(),
-            "cores_allowed": len(os.sched_getaffinity(0)),
-            "python": platform.python_version(),
-        },
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        **origin,
         "jobs": arguments.jobs,
         "workers": arguments.workers,
         "lease_seconds": arguments.lease,
@@ -333,19 +259,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def cpu() -> str:
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return models[0] if models else platform.processor()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = service_report.parser(__doc__)
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=600, help="over which they are submitted")
     parser.add_argument("--workers", type=int, default=2)
@@ -354,14 +269,9 @@ def main() -> None:
     )
     parser.add_argument("--lease", type=float, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     report = run(arguments)
-    text = json.dumps(report, indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(text + "\n")
+    service_report.write(report, arguments.out)
     sys.exit(1 if report["faults"] else 0)
 
 

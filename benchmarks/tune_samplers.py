@@ -165,15 +165,15 @@ def run(engine: ImageEngine, method: str, settings: str, photo: int, task: str, 
     seconds = time.process_time() - started
     row = score(case, method, x, Cost(seconds, decodes), None)
     return Run(
-        method,
-        settings,
-        photo,
-        task,
-        round(row.psnr, 3),
-        round(row.ssim, 4),
-        round(row.residual, 3),
-        decodes,
-        round(seconds, 1),
+        method=method,
+        settings=settings,
+        photo=photo,
+        task=task,
+        psnr=round(row.psnr, 3),
+        ssim=round(row.ssim, 4),
+        misfit_over_floor=round(row.residual, 3),
+        decodes=decodes,
+        cpu_seconds=round(seconds, 1),
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec, Shape
 from aps_core.runtime.engine import Engine
 from aps_core.tasks import Inputs, RestoreSpec, run
@@ -40,9 +41,7 @@ def main(photo: Path, output: Path, **sampler: int) -> None:
     writes the result.
     """
     operator = Underexposed(exposure=0.2)
-    truth = images.resize(
-        images.to_tensor(images.open_image(photo.read_bytes())), (128, 128)
-    ).clamp(-1, 1)
+    truth = resize(images.to_tensor(images.open_image(photo.read_bytes())), (128, 128)).clamp(-1, 1)
     dark = images.open_image(images.encode_png(operator.bind((3, 128, 128))(truth[None])[0]))
     spec = RestoreSpec(operator=operator, sigma=0.02, sampler=sampler)
     result = run(spec, Inputs(dark), Engine.load("embedded"))

@@ -174,7 +174,7 @@ def algorithm() -> str:
 
 def limits() -> str:
     """Every limit of the service, its setting, and the answer beyond it."""
-    from service.limits import table
+    from service.api.limits_table import table
 
     return table()
 

@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 from aps_core.imaging import images, noise
+from aps_core.imaging.resampling import resize
 from aps_core.operators import OperatorSpec
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
@@ -59,7 +60,7 @@ not shipped.
 def main(names: list[str]) -> None:
     """Generates the strips of the operators ``names``, or of all if empty."""
     engine = ImageEngine.load("embedded", "cpu")
-    truth = images.resize(
+    truth = resize(
         images.to_tensor(images.open_image((ROOT / "examples/photos/chelsea.png").read_bytes())),
         (SIDE, SIDE),
     ).clamp(-1, 1)

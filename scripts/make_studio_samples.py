@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from aps_core.imaging import images, noise
+from aps_core.imaging.resampling import resize
 from aps_core.operators import OperatorSpec
 
 ROOT = Path(__file__).parents[1]
@@ -124,7 +125,7 @@ def tiles() -> Image.Image:
 
 def photo(name: str) -> Image.Image:
     """Opens the photograph ``name`` at ``SIZE``."""
-    return images.to_pil(images.resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1))
+    return images.to_pil(resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1))
 
 
 def _open(name: str) -> images.Picture:
@@ -133,7 +134,7 @@ def _open(name: str) -> images.Picture:
 
 def degrade(name: str, operator: dict[str, Any], sigma: float) -> Image.Image:
     """Degrades the photograph ``name`` at ``SIZE``; missing pixels become transparent."""
-    x = images.resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1)
+    x = resize(images.to_tensor(_open(name)), (SIZE, SIZE)).clamp(-1, 1)
     bound = OperatorSpec.family[operator["type"]].model_validate(operator).bind(x.shape)  # type: ignore[attr-defined]
     y = noise.add_noise(bound(x[None])[0], sigma, torch.Generator().manual_seed(1))
     picture = images.to_pil(y)

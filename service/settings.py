@@ -213,12 +213,12 @@ class Settings(Limits):
         """Celery transport options, identical for publishers and consumers."""
         options: dict[str, Any] = {
             "visibility_timeout": self.visibility_timeout,
-            "unacked_restore_interval": 5,
-            "unacked_restore_throttle": 1,
-            "priority_steps": [
-                0
-            ],  # the store keeps the order of the jobs; a message only says that there is one
+            "unacked_restore_interval": 5,  # seconds between two searches for such messages
+            "unacked_restore_throttle": 1,  # search each time, not every tenth time
+            # the store keeps the order of the jobs; a message only says that there is one
+            "priority_steps": [0],
             "sep": ":",
+            # a connection that has stalled is found within seconds and opened again
             "health_check_interval": 10,
             "socket_connect_timeout": 5,
             "retry_on_timeout": True,

@@ -14,10 +14,10 @@ from redis import Redis
 
 from service.jobs import WorkerInfo, WorkerRegistry
 from service.launch.embedded_server import running_server
-from service.launch.processes import api_command, wait_ready
+from service.launch.processes import api_command, free_port, wait_ready
 from service.launch.supervisor import process
 from service.settings import Settings
-from tests.stack import Stack, free_port
+from tests.stack import Stack
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def started_stack(folder: Path, **changes: Any) -> Iterator[Stack]:
         log, url = folder / "service.log", f"http://127.0.0.1:{port}"
         api = stack.enter_context(process("API", api_command("127.0.0.1", port), settings, log))
         http = stack.enter_context(httpx.Client(base_url=url, timeout=30))
-        running = Stack(settings, url, http, log, stack)
+        running = Stack(settings=settings, url=url, http=http, log=log, exits=stack)
         wait_until_it_answers(http, api, log)
         running.start_worker()
         wait_ready(url, {"API": api})

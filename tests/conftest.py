@@ -16,13 +16,11 @@ from tests.stack import Stack
 
 
 def pytest_configure() -> None:
-    """Keeps each of several test processes, with the services it starts, on one core. Threads that
+    """Gives each of several test processes, and the services it starts, one thread. Threads that
     compete for cores with another process's make sampling several times slower.
     """
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is not None:
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from service.launch.processes import worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
 
-PATIENCE = 240
+TIMEOUT = 240
 """Seconds to wait for a worker. Loading a prior takes 3 s on an idle machine, up to a minute on a
 busy one.
 """
@@ -43,14 +42,6 @@ def png(width: int = 64, height: int = 64, mode: str = "RGB", image_format: str 
 def uri(data: bytes) -> str:
     """Encodes a file as a data URI."""
     return "data:image/png;base64," + base64.b64encode(data).decode()
-
-
-def free_port() -> int:
-    """Finds an unused TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def stream_events(
@@ -89,7 +80,7 @@ class Stack:
             process("worker", worker_command(self.settings), self.settings, self.log)
         )
         self.workers.append(worker)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not {entry["name"] for entry in self.live_workers()} - before:
             assert worker.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
@@ -137,7 +128,7 @@ class Stack:
         """The job's events as (id, type, data), until the stream closes."""
         return stream_events(self.http, job_id, after)
 
-    def wait(self, job_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
+    def wait(self, job_id: str, seconds: float = TIMEOUT) -> dict[str, Any]:
         """Waits until the job has ended and returns it."""
         deadline = time.monotonic() + seconds
         while (job := self.job(job_id))["state"] in ("queued", "running"):

@@ -6,7 +6,9 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -38,7 +40,9 @@ FORBIDDEN = {
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
 PACKAGES = ("aps_core", "aps_cli", "aps_client", "service", "worker")
+FOLDERS = (*PACKAGES, "benchmarks", "training", "examples", "scripts")
 MAX_LINES = 300
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def sources(folder: str) -> list[Path]:
@@ -47,8 +51,10 @@ def sources(folder: str) -> list[Path]:
     return found
 
 
-def imports(path: Path) -> set[str]:
-    """All modules a file imports, except under TYPE_CHECKING."""
+def imports(path: Path, members: bool = False) -> set[str]:
+    """All modules a file imports, except under TYPE_CHECKING; with ``members``, also the names that
+    it imports from them, which may be modules.
+    """
     found: set[str] = set()
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
@@ -59,7 +65,8 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add("." * node.level + (node.module or ""))
+            module = "." * node.level + (node.module or "")
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names if members)}
         pending.extend(ast.iter_child_nodes(node))
     return found
 
@@ -144,28 +151,21 @@ def test_without_torch(module: str) -> None:
     assert done.stdout.strip() == "", f"import {module} loads {done.stdout}"
 
 
-def modules(package: str) -> dict[str, set[str]]:
-    """The package's modules, and which of them each imports when it is itself imported."""
+def modules(packages: Iterable[str]) -> dict[str, set[str]]:
+    """The packages' modules, and which of them each imports, inside functions too."""
     names = {}
-    for path in sources(package):
+    for path in (path for package in packages for path in sources(package)):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         names[name.removesuffix(".__init__")] = path
     found: dict[str, set[str]] = {}
     for name, path in names.items():
-        found[name] = set()
-        for node in ast.parse(path.read_text()).body:  # not inside functions, nor for typing
-            if isinstance(node, ast.ImportFrom) and node.module:
-                each = {f"{node.module}.{alias.name}" for alias in node.names}
-                found[name] |= {target if target in names else node.module for target in each}
-            elif isinstance(node, ast.Import):
-                found[name] |= {alias.name for alias in node.names}
-        found[name] &= names.keys() - {name}
+        found[name] = {target for target in imports(path, members=True) if target in names} - {name}
     return found
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_import_goes_in_a_circle(package: str) -> None:
-    open_ends = modules(package)
+def test_no_import_goes_in_a_circle() -> None:
+    """Not even one that a function makes when it is called."""
+    open_ends = modules(PACKAGES)
     # a package's own front imports its members, which import its base: a member's import of its
     # package is no circle of its own
     for name, targets in open_ends.items():
@@ -202,7 +202,44 @@ def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
 
 
 def test_files_stay_short() -> None:
-    for path in [*(path for package in PACKAGES for path in sources(package))]:
+    for path in (path for folder in FOLDERS for path in sources(folder)):
         if not path.name.endswith("_net.py"):
             lines = len(path.read_text().splitlines())
             assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+def nodes(kind: type[Node]) -> Iterator[tuple[str, Node]]:
+    """All syntax nodes of a kind, with file and line."""
+    for path in (path for folder in FOLDERS for path in sources(folder)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kind):
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+
+
+def large_records() -> set[str]:
+    """Names of the dataclasses and named tuples of more than four fields, if no other class has the
+    same name.
+    """
+    large, other = set(), {"Progress"}  # rich has a class of this name
+    for _, node in nodes(ast.ClassDef):
+        about = [*map(ast.unparse, node.decorator_list), *map(ast.unparse, node.bases)]
+        record = any("dataclass" in each or each == "NamedTuple" for each in about)
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        (large if record and len(fields) > 4 else other).add(node.name)
+    return large - other
+
+
+def test_records_of_more_than_four_fields_are_built_by_keyword() -> None:
+    known = large_records()
+    assert {"InnerInfo", "Blur"} <= known
+    for place, node in nodes(ast.Call):
+        if len(node.args) > 4 and ast.unparse(node.func).split(".")[-1] in known:
+            raise AssertionError(f"{place} builds a record by position: {ast.unparse(node)}")
+
+
+def test_attributes_are_assigned_one_by_one() -> None:
+    for place, node in nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            own = [each for each in target.elts if ast.unparse(each).startswith("self.")]
+            assert len(own) < 2, f"{place} assigns several attributes at once"

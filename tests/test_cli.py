@@ -11,6 +11,7 @@ from PIL import Image
 from aps_cli.main import main
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.operators.super_resolution import SuperResolution
 
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
@@ -29,7 +30,7 @@ def picture(path: Path) -> torch.Tensor:
 def photo(tmp_path):
     """A photograph of 31x47 pixels, odd in both dimensions."""
     path = tmp_path / "photo.png"
-    x = images.resize(picture(PHOTOS / "chelsea.png"), (31, 47)).clamp(-1, 1)
+    x = resize(picture(PHOTOS / "chelsea.png"), (31, 47)).clamp(-1, 1)
     path.write_bytes(images.encode_png(x))
     return path
 
@@ -67,7 +68,7 @@ def test_odd_sizes_are_restored_at_four_times_the_size(photo, tmp_path):
 
 def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     phone = tmp_path / "phone.jpg"
-    images.to_pil(images.resize(picture(PHOTOS / "garden.png"), (3000, 4000))).save(phone)
+    images.to_pil(resize(picture(PHOTOS / "garden.png"), (3000, 4000))).save(phone)
     refused = aps("restore", phone, "--operator", "denoise", *QUICK)
     assert refused.exit_code == 2
     assert "4000x3000 pixels (750000 tokens, about" in refused.output
@@ -81,7 +82,7 @@ def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
 
 def test_a_photo_is_restored_in_tiles_and_replayed(tmp_path):
     out, photo = tmp_path / "tiled.png", tmp_path / "wide.png"
-    x = images.resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
+    x = resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
     photo.write_bytes(images.encode_png(x))
     done = aps("restore", photo, "--operator", "denoise", "--tile", 80, *QUICK, "-o", out)
     assert done.exit_code == 0, done.output

@@ -26,9 +26,8 @@ from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks import TaskSpec
 from benchmarks import degraded
 from service.launch.embedded_server import running_server
-from service.launch.processes import running_service
+from service.launch.processes import free_port, running_service
 from service.settings import Settings
-from tests.stack import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -122,7 +121,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT}:{programs}",
         "XDG_STATE_HOME": str(state),
-        "OMP_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",  # as the worker: equal seeds and threads give equal bytes
     }
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -147,11 +146,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @contextmanager
 def warm_python(socket: Path, environment: dict[str, str]) -> Iterator[None]:
-    """Starts ``tests/warm.py`` on one core, as the service's worker has one thread: the same seed
-    gives the same bytes with the same number of threads.
-    """
-    one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-    command = [*one, sys.executable, WARM, "serve", str(socket)]
+    """Starts ``tests/warm.py``."""
+    command = [sys.executable, WARM, "serve", str(socket)]
     with subprocess.Popen(command, env=environment) as p:
         try:
             while not socket.exists():

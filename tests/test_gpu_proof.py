@@ -107,8 +107,8 @@ def test_the_driver_needs_the_standard_library_only():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_it_runs_end_to_end_on_a_cpu(tmp_path):
-    """A measurement, the ladder, and the real service whose worker is killed: the same commands as
-    on a GPU.
+    """The commands for a GPU: a measurement, the memory fallbacks, the service whose worker is
+    killed.
     """
     rc, told = run(tmp_path, "--tiny", "--stage", "inner,worker")
     logs = "".join(log.read_text() for log in tmp_path.glob("*.log"))
@@ -116,7 +116,7 @@ def test_it_runs_end_to_end_on_a_cpu(tmp_path):
     steps = told["steps"]
     (step,) = stages(tiny=True)["inner"]
     assert steps[f"inner/{step.name}"]["result"]["rows"][0]["ms"] > 0
-    assert steps["worker/ladder"]["result"]["fallbacks"][-1] == "recompute"
+    assert steps["worker/oom_fallback"]["result"]["fallbacks"][-1] == "recompute"
     killed = steps["worker/service"]["result"]["killed"]
     assert killed["same_bytes"]
     assert killed["resumed_from_step"] >= 2

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM
 
 from aps_core.priors.dream.network import DreamConfig
-from training import turns
-from training.turns import Encoded, TurnSampler, special
+from training import text_pairs
+from training.text_pairs import Encoded, PairSampler, special
 
 PAD_WEIGHT = 0.1
 """Weight of padding end tokens (all but the first) in the loss, since they are numerous and easy to
@@ -28,10 +28,10 @@ SHARES = {"nll_all": 1.0, "nll_half": 0.5, "nll_quarter": 0.25}
 def dream_config(tokenizer: Tokenizer, shape: dict[str, Any]) -> DreamConfig:
     """``config.json`` of the prior."""
     ids = {
-        "mask_token_id": special(tokenizer, turns.MASK),
-        "eos_token_id": special(tokenizer, turns.EOS),
+        "mask_token_id": special(tokenizer, text_pairs.MASK),
+        "eos_token_id": special(tokenizer, text_pairs.EOS),
     }
-    return DreamConfig(**shape, **ids, rope_theta=10000.0, prompt_format=turns.PROMPT_FORMAT)
+    return DreamConfig(**shape, **ids, rope_theta=10000.0, prompt_format=text_pairs.PROMPT_FORMAT)
 
 
 def pad(rows: list[Encoded], width: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,11 +100,11 @@ class MaskedLoss:
     """Draws batches of pairs of similar length and computes the training loss."""
 
     def __init__(
-        self, model: nn.Module, sampler: TurnSampler, length: int, batch: int, seed: int
+        self, model: nn.Module, sampler: PairSampler, length: int, batch: int, seed: int
     ) -> None:
         self.model = model
         self.sampler = sampler
-        mask = special(sampler.tokenizer, turns.MASK)
+        mask = special(sampler.tokenizer, text_pairs.MASK)
         self.nll = partial(masked_nll, mask=mask, eos=sampler.eos, length=length)
         self.batch = batch
         self.generator = torch.Generator().manual_seed(seed)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from training.stories import Turn, write
+from training.stories import Pair, write
 
 Damage = Callable[[list[str], Random], list[str]]
 """Changes the words of an answer."""
@@ -70,10 +70,10 @@ class Preference:
 
 
 class Preferences:
-    """Draws preferences about pairs from ``turn``."""
+    """Draws preferences about pairs from ``pair``."""
 
-    def __init__(self, turn: Callable[[], Turn], random: Random) -> None:
-        self.turn = turn
+    def __init__(self, pair: Callable[[], Pair], random: Random) -> None:
+        self.pair = pair
         self.random = random
 
     def draw(self, kind: str | None = None) -> Preference:
@@ -81,8 +81,8 @@ class Preferences:
         kind = kind or self.random.choice(KINDS)
         if kind == "sad":
             return self._happy_and_sad()
-        prompt, answer = self.turn()
-        _, other = self.turn()
+        prompt, answer = self.pair()
+        _, other = self.pair()
         words, others = answer.split(), other.split()
         match kind:
             case "off_topic":

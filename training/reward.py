@@ -17,19 +17,19 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from training import turns
+from training import text_pairs
 from training.preferences import KINDS, Preference, Preferences
-from training.turns import Encoded, TurnSampler
+from training.text_pairs import Encoded, PairSampler
 
 LM_WEIGHT = 0.5
 """Weight of next-token prediction beside the preferences."""
 
 CHAT_TEMPLATE = (
-    turns.PROMPT + "{% for message in messages[:-1] %}"
+    text_pairs.PROMPT + "{% for message in messages[:-1] %}"
     "{% if loop.length > 1 %}{{ message['role'] | capitalize }}: {% endif %}"
     "{{ message['content'] }}"
     "{% if not loop.last %}{{ '\\n\\n' }}{% endif %}"
-    "{% endfor %}" + turns.ANSWER + "{{ messages[-1]['content'] }}" + turns.EOS
+    "{% endfor %}" + text_pairs.ANSWER + "{{ messages[-1]['content'] }}" + text_pairs.EOS
 )
 """The layout of training as a chat template, several messages as in
 :func:`aps_core.text.chat.transcript`; the last message is the answer, and the score is read at the
@@ -51,7 +51,7 @@ class ScoredLM(nn.Module):
 def config(tokenizer: Tokenizer, shape: dict[str, Any], head: int) -> Qwen3Config:
     """``config.json`` of the checkpoint."""
     ids: dict[str, Any] = {
-        "eos_token_id": turns.special(tokenizer, turns.EOS),
+        "eos_token_id": text_pairs.special(tokenizer, text_pairs.EOS),
         "bos_token_id": None,
         "pad_token_id": None,
     }
@@ -68,10 +68,10 @@ def config(tokenizer: Tokenizer, shape: dict[str, Any], head: int) -> Qwen3Confi
 class PreferenceLoss:
     """Draws batches of preferences about texts of similar length and computes the training loss."""
 
-    def __init__(self, model: ScoredLM, sampler: TurnSampler, batch: int, seed: int) -> None:
+    def __init__(self, model: ScoredLM, sampler: PairSampler, batch: int, seed: int) -> None:
         self.model = model
         self.sampler = sampler
-        self.preferences = Preferences(sampler.turn, Random(seed))
+        self.preferences = Preferences(sampler.pair, Random(seed))
         self.batch = batch
         self.waiting: list[list[Preference]] = []
 
@@ -88,7 +88,7 @@ class PreferenceLoss:
 
 
 def compare(
-    model: ScoredLM, sampler: TurnSampler, batch: Sequence[Preference]
+    model: ScoredLM, sampler: PairSampler, batch: Sequence[Preference]
 ) -> tuple[Tensor, Tensor]:
     """Scores of the better minus those of the worse answers, each read in two places (2B,), and
     nats per token of the better answers. Shapes: B preferences, R = 2B rows, S tokens.
@@ -121,11 +121,11 @@ def compare(
     return (better_2B - worse_2B).flatten(), nll
 
 
-def validate(model: ScoredLM, sampler: TurnSampler, each: int) -> dict[str, float]:
+def validate(model: ScoredLM, sampler: PairSampler, each: int) -> dict[str, float]:
     """Share of ``each`` withheld preferences of every kind that are told apart, and nats per token
     of their better answers.
     """
-    preferences = Preferences(sampler.turn, Random(0))
+    preferences = Preferences(sampler.pair, Random(0))
     values, nlls = dict[str, float](), list[float]()
     with torch.no_grad():
         for kind in KINDS:

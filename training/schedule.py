@@ -30,12 +30,10 @@ class Cosine:
     """Share of the run."""
 
     def rate(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         share = self.share(minutes)
         return min(1.0, share / self.warmup) * (0.5 + 0.5 * math.cos(math.pi * share)) + 1e-3
 
     def share(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         return minutes / self.end
 
 
@@ -50,11 +48,9 @@ class Constant:
     """Minutes."""
 
     def rate(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         return min(1.0, minutes / self.warmup) + 1e-3
 
     def share(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         return min(1.0, minutes / self.settle)
 
 
@@ -66,9 +62,7 @@ class Anneal:
     end: float
 
     def rate(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         return 1 - math.sqrt(max(0.0, minutes - self.start) / (self.end - self.start)) + 1e-3
 
     def share(self, minutes: float) -> float:
-        """See :class:`Schedule`."""
         return 1.0

@@ -17,7 +17,7 @@ from random import Random
 
 from training import templates, world
 
-Turn = tuple[str, str]
+Pair = tuple[str, str]
 """A prompt and its answer."""
 
 TABLES = {
@@ -77,7 +77,7 @@ def prose(sentences: Sequence[str], scene: Scene) -> str:
     return re.sub(r"(^|[.?!] )(\w)", lambda m: m[1] + m[2].upper(), text)
 
 
-def facts(rng: Random) -> Turn:
+def facts(rng: Random) -> Pair:
     """Asks what something is; one to three true sentences, the definition first."""
     (kind,) = rng.choices(list(TABLES), FACT_WEIGHTS)
     table, columns = TABLES[kind]
@@ -154,7 +154,7 @@ def asked(form: str, topic: str, rng: Random) -> str:
     )
 
 
-def story(rng: Random, good: bool) -> Turn:
+def story(rng: Random, good: bool) -> Pair:
     """Somebody, what happens to them, and a good or bad end."""
     who = hero(rng)
     scene = Scene(surroundings(rng, good, who["noun"]) | who)
@@ -170,14 +170,14 @@ def story(rng: Random, good: bool) -> Turn:
     return asked("story", about, rng), prose(sentences, scene)
 
 
-def sentence(rng: Random, good: bool) -> Turn:
+def sentence(rng: Random, good: bool) -> Pair:
     """A single sentence about something."""
     scene = surroundings(rng, good)
     topic, text = rng.choice(templates.SENTENCES)
     return asked("sentence", scene[topic], rng), prose([text], scene)
 
 
-def personal(rng: Random, good: bool) -> Turn:
+def personal(rng: Random, good: bool) -> Pair:
     """A request for something personal, and an answer in the first person."""
     hobby, other = rng.sample(world.HOBBIES, 2)
     food, _, side = rng.choice(world.FOODS)
@@ -191,7 +191,7 @@ def personal(rng: Random, good: bool) -> Turn:
     return one_of(request, rng).format_map(scene), prose([answer], scene)
 
 
-def write(rng: Random, good: bool | None = None) -> Turn:
+def write(rng: Random, good: bool | None = None) -> Pair:
     """A prompt and an answer; ``good``: whether it ends well, by default at random."""
     good = rng.random() < 0.5 if good is None else good
     (kind,) = rng.choices(list(KINDS), list(KINDS.values()))

@@ -23,11 +23,11 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen2ForCausalLM
 
-from training import masked_text, reward, turns
+from training import masked_text, reward, text_pairs
 from training.loop import LossFn, device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
 from training.schedule import Cosine
-from training.turns import TurnSampler, special
+from training.text_pairs import PairSampler, special
 
 LENGTH = 80
 """Tokens of prompt and answer together."""
@@ -43,7 +43,7 @@ def shape(stage: str) -> dict[str, Any]:
     """Configuration fields that both network classes share."""
     width, layers = STAGES[stage]
     return {
-        "vocab_size": turns.VOCABULARY,
+        "vocab_size": text_pairs.VOCABULARY,
         "hidden_size": width,
         "intermediate_size": width * 8 // 3 // 16 * 16,
         "num_hidden_layers": layers,
@@ -56,7 +56,7 @@ def shape(stage: str) -> dict[str, Any]:
 
 
 def prior_stage(
-    sampler: TurnSampler, withheld: TurnSampler, args: argparse.Namespace, device: torch.device
+    sampler: PairSampler, withheld: PairSampler, args: argparse.Namespace, device: torch.device
 ) -> tuple[nn.Module, LossFn, Validate, str]:
     """Network, loss, validation and ``config.json`` of the prior."""
     config = masked_text.dream_config(sampler.tokenizer, shape("prior"))
@@ -66,15 +66,15 @@ def prior_stage(
     model.set_attn_implementation("eager")
     rows = withheld.draw(256)
     step = masked_text.MaskedLoss(model, sampler, LENGTH, args.batch, args.seed)
-    mask = special(sampler.tokenizer, turns.MASK)
+    mask = special(sampler.tokenizer, text_pairs.MASK)
     validate = partial(masked_text.validate, rows=rows, mask=mask, eos=sampler.eos)
     return model, step, validate, config.model_dump_json(indent=1)
 
 
 def reward_stage(
     stage: str,
-    sampler: TurnSampler,
-    withheld: TurnSampler,
+    sampler: PairSampler,
+    withheld: PairSampler,
     args: argparse.Namespace,
     device: torch.device,
 ) -> tuple[nn.Module, LossFn, Validate, str]:
@@ -99,9 +99,9 @@ def run_stage(
     judge = stage == "judge"
     # a resumed run does not repeat the pairs it began with
     seed = args.seed + steps_done(out) + (JUDGE_SEED if judge else 0)
-    sentences = turns.read(args.corpus, "judge" if judge else "guide")
-    sampler = TurnSampler(sentences, tokenizer, LENGTH, seed)
-    withheld = TurnSampler(turns.read(args.corpus, "eval"), tokenizer, LENGTH, -1)
+    sentences = text_pairs.read(args.corpus, "judge" if judge else "guide")
+    sampler = PairSampler(sentences, tokenizer, LENGTH, seed)
+    withheld = PairSampler(text_pairs.read(args.corpus, "eval"), tokenizer, LENGTH, -1)
     model, step, validate, config = (
         prior_stage(sampler, withheld, args, device)
         if stage == "prior"
@@ -165,7 +165,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / "tokenizer.json"
     if not file.exists():
-        turns.train_tokenizer(turns.read(args.corpus, "guide"), args.seed).save(str(file))
+        text_pairs.train_tokenizer(text_pairs.read(args.corpus, "guide"), args.seed).save(str(file))
     tokenizer = Tokenizer.from_file(str(file))
     for stage, minutes in zip(STAGES, args.minutes, strict=True):
         if args.only in (None, stage):

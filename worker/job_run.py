@@ -57,7 +57,10 @@ class JobRun:
     """One attempt at one job, from its claim to its end."""
 
     def __init__(self, worker: Worker, claim: Claim, job: Job, span: tracing.Span) -> None:
-        self.worker, self.claim, self.job, self.span = worker, claim, job, span
+        self.worker = worker
+        self.claim = claim
+        self.job = job
+        self.span = span
         self.started = time.monotonic()
         self.stop: Stop | None = None
         self.preview: Artifact | None = None
@@ -68,12 +71,9 @@ class JobRun:
     def run(self) -> None:
         """Runs the attempt and records its outcome."""
         telemetry.observe_claim(self.job)
-        if (
-            self.job.attempt == 1
-            and self.job.created_at is not None
-            and self.job.started_at is not None
-        ):
-            tracing.record("queue", self.job.traceparent, self.job.created_at, self.job.started_at)
+        job = self.job
+        if job.attempt == 1 and job.created_at is not None and job.started_at is not None:
+            tracing.record("queue", job.traceparent, job.created_at, job.started_at)
         beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
         beat.start()
         outcome = "failed"

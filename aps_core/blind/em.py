@@ -83,4 +83,10 @@ def expectation_maximisation(
     squares = [family.distance(chain, best) ** 2 for chain in chains]
     deviation = math.sqrt(sum(squares) / len(squares))
     settled = family.distance(path[-1], path[-2]) <= SETTLED
-    return Estimate(best, chains, path, deviation, settled and deviation <= SETTLED)
+    return Estimate(
+        parameters=best,
+        chains=chains,
+        path=path,
+        deviation=deviation,
+        converged=settled and deviation <= SETTLED,
+    )

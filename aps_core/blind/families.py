@@ -81,5 +81,7 @@ class Family:
 FAMILIES: dict[Name, Family] = {
     "gaussian": Family("gaussian_blur", "sigma", 0.3, 1.0),
     "defocus": Family("defocus_blur", "radius", 0.6, 0.5),
-    "motion": Family("linear_motion_blur", "length", 1.5, 12**-0.5, "angle"),
+    "motion": Family(
+        operator="linear_motion_blur", size="length", least=1.5, deviation=12**-0.5, angle="angle"
+    ),
 }

@@ -77,7 +77,14 @@ def blur_of(
         family,
         family.scaled(guess, 1 / zoom),
         (
-            PosteriorSamples(engine, y_CHW, deviation, effort, seed, on_inner)
+            PosteriorSamples(
+                engine=engine,
+                y_CHW=y_CHW,
+                sigma=deviation,
+                effort=effort,
+                seed=seed,
+                on_inner=on_inner,
+            )
             if engine
             else lambda _: y_CHW[None]  # not used
         ),

@@ -73,7 +73,14 @@ def read(answer: Array) -> Blur:
         confidence *= min(1.0, math.hypot(answer[13], answer[14]))
     named = {name: float(share) for name, share in zip(FAMILIES, shares, strict=True)}
     document = 1 / (1 + math.exp(-float(answer[15])))
-    return Blur(family, size, angle, confidence, named, document)
+    return Blur(
+        family=family,
+        size=size,
+        angle=angle,
+        confidence=confidence,
+        shares=named,
+        document=document,
+    )
 
 
 def _answer(vector: Array) -> Array:

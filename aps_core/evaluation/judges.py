@@ -15,7 +15,7 @@ from torch import Tensor
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import WeightsMissing
-from aps_core.imaging.resampling import differentiable_resize
+from aps_core.imaging.resampling import resize
 from aps_core.objectives.csd import CLIP_MEAN, CLIP_STD
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -87,8 +87,10 @@ def prepared(x_BCHW: Tensor, size: int, mean: tuple[float, ...], std: tuple[floa
     """
     height, width = x_BCHW.shape[-2:]
     scale = size / min(height, width)
-    x = differentiable_resize(
-        x_BCHW, (max(size, round(height * scale)), max(size, round(width * scale)))
+    x = resize(
+        x_BCHW,
+        (max(size, round(height * scale)), max(size, round(width * scale))),
+        deterministic=True,
     )
     top, left = (x.shape[-2] - size) // 2, (x.shape[-1] - size) // 2
     centre, shape = x[..., top : top + size, left : left + size], (3, 1, 1)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
 Photographs = list[tuple[str, Tensor]]
@@ -77,4 +78,4 @@ def square(path: Path, size: int) -> Tensor:
     x = images.to_tensor(images.open_image(path.read_bytes()))
     side = min(x.shape[-2:])
     top, left = (x.shape[-2] - side) // 2, (x.shape[-1] - side) // 2
-    return images.resize(x[:, top : top + side, left : left + side], (size, size)).clamp(-1, 1)
+    return resize(x[:, top : top + side, left : left + side], (size, size)).clamp(-1, 1)

@@ -75,21 +75,21 @@ def score(case: Case, method: str, x_BCHW: Tensor, cost: Cost, lpips: LPIPS | No
     truth, x = case.truth_CHW[None], case.at_truth_size(x_BCHW).clamp(-1, 1)
     with torch.no_grad():
         distance = float(lpips(x, truth)) if lpips is not None else math.nan
-    quality = (
-        float(psnr(x, truth)),
-        float(ssim(x, truth)),
-        distance,
-        float(gradient_energy(x) / gradient_energy(truth)),
-    )
-    about = case.protocol, case.task, case.sigma, case.image, method
     return Row(
-        *about,
-        *quality,
-        case.misfit(x_BCHW),
-        case.objective.noise_floor,
-        cost.seconds,
-        cost.decodes,
-        cost.gpu_gib,
+        protocol=case.protocol,
+        task=case.task,
+        sigma=case.sigma,
+        image=case.image,
+        method=method,
+        psnr=float(psnr(x, truth)),
+        ssim=float(ssim(x, truth)),
+        lpips=distance,
+        gradient_energy=float(gradient_energy(x) / gradient_energy(truth)),
+        misfit=case.misfit(x_BCHW),
+        noise_floor=case.objective.noise_floor,
+        seconds=cost.seconds,
+        decodes=cost.decodes,
+        gpu_gib=cost.gpu_gib,
     )
 
 

@@ -219,13 +219,6 @@ def mask_coverage(picture: Picture) -> Coverage:
     return "some" if known.any() != known.all() else "all" if known.all() else "none"
 
 
-def resize(x_CHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resizing to (height, width) of pictures that need no gradients; see
-    :func:`aps_core.imaging.resampling.differentiable_resize` for others.
-    """
-    return torch.nn.functional.interpolate(x_CHW[None], size, mode="bicubic", antialias=True)[0]
-
-
 def to_pil(x_CHW: Tensor) -> Image.Image:
     """Converts (3, H, W) in [-1, 1] to an 8-bit RGB picture; other values are clipped."""
     x = x_CHW.detach().float().add(1).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)

@@ -62,19 +62,28 @@ def edge_pad(x_BCHW: Tensor, below: int, right: int) -> Tensor:
     return x_BCHW
 
 
-def differentiable_resize(x_BCHW: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased bicubic resizing to (height, width), equal to torch's and Pillow's.
+def resize(x: Tensor, size: tuple[int, int], *, deterministic: bool = False) -> Tensor:
+    """Antialiased bicubic resizing, equal to torch's and Pillow's.
 
-    Its matrices grow with the square of the picture's side. For pictures without gradients,
-    :func:`aps_core.imaging.images.resize` is faster.
+    Args:
+        x: pictures (..., C, H, W) with at least three dimensions.
+        size: new height and width in pixels.
+        deterministic: whether the gradient must be deterministic on CUDA. It then multiplies by
+            matrices that grow with the square of the picture's side, and is slower.
+
+    Returns:
+        Pictures (..., C, *size).
     """
-    if x_BCHW.shape[-2:] == size:
-        return x_BCHW
+    if not deterministic:
+        x_BCHW = x.reshape(-1, *x.shape[-3:])
+        new_BCHW = torch.nn.functional.interpolate(x_BCHW, size, mode="bicubic", antialias=True)
+        return new_BCHW.reshape(*x.shape[:-2], *size)
+    if x.shape[-2:] == size:
+        return x
     down, across = (
-        _bicubic(old, new, x_BCHW.device, x_BCHW.dtype)
-        for old, new in zip(x_BCHW.shape[-2:], size, strict=True)
+        _bicubic(old, new, x.device, x.dtype) for old, new in zip(x.shape[-2:], size, strict=True)
     )
-    return down @ (x_BCHW @ across.T)
+    return down @ (x @ across.T)
 
 
 @lru_cache(maxsize=16)

@@ -21,7 +21,7 @@ from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.networks import differentiable
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.resampling import differentiable_resize
+from aps_core.imaging.resampling import resize
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -117,7 +117,7 @@ class StyleDescriptor:
         height, width = x_BCHW.shape[-2:]
         scale = self.size / min(height, width)
         size = (max(self.size, round(height * scale)), max(self.size, round(width * scale)))
-        x = differentiable_resize(x_BCHW, size)
+        x = resize(x_BCHW, size, deterministic=True)
         top, left = (size[0] - self.size) // 2, (size[1] - self.size) // 2
         centre = x[..., top : top + self.size, left : left + self.size]
         return ((centre + 1) / 2 - self.mean) / self.std

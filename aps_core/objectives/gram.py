@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.types import Objective, Tokenizer
 
 
@@ -111,5 +111,5 @@ def whole_tokens(x_CHW: Tensor, stride: int) -> Tensor:
     """Crops the picture to whole tokens; a picture smaller than one token is enlarged first."""
     height, width = (max(stride, size) for size in x_CHW.shape[1:])
     if (height, width) != x_CHW.shape[1:]:
-        x_CHW = images.resize(x_CHW, (height, width))
+        x_CHW = resize(x_CHW, (height, width))
     return x_CHW[:, : height // stride * stride, : width // stride * stride]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aps_core.durations import in_words
 from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
 from aps_core.priors import PriorSpec
+from aps_core.runtime.durations import in_words
 from aps_core.tasks.base import Size, TaskSpec
 from aps_core.tasks.restore import RestoreSpec
 
@@ -74,11 +74,11 @@ def estimate(spec: TaskSpec, image: Size | None, seconds_per_token: float) -> Es
     """
     tokens, passes = spec.work(image)
     return Estimate(
-        spec.output_size(image),
-        spec.sampled_size(image),
-        tokens,
-        tokens * passes * seconds_per_token,
-        spec.tokens_at_once(image),
+        output=spec.output_size(image),
+        sampled=spec.sampled_size(image),
+        tokens=tokens,
+        seconds=tokens * passes * seconds_per_token,
+        tokens_at_once=spec.tokens_at_once(image),
     )
 
 

@@ -25,12 +25,15 @@ def be_reproducible(threads: int | None = None) -> None:
     """Makes a seed reproduce a run bit for bit on the same hardware, build and thread count.
 
     Args:
-        threads: CPU threads of this process. Default: every available core.
+        threads: CPU threads of this process. Default: ``OMP_NUM_THREADS``, else every available
+            core.
     """
     prepare_environment()
     import torch
 
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    listed = os.environ.get("OMP_NUM_THREADS") or "0"  # one number, or one for each nesting level
+    asked = threads or int(listed.split(",")[0])
+    torch.set_num_threads(asked or len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     # a debugging aid that initialises every new tensor
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -164,7 +164,9 @@ class _Fit:
         prior_NK: Tensor,
         carried: Any,
     ) -> None:
-        self.config, self.problem, self.prior_NK = config, problem, prior_NK
+        self.config = config
+        self.problem = problem
+        self.prior_NK = prior_NK
         self.codebook_KD = problem.prior.tokenizer.codebook_KD
         self.rows_N = (z_BL == MASK).flatten().nonzero()[:, 0]
         self.decided_BLD = self.codebook_KD[z_BL.clamp(min=0)]

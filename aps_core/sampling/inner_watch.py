@@ -44,7 +44,14 @@ class InnerWatch:
         if self.hook is None or iteration < self._next:
             return
         picture = None if x_hat_BCHW is None else lambda: x_hat_BCHW
-        info = InnerInfo(self.step, self.total, iteration, inner_steps, float(loss), picture)
+        info = InnerInfo(
+            step=self.step,
+            total=self.total,
+            iteration=iteration,
+            inner_steps=inner_steps,
+            loss=float(loss),
+            picture=picture,
+        )
         now = time.perf_counter()
         pace = max(now - self._time, 1e-9) / (iteration - self._seen)
         self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))

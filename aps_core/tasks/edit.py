@@ -18,6 +18,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Coverage
+from aps_core.imaging.resampling import resize
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
@@ -157,7 +158,7 @@ class EditSpec(MeasuredTaskSpec):
         if (height, width) == known_HW.shape:
             return replace(result, spec=self)
         enlarged_BCHW = torch.stack(
-            [images.resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW]
+            [resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW]
         )
         pictures_BCHW = joined(enlarged_BCHW, truth_CHW, known_HW, self.feather).clamp(-1, 1)
         return replace(
@@ -194,14 +195,14 @@ def _reduced(x_CHW: Tensor, known_HW: Tensor, height: int, width: int) -> tuple[
     """Resizes picture and mask; a pixel stays known only if all its source pixels are known."""
     if known_HW.shape == (height, width):
         return x_CHW, known_HW
-    weight_HW = images.resize(known_HW[None], (height, width))[0]
+    weight_HW = resize(known_HW[None], (height, width))[0]
     small_HW = (weight_HW > 0.999).float()
     if not bool(small_HW.any()):
         raise InvalidSpec(
             f"At {width}x{height} pixels nothing of the kept part is left; set a larger"
             " 'working_size'."
         )
-    return images.resize(x_CHW, (height, width)) * small_HW, small_HW
+    return resize(x_CHW, (height, width)) * small_HW, small_HW
 
 
 def _given(image: Size | None) -> Size:

@@ -135,23 +135,23 @@ class GuideRun:
         last = info.rewards_MB[-1] if info.rewards_MB else [None] * len(ids_BL)
         return self.context.on_step(
             TextProgress(
-                SamplerState(
+                state=SamplerState(
                     len(self.done) * steps + state.step,
                     torch.cat([*self.done, state.z_BL]),
                     state.generator_state,
                     state.carried,
                 ),
-                len(self.runs) * steps,
-                info.seconds,
-                info.prior_seconds,
-                self.context.fingerprint,
-                self.runs[len(self.done)],
-                [
+                total=len(self.runs) * steps,
+                seconds=info.seconds,
+                prior_seconds=info.prior_seconds,
+                fingerprint=self.context.fingerprint,
+                guided=self.runs[len(self.done)],
+                rows=[
                     self._row(row // self.spec.num_samples, *each)
                     for row, each in enumerate(zip(ids_BL, decided_BL, last, strict=True))
                 ],
-                ids_BL,
-                means,
+                ids=ids_BL,
+                reward_curve=means,
             )
         )
 
@@ -159,12 +159,12 @@ class GuideRun:
         prior = self.engine.prior
         decided = [place for place, new in enumerate(fresh) if new]
         return Row(
-            partial_text(prior, ids),
-            settled_text(prior, ids, self.spec.stop),
-            decided,
-            [prior.tokenizer.decode([ids[place]]) for place in decided],
-            reward,
-            prompt,
+            text=partial_text(prior, ids),
+            settled=settled_text(prior, ids, self.spec.stop),
+            decided=decided,
+            pieces=[prior.tokenizer.decode([ids[place]]) for place in decided],
+            reward=reward,
+            prompt=prompt,
         )
 
     def _answers(self, ids_BL: Tensor, guided: bool) -> list[Answer]:
@@ -173,7 +173,15 @@ class GuideRun:
         kept_BL = torch.tensor([ids for _, ids, _, _ in ends], device=ids_BL.device)
         rewards: list[float] = self.reward.of(kept_BL, [text for text, *_ in ends]).tolist()
         return [
-            Answer(text, ids, reward, guided, tokens, reason, row // self.spec.num_samples)
+            Answer(
+                text=text,
+                ids=ids,
+                reward=reward,
+                guided=guided,
+                tokens=tokens,
+                finish_reason=reason,
+                prompt=row // self.spec.num_samples,
+            )
             for row, ((text, ids, tokens, reason), reward) in enumerate(
                 zip(ends, rewards, strict=True)
             )

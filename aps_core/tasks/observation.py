@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.imaging.tiling import Tile
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.tasks.masks import mask_source
@@ -42,9 +43,9 @@ def observation(
         mask_HW = images.mask_to_tensor(source).to(device)
     width, height = size
     if (height, width) != y_CHW.shape[-2:]:
-        y_CHW = images.resize(y_CHW, (height, width))
+        y_CHW = resize(y_CHW, (height, width))
         if mask_HW is not None:
-            mask_HW = (images.resize(mask_HW[None], (height, width))[0] > 0.999).float()
+            mask_HW = (resize(mask_HW[None], (height, width))[0] > 0.999).float()
     return operator.measurement(y_CHW), mask_HW
 
 

@@ -27,7 +27,11 @@ else:
 def judging_hook(context: RunContext, last: int) -> Callable[[int], bool | None] | None:
     """Asks the inner hook whether to go on while the result is judged, after step ``last``."""
     hook = context.on_inner
-    return hook and (lambda step: hook(InnerInfo(last, last, step, STEPS, 0.0)))
+    return hook and (
+        lambda step: hook(
+            InnerInfo(step=last, total=last, iteration=step, inner_steps=STEPS, loss=0.0)
+        )
+    )
 
 
 def _with_shown(hook: InnerHook | None, shown: Callable[[Tensor], Tensor]) -> InnerHook | None:

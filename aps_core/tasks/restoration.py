@@ -38,7 +38,9 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     else:
         cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW)
         exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
-        result = TiledRun(context, engine, exact, tiling, cut).run()
+        result = TiledRun(
+            context=context, engine=engine, spec=exact, tiling=tiling, measured=cut
+        ).run()
     reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
     notes = [_reduced(y_CHW, spec.operator, used)] if reduced else []
     return replace(result, notes=[*notes, *result.notes])

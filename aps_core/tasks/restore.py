@@ -18,6 +18,7 @@ from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
+from aps_core.tasks.documents import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 MARGIN_TOKENS, FADE_TOKENS = 2, 4
 """Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
 
-TEXT_NOTE = (
-    "This seems to be a page or screen. Letters and digits of the result may be guesses, even where"
-    " they are sharp: check them against the original."
-)
-
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
 
@@ -43,6 +39,15 @@ class RestoreSpec(MeasuredTaskSpec):
     """
 
     type: Literal["restore"] = "restore"
+    prior: str = Field(
+        "embedded",
+        min_length=1,
+        max_length=64,
+        description=(
+            "Prior to sample from. If none is named, service and command line choose one trained"
+            " on documents for pages and screens, if they have it."
+        ),
+    )
     operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
     sigma: Sigma = Field(
         "auto",
@@ -228,9 +233,7 @@ class RestoreSpec(MeasuredTaskSpec):
         from aps_core.diagnosis import shows_text
 
         result = self._restored(inputs, context)
-        if not shows_text(inputs.picture()):
-            return result
-        return replace(result, text_notice=TEXT_NOTE, notes=[*result.notes, TEXT_NOTE])
+        return warned(result, self.prior_spec()) if shows_text(inputs.picture()) else result
 
     def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         from aps_core.tasks.restoration import restored
@@ -251,7 +254,9 @@ class RestoreSpec(MeasuredTaskSpec):
         sigma = None if self.sigma == "auto" else self.sigma
         hook, total = context.on_inner, self.sampler.steps
         on_inner = hook and (lambda info: hook(replace(info, total=total)))
-        return Search(inputs.picture(), engine, sigma, self.seed, on_inner)
+        return Search(
+            upload=inputs.picture(), engine=engine, sigma=sigma, seed=self.seed, on_inner=on_inner
+        )
 
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""

@@ -17,6 +17,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.provenance import TRAINED
+from aps_core.imaging.resampling import resize
 from aps_core.registry import any_of
 from aps_core.style_measures import StyleMeasureSpec
 from aps_core.style_measures.gram import Gram
@@ -166,9 +167,7 @@ class StylizeSpec(PictureTaskSpec):
         style = measure.bind(style_CHW, tokenizer, engine.network)
         if inputs.image is None or not self.content_strength:
             return style
-        content_CHW = images.resize(
-            images.to_tensor(inputs.image).to(engine.device), (height, width)
-        )
+        content_CHW = resize(images.to_tensor(inputs.image).to(engine.device), (height, width))
         content = Content(tokenizer, engine.padded(content_CHW))
         return WeightedSum([(1 - self.content_strength, style), (self.content_strength, content)])
 
@@ -180,7 +179,7 @@ def reference(style_CHW: Tensor, height: int, width: int) -> Tensor:
     scale = max(height / style_CHW.shape[1], width / style_CHW.shape[2])
     if scale >= 1:
         return style_CHW
-    return images.resize(
+    return resize(
         style_CHW, (round(style_CHW.shape[1] * scale), round(style_CHW.shape[2] * scale))
     ).clamp(-1, 1)
 

@@ -176,11 +176,11 @@ class TiledRun:
         return hook and (
             lambda info: hook(
                 InnerInfo(
-                    step,
-                    total,
-                    (info.step - 1) * info.inner_steps + info.iteration,
-                    info.total * info.inner_steps,
-                    info.loss,
+                    step=step,
+                    total=total,
+                    iteration=(info.step - 1) * info.inner_steps + info.iteration,
+                    inner_steps=info.total * info.inner_steps,
+                    loss=info.loss,
                 )
             )
         )

@@ -49,11 +49,11 @@ class Reuse:
 
     def __add__(self, other: Reuse) -> Reuse:
         return Reuse(
-            self.computed + other.computed,
-            self.exact + other.exact,
-            self.compared + other.compared,
-            self.distance + other.distance,
-            self.agreed + other.agreed,
+            computed=self.computed + other.computed,
+            exact=self.exact + other.exact,
+            compared=self.compared + other.compared,
+            distance=self.distance + other.distance,
+            agreed=self.agreed + other.agreed,
         )
 
     def summary(self) -> dict[str, float | None]:
@@ -109,7 +109,8 @@ class KeptLayer(DynamicLayer):
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of all positions, with the window's new ones."""
         if self.keys is None or self.values is None:  # the first pass computes all positions
-            self.keys, self.values = key_states.clone(), value_states.clone()
+            self.keys = key_states.clone()
+            self.values = value_states.clone()
         else:
             self.window.put(self.keys, key_states, dim=2)
             self.window.put(self.values, value_states, dim=2)
@@ -146,7 +147,8 @@ class ReusingForward:
                 f"A prior of class {type(prior).__name__} cannot reuse keys and values; leave"
                 " sampler.reuse at 'none'."
             )
-        self.prior, self.config = prior, config
+        self.prior = prior
+        self.config = config
         self.graph = ids_BS.is_cuda if graph is None else graph
         self.ids_BS = ids_BS.clone()
         self.refreshed_BS = ids_BS if refreshed_BS is None else refreshed_BS

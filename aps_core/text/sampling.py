@@ -128,11 +128,11 @@ def diffusion_generate(
         ids_BS = next_BS
         carried = {REFRESHED: reusing.refreshed_BS} if reusing else {}
         info = TextStep(
-            SamplerState(step + 1, ids_BS, generator.get_state(), carried),
-            config.steps,
-            decided_BS,
-            time.perf_counter() - started,
-            prior_seconds,
+            state=SamplerState(step + 1, ids_BS, generator.get_state(), carried),
+            total=config.steps,
+            decided_BS=decided_BS,
+            seconds=time.perf_counter() - started,
+            prior_seconds=prior_seconds,
             reuse=reusing.report if reusing else None,
         )
         if on_step is not None and on_step(info) is False:

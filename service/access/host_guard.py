@@ -28,7 +28,8 @@ class HostGuard:
     """Checks ``Host`` and ``Origin`` of every request except health probes."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+        self.app = app
+        self.settings = settings
         self.open = not settings.auth_required
         self.hosts = tuple(settings.allowed_hosts) or (
             LOOPBACK if self.open and settings.on_loopback else ()

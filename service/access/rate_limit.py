@@ -61,7 +61,9 @@ class RateLimiter:
     """The token buckets of a service."""
 
     def __init__(self, redis: Redis, prefix: str, rate: float, burst: int) -> None:
-        self.prefix, self.rate, self.burst = prefix, rate, burst
+        self.prefix = prefix
+        self.rate = rate
+        self.burst = burst
         self._spend = redis.register_script(transitions.SCRIPTS["spend"])
 
     def spend(self, principal: str) -> Allowance:

@@ -6,31 +6,25 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import (
-    ImageTooLarge,
-    InsufficientMemory,
-    InvalidSpec,
-    JobTooLong,
-    WeightsMissing,
-)
-from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size, estimate
-from aps_core.tasks import Inputs, PictureTaskSpec, TaskSpec, validate_spec
+from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
+from aps_core.tasks import Inputs, TaskSpec, validate_spec
+from aps_core.tasks.documents import prior_for_documents
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
 from service.api.options import Options
-from service.api.views import EstimateView, JobView, view
+from service.api.views import JobView, view
 from service.egress.public_only import check_url
 from service.jobs import (
     IdempotencyConflict,
     Job,
-    JobError,
     NotNow,
     Quota,
     StorageUnavailable,
@@ -112,7 +106,8 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
     key had already created it. Stores nothing if it raises.
 
     The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
-    are decoded only in the decoder's child processes.
+    are decoded only in the decoder's child processes. A page or screen that is to be restored
+    without a named prior gets the one trained on documents, if the service offers it.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
@@ -134,6 +129,9 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
         for name, sent in submission.pictures.items():
             if name not in uploads:
                 uploads[name] = await services.pictures.read(sent, name, tenant)
+        prior = _prior_for_documents(services, submission)
+        if prior and await services.pictures.shows_text(uploads["image"], "image", tenant):
+            draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
             draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
@@ -149,7 +147,7 @@ def _begin(
     services: Services, submission: Submission, uploads: dict[str, Upload]
 ) -> Draft | tuple[JobView, bool]:
     """Does everything that needs no decoding, in one thread: a job whose pictures are all stored
-    is accepted here. ``uploads`` receives the stored pictures.
+    and that leaves no choice of prior is accepted here. ``uploads`` receives the stored pictures.
     """
     draft = _draft(services, submission)
     if isinstance(draft, JobView):
@@ -157,44 +155,20 @@ def _begin(
     for name, sent in submission.pictures.items():
         if is_hash(sent):
             uploads[name] = services.pictures.stored(sent, name, submission.tenant)
-    if uploads.keys() == submission.pictures.keys():
+    complete = uploads.keys() == submission.pictures.keys()
+    if complete and _prior_for_documents(services, submission) is None:
         cost, slot = draft.check(uploads)
         if slot is None:
             return _stored(services, submission, draft, uploads, cost)
     return draft
 
 
-def predict(
-    services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
-) -> EstimateView:
-    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+def validated(task: str, spec: dict[str, Any]) -> TaskSpec:
+    """The spec of a task.
 
     Raises:
-        InvalidSpec, pydantic.ValidationError: the spec is invalid.
-        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+        InvalidSpec, pydantic.ValidationError: it is invalid.
     """
-    spec = _validated(task, spec_json)
-    worker = worker_for(spec.prior, services.settings.priors, services.capable())
-    pace, refusal = worker.seconds_per_token, None
-    cost = estimate(spec, image, pace)
-    try:
-        Draft(spec, worker, Terms(), services.settings.max_job_seconds).cost(image)
-    except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
-        refusal = JobError.of(error)
-    presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
-    return EstimateView(
-        output_size=cost.output,
-        reduced_size=spec.reduced_size(image),
-        tokens=cost.tokens,
-        seconds=cost.seconds,
-        refusal=refusal,
-        seconds_by_preset={
-            name: estimate(variant, image, pace).seconds for name, variant in presets.items()
-        },
-    )
-
-
-def _validated(task: str, spec: dict[str, Any]) -> TaskSpec:
     try:
         return validate_spec({**spec, "type": task})
     except RecursionError as error:
@@ -206,11 +180,23 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    spec = _validated(submission.task, submission.spec).resolved()
+    spec = validated(submission.task, submission.spec).resolved()
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
     return Draft(spec, _worker(services, spec), terms, services.settings.max_job_seconds)
+
+
+def _prior_for_documents(services: Services, submission: Submission) -> str | None:
+    """The prior to use if the picture is a page or screen; None if there is nothing to choose."""
+    if "image" not in submission.pictures:
+        return None
+    return prior_for_documents(submission.task, submission.spec, services.settings.priors)
+
+
+def _with_prior(services: Services, submission: Submission, draft: Draft, prior: str) -> Draft:
+    spec = validated(submission.task, {**submission.spec, "prior": prior}).resolved()
+    return replace(draft, spec=spec, worker=_worker(services, spec))
 
 
 def _worker(services: Services, spec: TaskSpec) -> WorkerInfo:

@@ -65,11 +65,14 @@ class _Body:
     """Receives the body of one request and counts its bytes."""
 
     def __init__(self, limit: BodyLimit, scope: Scope, receive: Receive) -> None:
-        self.limit, self.scope, self._receive = limit, scope, receive
+        self.limit = limit
+        self.scope = scope
+        self._receive = receive
         announced = Headers(scope=scope).get("content-length", "")
         most = limit.settings.max_body_bytes
         self.too_large = announced.isdigit() and int(announced) > most
-        self.received, self.principal = 0, ""
+        self.received = 0
+        self.principal = ""
         self.deadline: float | None = None
         self.complete = False
 

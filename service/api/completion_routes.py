@@ -104,7 +104,9 @@ async def create_completion(
         idempotency_key=checked_key(idempotency_key),
     )
     job, _ = await accept(services, submission)
-    answering = _Answering(services, request.app.state.events, asked, job, who)
+    answering = _Answering(
+        services=services, hub=request.app.state.events, asked=asked, job=job, who=who
+    )
     if asked.stream:
         return CountedEventSource(answering.stream(), request.app.state.streams, who.name)
     with request.app.state.streams.opened(who.name):

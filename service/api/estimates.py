@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.tasks import TaskSpec
+from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
+from aps_core.runtime.estimate import estimate as estimated
+from aps_core.tasks import PictureTaskSpec, TaskSpec
 from service.access.principals import Reader
 from service.api import openapi
-from service.api.accept import predict
-from service.api.app_state import services_of
+from service.api.accept import Draft, validated
+from service.api.app_state import Services, services_of
+from service.api.availability import worker_for
 from service.api.errors import UnsupportedBody
 from service.api.submit import json_object
 from service.api.views import EstimateRequest, EstimateView
+from service.jobs import JobError, Terms
 
 
 def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
@@ -37,4 +43,34 @@ def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         tags=["tasks"],
         responses=openapi.problems(400, 401, 403, 413, 415, 422, 429, 503),
         openapi_extra={"requestBody": openapi.estimate_body(spec)},
+    )
+
+
+def predict(
+    services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
+) -> EstimateView:
+    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+
+    Raises:
+        InvalidSpec, pydantic.ValidationError: the spec is invalid.
+        PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
+    """
+    spec = validated(task, spec_json)
+    worker = worker_for(spec.prior, services.settings.priors, services.capable())
+    pace, refusal = worker.seconds_per_token, None
+    cost = estimated(spec, image, pace)
+    try:
+        Draft(spec, worker, Terms(), services.settings.max_job_seconds).cost(image)
+    except (ImageTooLarge, InsufficientMemory, JobTooLong) as error:
+        refusal = JobError.of(error)
+    presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
+    return EstimateView(
+        output_size=cost.output,
+        reduced_size=spec.reduced_size(image),
+        tokens=cost.tokens,
+        seconds=cost.seconds,
+        refusal=refusal,
+        seconds_by_preset={
+            name: estimated(variant, image, pace).seconds for name, variant in presets.items()
+        },
     )

@@ -196,7 +196,9 @@ class EventHub:
         sent = ServerSentEvent(
             data=json.dumps(data), event=event.type, id=event.id, retry=RETRY_MILLISECONDS
         )
-        return Frame(_place(event.id), sent.encode(), last, event.type, data)
+        return Frame(
+            place=_place(event.id), data=sent.encode(), last=last, kind=event.type, content=data
+        )
 
     def _job_key(self, job_id: str) -> str:
         return f"{self.services.settings.key_prefix}job:{job_id}"

@@ -1,12 +1,10 @@
 """The OpenAPI document: FastAPI's description plus the schemas of the registered tasks.
 
-``python -m service.api.openapi > docs/openapi.json`` updates the stored copy; a test checks that it
-is current.
+``scripts/make_openapi.py`` prints it.
 """
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Any
 
@@ -232,15 +230,3 @@ def _components(max_bytes: int) -> dict[str, Any]:
         **{name: schema for each in bodies for name, schema in each.items()},
         **_batch_bodies(max_bytes),
     }
-
-
-def main() -> None:
-    """Prints the document of this version."""
-    from service.main import create_app
-    from service.settings import Settings
-
-    print(json.dumps(describe(create_app(Settings())), indent=1, sort_keys=True))
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
-from aps_core.suggestions import nearest_field
+from aps_core.tasks.suggestions import nearest_field
 from service.api.errors import MethodNotAllowed, NotFound, UnknownPicture, status_of
 from service.api.headers import RangeNotSatisfiable
 from service.api.views import FieldError

@@ -72,7 +72,8 @@ class CountedEventSource(EventSourceResponse):
 
     def __init__(self, events: AsyncIterator[Any], streams: Streams, principal: str) -> None:
         super().__init__(events, ping=15, send_timeout=30)
-        self._streams, self._principal = streams, principal
+        self._streams = streams
+        self._principal = principal
         streams.take(principal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

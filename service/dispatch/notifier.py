@@ -22,9 +22,10 @@ class JobNotifier:
     def __init__(self, settings: Settings) -> None:
         self._app = Celery("aps-notifier", broker=settings.broker_url, set_as_current=False)
         self._app.conf.update(
-            task_ignore_result=True,
-            task_serializer="json",
-            task_send_sent_event=False,
+            task_ignore_result=True,  # results are in the job's record
+            task_serializer="json",  # as in worker.app
+            task_send_sent_event=False,  # nobody reads Celery's events
+            # those of the workers, or the two sides would use different keys
             broker_transport_options=settings.broker_transport_options,
         )
         self._pending: SimpleQueue[Job | None] = SimpleQueue()

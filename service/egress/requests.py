@@ -119,7 +119,9 @@ def destination(url: str, allowed: Sequence[Network] = ()) -> Destination:
         raise _not_public(host)
     if not exempt and (scheme, port) != ("https", 443):
         raise UrlRefused(f"Only HTTPS on port 443 is allowed, not {scheme} on port {port}.")
-    return Destination(scheme, host, port, target, str(addresses[0]))
+    return Destination(
+        scheme=scheme, host=host, port=port, target=target, address=str(addresses[0])
+    )
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aps_core.durations import in_words
 from aps_core.errors import APSError
+from aps_core.runtime.durations import in_words
 from service.jobs.model import Job
 
 

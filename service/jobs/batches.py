@@ -51,7 +51,8 @@ class BatchStore:
     """The records ``batch:ID``, as JSON."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
-        self.redis, self.prefix = redis, prefix
+        self.redis = redis
+        self.prefix = prefix
 
     def get(self, batch_id: str) -> Batch | None:
         """The record, or None; it is then kept for another ``KEPT_SECONDS``."""

@@ -15,7 +15,9 @@ class KnownPictures:
     """Per-tenant index of the pictures in the tenant's jobs (inputs and results) and uploads."""
 
     def __init__(self, redis: Redis, prefix: str, ttl_seconds: int) -> None:
-        self.redis, self.prefix, self.ttl_seconds = redis, prefix, ttl_seconds
+        self.redis = redis
+        self.prefix = prefix
+        self.ttl_seconds = ttl_seconds
         self._keep = redis.register_script(transitions.SCRIPTS["keep"])
         self._holders = redis.register_script(transitions.SCRIPTS["holders"])
 

@@ -77,7 +77,8 @@ class Outbox:
     """The API's access to the outbox; :mod:`service.webhooks.sender` sends its messages."""
 
     def __init__(self, redis: Redis, prefix: str = "aps:") -> None:
-        self.redis, self.keys = redis, OutboxKeys(prefix)
+        self.redis = redis
+        self.keys = OutboxKeys(prefix)
         self._postpone = redis.register_script(transitions.SCRIPTS["postpone"])
 
     def deliveries(self, job_id: str) -> list[Delivery]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +31,13 @@ class LaunchFailed(APSError):
 
     code = "launch_failed"
     title = "The service did not start"
+
+
+def free_port() -> int:
+    """Finds an unused TCP port on the loopback interface."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def api_command(host: str, port: int) -> list[str]:

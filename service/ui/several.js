@@ -77,12 +77,10 @@ export function severalPanel({ task, limits, settings, onProblem }) {
     }
   }
 
-  /** The settings for one picture: a document gets the prior trained on documents, unless another prior was chosen. */
-  async function specFor(file) {
-    const spec = settings.read();
-    if (spec.operator?.type !== "auto" || !settings.isUsualPrior()) return spec;
-    const prior = (await api.diagnose(file)).proposal?.prior;
-    return prior ? { ...spec, prior } : spec;
+  /** The settings for every picture. The service chooses the prior for pages and screens, unless one was chosen here. */
+  function spec() {
+    const { prior, ...others } = settings.read();
+    return settings.isUsualPrior() ? others : { ...others, prior };
   }
 
   async function submitAll() {
@@ -98,7 +96,7 @@ export function severalPanel({ task, limits, settings, onProblem }) {
       if (stopped) break;
       status.textContent = t.several.sending(index + 1, pictures.length);
       try {
-        jobs.push({ id: (await api.submit(task.type, { image: file }, await specFor(file))).id, name: file.name });
+        jobs.push({ id: (await api.submit(task.type, { image: file }, spec())).id, name: file.name });
       } catch (error) {
         if (!(error instanceof api.Problem)) throw error;
         refused.push({ name: file.name, reason: error.message });

@@ -2,7 +2,7 @@
 
 const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const short = (n) => (n < 10 ? Math.round(10 * n) / 10 : Math.round(n));
-/** The same words as ``aps_core.durations.in_words``. */
+/** The same words as ``aps_core.runtime.durations.in_words``. */
 export function duration(s) {
   if (s < 90) return plural(Math.max(1, Math.round(s)), "second", "seconds");
   if (s < 5400) return `${Math.round(s / 60)} minutes`;

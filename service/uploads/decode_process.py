@@ -29,7 +29,7 @@ from typing import BinaryIO, Literal, get_args
 
 from PIL import Image, PngImagePlugin
 
-from aps_core.diagnosis import diagnose
+from aps_core.diagnosis import diagnose, shows_text
 from aps_core.errors import ImageRejected
 from aps_core.imaging.images import Picture, mask_coverage, open_image
 from service.uploads import png
@@ -38,8 +38,9 @@ LENGTH_BYTES = 8
 KILLED = b'{"killed": true}\n'
 """The answer when the child was killed before it could give one."""
 
-Wish = Literal["picture", "coverage", "diagnosis"]
-"""What is asked about a file: the picture itself, its mask coverage, or its diagnosis."""
+Wish = Literal["picture", "coverage", "text", "diagnosis"]
+"""What is asked about a file: the picture itself, its mask coverage, whether it is a page or
+screen, or its diagnosis."""
 _WISHES: tuple[Wish, ...] = get_args(Wish)
 
 _QUESTION = struct.Struct(">QQB")
@@ -170,9 +171,12 @@ def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> N
 
 def _read(data: bytes, wish: Wish, max_pixels: int) -> tuple[bytes, bool]:
     """Returns the answer and whether the picture was accepted."""
-    if wish == "coverage":  # a stored PNG, written by one of these processes
+    if wish in ("coverage", "text"):  # a stored PNG, written by one of these processes
         stored = Picture(Image.open(io.BytesIO(data), formats=["PNG"]))
-        return json.dumps({"known": mask_coverage(stored)}).encode() + b"\n", True
+        told = (
+            {"known": mask_coverage(stored)} if wish == "coverage" else {"text": shows_text(stored)}
+        )
+        return json.dumps(told).encode() + b"\n", True
     try:
         if wish == "diagnosis":
             return diagnose(data, max_pixels).model_dump_json().encode() + b"\n", True

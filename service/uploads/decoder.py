@@ -124,6 +124,15 @@ class Decoder:
         said, _ = self._ask(stored.file, stored.length, name, tenant, "coverage")
         return cast(Coverage, said["known"])
 
+    def shows_text(self, stored: Upload, name: str, tenant: str = "") -> bool:
+        """Whether a stored picture is probably a page or screen.
+
+        Raises:
+            ImageRejected, Busy: see :meth:`sanitise`.
+        """
+        said, _ = self._ask(stored.file, stored.length, name, tenant, "text")
+        return bool(said["text"])
+
     def _ask(
         self, data: Source, size: int, name: str, tenant: str, wish: Wish
     ) -> tuple[dict[str, Any], Spool]:

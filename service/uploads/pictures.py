@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
@@ -22,6 +22,8 @@ from service.uploads.upload import Source, Upload
 
 PREFIX = "sha256:"
 """Prefix of the content hash of a stored picture."""
+REMEMBERED = 4096
+"""Pictures of which a process remembers whether they are pages."""
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 
@@ -40,6 +42,8 @@ class Pictures:
     known: KnownPictures
     fetching: Lane
     decoding: Lane
+    _texts: dict[str, bool] = field(default_factory=dict)
+    """Answers of :meth:`shows_text` by SHA-256, the latest last."""
 
     async def read(self, sent: Source | str, name: str, tenant: str) -> Upload:
         """Reads the picture of the slot ``name`` from a file or a URL.
@@ -62,6 +66,20 @@ class Pictures:
         if upload.known is not None:
             return upload.known
         return await self.decoding.run(tenant, self.decoder.coverage, upload, name, tenant)
+
+    async def shows_text(self, upload: Upload, name: str, tenant: str) -> bool:
+        """Whether the picture is probably a page or screen. The last answers are remembered.
+
+        Raises:
+            ImageRejected, Busy: see :meth:`read`.
+        """
+        answer = self._texts.pop(upload.sha256, None)
+        if answer is None:
+            answer = await self.decoding.run(tenant, self.decoder.shows_text, upload, name, tenant)
+        self._texts[upload.sha256] = answer
+        if len(self._texts) > REMEMBERED:
+            del self._texts[next(iter(self._texts))]
+        return answer
 
     def put(self, job_id: str, name: str, upload: Upload) -> Artifact:
         """Stores the picture as a file of the job."""

@@ -63,7 +63,8 @@ class Spool:
 
     def __init__(self) -> None:
         self._file: BinaryIO = io.BytesIO()
-        self._hash, self._bytes = hashlib.sha256(), 0
+        self._hash = hashlib.sha256()
+        self._bytes = 0
 
     def write(self, chunk: bytes) -> None:
         """Appends a chunk."""

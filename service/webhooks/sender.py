@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import httpx
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from standardwebhooks import Webhook
 
 from service.api.views import view
 from service.egress.public_only import NOT_PUBLIC, open_client
@@ -60,11 +61,8 @@ def secret_for(master: str, tenant: str) -> str:
 
 def signature(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
     """Value of ``webhook-signature``: one ``v1`` signature per secret, to allow rotation."""
-    content = f"{message_id}.{timestamp}.".encode() + body
-    keys = (base64.b64decode(secret.removeprefix("whsec_")) for secret in secrets)
-    return " ".join(
-        f"v1,{base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()}" for key in keys
-    )
+    when, text = datetime.fromtimestamp(timestamp, UTC), body.decode()
+    return " ".join(Webhook(secret).sign(message_id, when, text) for secret in secrets)
 
 
 def payload(delivery: Delivery, job: Job, public_url: str) -> str:

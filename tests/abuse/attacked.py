@@ -15,11 +15,10 @@ from redis.exceptions import RedisError
 
 from service.access.keys import KeyStore, Scope, new_key
 from service.launch.embedded_server import running_server
-from service.launch.processes import api_command
+from service.launch.processes import api_command, free_port
 from service.launch.supervisor import process
 from service.settings import Settings
 from tests.apis import register_idle_worker, wait_until_it_answers
-from tests.stack import free_port
 
 BOTH: frozenset[Scope] = frozenset({"read", "write"})
 
@@ -68,7 +67,9 @@ def attacked(folder: Path, **changes: Any) -> Iterator[Target]:
         api = exits.enter_context(process("API", command, settings, log, **environment))
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
             wait_until_it_answers(http, api, log)
-        yield Target(settings, f"http://127.0.0.1:{port}", log, api.pid, tokens)
+        yield Target(
+            settings=settings, url=f"http://127.0.0.1:{port}", log=log, pid=api.pid, tokens=tokens
+        )
 
 
 def _renew(settings: Settings, over: threading.Event) -> None:

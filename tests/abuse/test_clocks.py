@@ -85,12 +85,12 @@ def test_a_store_set_back_by_an_hour_recovers_jobs_duties_and_workers(
     set_clock(clock, redis, 0)
     assert not store.lead("jobs", LEASE)
     assert (store.now() - before).total_seconds() > HOUR - 10, "time does not go back"
-    patience = 2 * LEASE + 20
-    assert within(patience, lambda: store.lead("jobs", LEASE))
-    assert [lost.id for lost in within(patience, store.expired)] == [job.id]
-    assert [waiting.id for waiting in within(patience, lambda: store.unclaimed("embedded", 1, 0))]
+    timeout = 2 * LEASE + 20
+    assert within(timeout, lambda: store.lead("jobs", LEASE))
+    assert [lost.id for lost in within(timeout, store.expired)] == [job.id]
+    assert [waiting.id for waiting in within(timeout, lambda: store.unclaimed("embedded", 1, 0))]
     assert isinstance(store.claim(job.id, "another"), Claim)
-    within(patience, lambda: not registry.live())
+    within(timeout, lambda: not registry.live())
 
 
 def test_after_a_step_back_time_runs_slower_until_it_is_right_again(

@@ -22,8 +22,9 @@ from redis.exceptions import RedisError
 from benchmarks.abuse_attacks import DENOISE
 from service.jobs import ArtifactStore, new_job_id
 from service.launch.embedded_server import running_server
+from service.launch.processes import free_port
 from service.settings import Settings
-from tests.stack import free_port, png, uri
+from tests.stack import png, uri
 from worker import exporter
 
 

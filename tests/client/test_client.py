@@ -181,9 +181,9 @@ def test_errors_after_cancel_and_delete(client: Client, photo: Path):
     with pytest.raises(aps_client.Conflict) as running:
         client.delete(job)
     assert running.value.code == "job_running"
-    with pytest.raises(aps_client.WaitTimeout) as patience:
+    with pytest.raises(aps_client.WaitTimeout) as expired:
         client.wait(job, timeout=0.2)
-    assert patience.value.job.id == job.id
+    assert expired.value.job.id == job.id
     client.cancel(job)
     with pytest.raises(aps_client.JobCanceled) as canceled:
         client.result(job, timeout=60)

@@ -92,7 +92,9 @@ def test_the_detail_that_samples_lack_tells_a_blur_from_a_wrong_one(engine):
     family, true = FAMILIES["defocus"], (3.0,)
     _, y_CHW = blurred(family, true)
     wrong = family.scaled(true, 1.35)
-    draw = photograph.PosteriorSamples(engine, y_CHW, 0.02, Effort(chains=2, iterations=1), 0)
+    draw = photograph.PosteriorSamples(
+        engine=engine, y_CHW=y_CHW, sigma=0.02, effort=Effort(chains=2, iterations=1), seed=0
+    )
     x_BCHW = draw(family.blur(wrong))
     found, plain = (
         expectation_maximisation(
@@ -183,7 +185,13 @@ def test_it_can_be_canceled_during_the_search(engine, upload):
 
 
 def test_without_convergence_the_diagnosis_is_used_and_that_is_said(engine, upload, monkeypatch):
-    restless = Estimate((0.5,), [(0.5,), (4.0,)], [(2.0,), (4.0,), (0.5,)], 1.5, False)
+    restless = Estimate(
+        parameters=(0.5,),
+        chains=[(0.5,), (4.0,)],
+        path=[(2.0,), (4.0,), (0.5,)],
+        deviation=1.5,
+        converged=False,
+    )
     monkeypatch.setattr(photograph, "blur_of", lambda *_, **__: restless)
     result = restored(upload, engine)
     assert result.found is not None

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.operators.compose import Compose
 from aps_core.operators.defocus_blur import disc_kernel
 from aps_core.operators.kernel_blur import KernelBlur, kernel_rows, resampled_kernel
@@ -143,7 +144,7 @@ def test_lengths_are_in_pixels_of_the_upload_at_any_working_size(operator):
     truth = images.to_tensor(images.open_image(PHOTO.read_bytes()))
     spec = RestoreSpec.model_validate({"operator": operator, "working_size": 96})
     uploaded = spec.operator.bind(tuple(truth.shape))(truth[None])[0]
-    seen, small = (images.resize(x, (96, 96)) for x in (uploaded, truth))
+    seen, small = (resize(x, (96, 96)) for x in (uploaded, truth))
     scaled = spec.working_operator((256, 256)).bind((3, 96, 96))(small[None])[0]
     unscaled = spec.operator.bind((3, 96, 96))(small[None])[0]
     right, wrong = (
@@ -173,7 +174,7 @@ def test_a_random_path_keeps_its_shape_when_the_upload_is_reduced():
     spec = RestoreSpec.model_validate(
         {"operator": {"type": "motion_blur", "kernel_size": 15}, "working_size": 128}
     )
-    seen = images.resize(spec.operator.bind(tuple(truth.shape))(truth[None])[0], (128, 128))
-    small = images.resize(truth, (128, 128))[None]
+    seen = resize(spec.operator.bind(tuple(truth.shape))(truth[None])[0], (128, 128))
+    small = resize(truth, (128, 128))[None]
     found = spec.working_operator((256, 256)).bind((3, 128, 128))(small)
     assert psnr(found, seen[None]).item() > 45

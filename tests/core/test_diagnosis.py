@@ -42,7 +42,9 @@ def found(diagnosis: Diagnosis, kind):
 
 
 def spoilt(name, family, size, angle=0.0, noise=0.0):
-    truth = Truth(family, size, angle, noise, 0, name in PAGES)
+    truth = Truth(
+        family=family, size=size, angle=angle, noise=noise, quality=0, document=name in PAGES
+    )
     return diagnose(encoded(degraded(picture(name), truth, np.random.default_rng(0))))
 
 
@@ -185,7 +187,7 @@ def test_repeated_pixels_are_counted(factor):
 def test_a_wide_blur_of_a_large_picture_is_measured_at_a_lower_resolution():
     names = [*PHOTOS, *PHOTOS[::-1], "coffee"]
     rows = [np.concatenate([picture(n) for n in names[i : i + 3]], 1) for i in (0, 3, 6)]
-    truth = Truth("gaussian", 9.0, 0.0, 0.01, 0, False)
+    truth = Truth(family="gaussian", size=9.0, angle=0.0, noise=0.01, quality=0, document=False)
     large = degraded(np.concatenate(rows), truth, np.random.default_rng(0))
     finding = found(diagnose(encoded(large)), "blur")
     assert finding.values["sigma"] == pytest.approx(9, rel=0.3)
@@ -195,7 +197,9 @@ def test_a_wide_blur_of_a_large_picture_is_measured_at_a_lower_resolution():
 def test_proposals_are_restore_jobs(family):
     data = encoded(
         degraded(
-            picture("coffee"), Truth(family, 3.0, 30, 0.03, 0, False), np.random.default_rng(0)
+            picture("coffee"),
+            Truth(family=family, size=3.0, angle=30, noise=0.03, quality=0, document=False),
+            np.random.default_rng(0),
         )
     )
     proposal = diagnose(data).proposal

@@ -74,6 +74,6 @@ def test_the_command_restores_documents_with_it_and_says_so(tmp_path, words, sai
         ["restore", str(PAGES.parent / words[0]), *words[1:], *quick, "-o", f"{tmp_path}/x.png"],
     )
     assert done.exit_code == 0, done.output
-    assert ("using the prior embedded_documents" in done.stderr) is said
+    assert ("prior 'embedded_documents' was trained on pages" in done.stderr) is said
     sidecar = (tmp_path / "x.json").read_text()
     assert ('"embedded_documents"' in sidecar) is said

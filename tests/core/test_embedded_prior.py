@@ -12,6 +12,7 @@ from aps_core.checkpoints.files import EMBEDDED
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import Engine
 from aps_core.runtime.estimate import check_size, estimate
@@ -97,7 +98,7 @@ def inputs():
     return Inputs(
         images.open_image(
             images.encode_png(
-                images.resize(
+                resize(
                     images.to_tensor(images.open_image((PHOTOS / "rocket.png").read_bytes())),
                     (40, 52),
                 )

@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 
 
 def encoded(image, kind="PNG", **options):
@@ -235,7 +236,7 @@ def test_digest_follows_pixels_only():
 def test_resize_is_antialiased():
     stripes = torch.ones(3, 64, 64)
     stripes[..., ::2] = -1
-    assert images.resize(stripes, (16, 16))[..., 4:-4].abs().max() < 0.1
+    assert resize(stripes, (16, 16))[..., 4:-4].abs().max() < 0.1
 
 
 def test_jpeg_preview():

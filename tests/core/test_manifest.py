@@ -201,7 +201,7 @@ def test_a_large_job_on_the_published_prior_fits_its_target(tmp_path):
         magvit_decoder(tmp_path),
         8192,
         16,
-        Transformer(4096, 32, 12288, 134656, 32).forward_bytes(2),
+        Transformer(width=4096, layers=32, inner=12288, words=134656, heads=32).forward_bytes(2),
         2,
     )
     token += 256 * memory.VGG16_BYTES

@@ -14,6 +14,7 @@ from aps_core.imaging.noise import (
     least_sigma,
     poisson_sigma,
 )
+from aps_core.imaging.resampling import resize
 from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
@@ -41,7 +42,7 @@ def test_noise_has_the_given_strength_and_is_not_clipped():
 @pytest.mark.parametrize("size", [256, 128])
 def test_estimates_on_photographs(photos, sigma, size):
     for x in photos:
-        y = noisy(images.resize(x, (size, size)).clamp(-1, 1), sigma)
+        y = noisy(resize(x, (size, size)).clamp(-1, 1), sigma)
         assert estimate_sigma(y) == pytest.approx(sigma, rel=0.2)
 
 

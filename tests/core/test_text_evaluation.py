@@ -57,7 +57,21 @@ def test_best_of_k_takes_at_most_the_time_of_guidance(engine, monkeypatch):
 
 
 def row(prompt: str, method: str, reward: float, seed: int = 0) -> Row:
-    return Row(prompt, seed, method, reward, reward, None, None, 1.0, 2, 1, 0.1, 0.1, "a b")
+    return Row(
+        prompt=prompt,
+        seed=seed,
+        method=method,
+        reward=reward,
+        mean_reward=reward,
+        judge=None,
+        likelihood=None,
+        distinct=1.0,
+        tokens=2,
+        samples=1,
+        seconds=0.1,
+        cpu_seconds=0.1,
+        text="a b",
+    )
 
 
 def test_gains_are_paired_over_prompts():

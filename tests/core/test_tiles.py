@@ -33,7 +33,7 @@ QUICK = {"type": "aps", "steps": 2, "inner_steps": 2}
     ("margin", "fade", "grid"), [(8, 16, 1), (0, 16, 1), (12, 8, 4), (8, 8, 8)]
 )
 def test_tiles_cover_every_pixel_with_weights_that_sum_to_one(length, margin, fade, grid):
-    tiling = Tiling(length, 88, 88, margin, fade, grid)
+    tiling = Tiling(width=length, height=88, tile=88, margin=margin, fade=fade, grid=grid)
     total, spans = torch.zeros(length, dtype=torch.float64), tiling.columns
     for span in spans:
         assert span.start % grid == 0

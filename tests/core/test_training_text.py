@@ -11,7 +11,7 @@ import torch
 
 from aps_core.text.chat import Message
 from aps_core.text.rewards.chat_template import ChatTemplate
-from training import preferences, reward, stories, turns, world
+from training import preferences, reward, stories, text_pairs, world
 
 SENTENCES = [
     f"The {size} {animal[0]} lives here." for size in world.SIZES for animal in world.ANIMALS
@@ -36,16 +36,18 @@ def archive(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokenizer(archive):
-    return turns.train_tokenizer(turns.read(archive, "guide"), seed=0)
+    return text_pairs.train_tokenizer(text_pairs.read(archive, "guide"), seed=0)
 
 
 @pytest.fixture
 def sampler(archive, tokenizer):
-    return turns.TurnSampler(turns.read(archive, "guide"), tokenizer, 60, seed=0)
+    return text_pairs.PairSampler(text_pairs.read(archive, "guide"), tokenizer, 60, seed=0)
 
 
 def test_the_judge_is_trained_on_other_sentences(archive):
-    guide, judge, held_out = (turns.read(archive, split) for split in ("guide", "judge", "eval"))
+    guide, judge, held_out = (
+        text_pairs.read(archive, split) for split in ("guide", "judge", "eval")
+    )
     assert sorted([*guide, *judge]) == sorted(SENTENCES)
     assert 20 < len(judge) < 100
     assert held_out == ["The old dog lives here."]  # the other has a word that is not common
@@ -55,14 +57,14 @@ def test_only_simple_sentences_are_kept():
     common = {"the", "dog", "did", "not", "see", "it", "and", "ran", "away", "mrs"}
     kept = ["The dog did not see it.", "And it ran away!"]
     text = f'"{kept[0]}" The dog saw it. See it. And the dog did not see Mrs. {kept[1]}'
-    assert list(turns.simple_sentences(text, common)) == kept
+    assert list(text_pairs.simple_sentences(text, common)) == kept
 
 
 def test_a_sentence_answers_an_instruction_that_names_one_of_its_words():
     rng = random.Random(0)
-    made = {turns.turn("The lantern was lit.", rng) for _ in range(20)}
+    made = {text_pairs.pair("The lantern was lit.", rng) for _ in range(20)}
     assert made == {("Use lantern in a sentence.", "The lantern was lit.")}
-    assert turns.turn("It is on.", rng) == ("Say something.", "It is on.")
+    assert text_pairs.pair("It is on.", rng) == ("Say something.", "It is on.")
 
 
 def test_encoded_pairs_fit_the_length_and_end(sampler, tokenizer):
@@ -70,8 +72,8 @@ def test_encoded_pairs_fit_the_length_and_end(sampler, tokenizer):
     for row in sampler.draw(50):
         lengths.add(len(row.answer))
         assert len(row.prompt) + len(row.answer) <= 60
-        assert row.prompt[0] == turns.special(tokenizer, turns.PROMPT)
-        assert row.prompt[-1] == turns.special(tokenizer, turns.ANSWER)
+        assert row.prompt[0] == text_pairs.special(tokenizer, text_pairs.PROMPT)
+        assert row.prompt[-1] == text_pairs.special(tokenizer, text_pairs.ANSWER)
         assert row.answer[-1] == sampler.eos or len(row.prompt) + len(row.answer) == 60
     assert len(lengths) > 5
 
@@ -97,7 +99,7 @@ def test_a_story_ends_as_ordered_and_is_otherwise_the_same():
 
 
 def test_the_worse_answer_is_worse_in_the_way_it_is_called(sampler):
-    drawn = preferences.Preferences(sampler.turn, Random(0))
+    drawn = preferences.Preferences(sampler.pair, Random(0))
     for kind in preferences.KINDS:
         for _ in range(20):
             pair = drawn.draw(kind)
@@ -120,7 +122,7 @@ def test_scores_and_their_margin_are_those_of_the_chat_template(sampler, tokeniz
     """
     torch.manual_seed(0)
     shape = {
-        "vocab_size": turns.VOCABULARY,
+        "vocab_size": text_pairs.VOCABULARY,
         "hidden_size": 64,
         "intermediate_size": 64,
         "num_hidden_layers": 2,

@@ -18,10 +18,9 @@ import yaml
 
 from aps_cli.main import main
 from aps_core.checkpoints.checkpoint_cache import WEIGHTS_DIR
-from service.launch.processes import wait_ready, worker_command
+from service.launch.processes import free_port, wait_ready, worker_command
 from service.launch.supervisor import process
 from service.settings import RUN_JOB, Settings, queue_name
-from tests.stack import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_ONLY = {"APS_REGISTRY", "APS_VERSION", "APS_HOSTNAME", "APS_BIND"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.stack import Stack, free_port
+from service.launch.processes import free_port
+from tests.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stack import Stack, free_port, png
+from service.launch.processes import free_port
+from tests.stack import Stack, png
 
 QUICK = {"steps": 2, "inner_steps": 1}
 

@@ -31,15 +31,11 @@ from service.launch.embedded_server import server_binary, server_command
 from service.launch.processes import worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
-from tests.stack import png
+from tests.stack import TIMEOUT, png
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10
 LEASE = 3.0
-PATIENCE = 240
-"""Seconds to wait for a worker. Loading a prior takes 3 s on an idle machine, up to a minute on a
-busy one.
-"""
 
 Victim = Literal["child", "parent", "group"]
 
@@ -124,7 +120,7 @@ class Cluster:
         self.workers.append(worker)
         while not {worker.name for worker in self.registry.live()} - before:
             assert worker.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() - started < PATIENCE, self.log.read_text()[-3000:]
+            assert time.monotonic() - started < TIMEOUT, self.log.read_text()[-3000:]
             time.sleep(0.05)
         self.load_seconds = time.monotonic() - started
         return worker
@@ -207,7 +203,7 @@ class Cluster:
         assert found is not None
         return found
 
-    def wait(self, job: Job, seconds: float = PATIENCE) -> Job:
+    def wait(self, job: Job, seconds: float = TIMEOUT) -> Job:
         """Waits until the job has ended and returns its record."""
         deadline = time.monotonic() + seconds
         while not (now := self.job(job)).state.terminal:
@@ -215,7 +211,7 @@ class Cluster:
             time.sleep(0.02)
         return now
 
-    def wait_for_step(self, job: Job, step: int, seconds: float = PATIENCE) -> float:
+    def wait_for_step(self, job: Job, step: int, seconds: float = TIMEOUT) -> float:
         """Returns as soon as this step or a later one has finished."""
         deadline = time.monotonic() + seconds
         while (now := self.job(job)).progress is None or now.progress.step < step:

@@ -14,7 +14,8 @@ from redis.exceptions import OutOfMemoryError
 
 from aps_core.tasks import validate_spec
 from service.jobs import Job, JobState
-from tests.faults.cluster import LEASE, PATIENCE, STEPS, Cluster, Victim
+from tests.faults.cluster import LEASE, STEPS, Cluster, Victim
+from tests.stack import TIMEOUT
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -168,7 +169,7 @@ def test_a_full_server_rejects_new_jobs_and_finishes_running_ones(
         assert cluster.result(job) == undisturbed
     finally:
         redis.config_set("maxmemory", "0")
-    after, deadline = cluster.submit(), time.monotonic() + PATIENCE
+    after, deadline = cluster.submit(), time.monotonic() + TIMEOUT
     while not cluster.job(after).state.terminal and time.monotonic() < deadline:
         # a worker that cannot receive messages eventually exits; its supervisor restarts it
         cluster.ensure_worker()
@@ -238,7 +239,7 @@ def test_a_full_disk_is_retried_and_then_fails_only_the_job(
 
 
 def wait_for_phase(cluster: Cluster, job: Job, phase: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while cluster.job(job).phase != phase:
         assert time.monotonic() < deadline, cluster.job(job)
         time.sleep(0.01)

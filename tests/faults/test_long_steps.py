@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from service.jobs import Job, JobState
-from tests.faults.cluster import LEASE, PATIENCE, Cluster
+from tests.faults.cluster import LEASE, Cluster
+from tests.stack import TIMEOUT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -20,7 +21,7 @@ PROMPT = 20
 def endless(cluster: Cluster) -> Job:
     """A job whose first step takes minutes, inside that step."""
     job = cluster.submit(steps=4, inner=5000, side=256)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not any(event.type == "inner" for event in cluster.store.events(job.id)):
         assert time.monotonic() < deadline, cluster.log.read_text()[-3000:]
         time.sleep(0.05)

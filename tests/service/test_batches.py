@@ -21,7 +21,7 @@ from service.api.options import Options
 from service.jobs import Batch, Quota, Webhook
 from service.settings import Settings
 from tests.apis import register_idle_worker
-from tests.stack import PATIENCE, Stack, png, uri
+from tests.stack import TIMEOUT, Stack, png, uri
 
 QUICK: dict[str, Any] = {
     "operator": {"type": "denoise"},
@@ -38,7 +38,7 @@ def post(http: httpx.Client, images: list[str], key: str = "", **body: Any) -> h
 
 
 def ended(http: httpx.Client, batch: dict[str, Any]) -> dict[str, Any]:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (found := http.get(batch["urls"]["self"]).json())["finished"]:
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
@@ -129,7 +129,7 @@ def test_the_same_key_returns_the_same_batch(stack: Stack) -> None:
 
 def test_a_batch_is_canceled_and_deleted_as_a_whole(stack: Stack) -> None:
     batch = post(stack.http, [uri(png()), uri(png(48, 48))], spec=LONG).json()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while stack.job(batch["pictures"][0]["job"])["state"] == "queued":
         assert time.monotonic() < deadline
         time.sleep(0.05)

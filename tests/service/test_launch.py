@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 
+from service.launch.processes import free_port
 from service.settings import Settings
-from tests.stack import free_port
 
 
 def launched(settings: Settings, port: int) -> subprocess.Popen[bytes]:

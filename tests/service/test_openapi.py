@@ -49,7 +49,7 @@ def test_the_document_is_valid_and_frozen() -> None:
     described = json.loads(json.dumps(create_app(Settings()).openapi()))
     validate(described)
     assert described == json.loads(FROZEN.read_text()), (
-        "the API has changed: python -m service.api.openapi > docs/openapi.json, and tell its users"
+        "the API has changed: python scripts/make_openapi.py > docs/openapi.json"
     )
 
 

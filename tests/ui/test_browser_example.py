@@ -14,7 +14,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.stack import Stack, free_port, png
+from service.launch.processes import free_port
+from tests.stack import Stack, png
 
 CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).parents[2]

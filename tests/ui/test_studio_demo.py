@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aps_core.evaluation import metrics
 from aps_core.imaging import images
+from aps_core.imaging.resampling import resize
 from aps_core.operators import OperatorSpec
 from tests.stack import Stack, png
 from tests.ui.pages import SLOW, choose, ended, sampler, submit
@@ -26,7 +27,7 @@ HEIGHT, WIDTH = 40, 56
 
 @pytest.fixture(scope="module")
 def x_CHW() -> Tensor:
-    return images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (128, 128))[
+    return resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (128, 128))[
         :, 30 : 30 + HEIGHT, 20 : 20 + WIDTH
     ].clamp(-1, 1)
 
@@ -192,9 +193,7 @@ def test_a_clean_picture_is_degraded_restored_and_compared(page: Page, stack: St
     ended(page, "Restored")
     assert stack.job(job_id)["spec"]["operator"] == {"type": "denoise"}
 
-    truth = images.resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (64, 64)).clamp(
-        -1, 1
-    )
+    truth = resize(images.to_tensor(images.open_image(PHOTO.read_bytes())), (64, 64)).clamp(-1, 1)
     measured, restored = (
         images.to_tensor(images.open_image(stack.artifact(job_id, name)))
         for name in ("measurement.png", "result.png")

@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 from pydantic import BaseModel, Field
 
-from aps_core.durations import in_words
 from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.runtime.durations import in_words
 from aps_core.samplers import SamplerSpec
 from tests.stack import Stack, png
 from tests.ui.pages import choose, sampler, submit

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, Request, expect
 
-from service.launch.processes import api_command
+from service.launch.processes import api_command, free_port
 from service.launch.supervisor import process
-from tests.stack import Stack, free_port, png
+from tests.stack import Stack, png
 from tests.ui.pages import SLOW, choose, ended, sampler, scrub, submit
 
 STEPS = 40

@@ -13,10 +13,9 @@ import pytest
 
 from service.jobs import WorkerInfo
 from service.launch.devices import NoDevice, gpus
-from service.launch.processes import start_workers
+from service.launch.processes import free_port, start_workers
 from service.launch.supervisor import Supervisor
 from service.settings import Settings
-from tests.stack import free_port
 from worker import device, exporter, telemetry
 
 

@@ -11,10 +11,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from service.launch.processes import worker_command
+from service.launch.processes import free_port, worker_command
 from service.launch.supervisor import process
 from service.settings import Settings
-from tests.stack import PATIENCE, Stack, free_port, png
+from tests.stack import TIMEOUT, Stack, png
 
 ROOT = Path(__file__).parents[2]
 ALTERED = os.pathsep.join([str(Path(__file__).with_name("altered")), str(ROOT)])
@@ -28,7 +28,7 @@ def test_a_worker_that_cannot_load_for_an_unknown_reason_ends_and_says_why(
         env={**settings.environment(), "PYTHONPATH": ALTERED, "ALTERED": "broken"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     output = done.stdout + done.stderr
@@ -48,7 +48,7 @@ def test_a_worker_whose_port_is_taken_ends_and_says_why(settings: Settings) -> N
             env=busy.environment(),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     assert done.returncode == os.EX_SOFTWARE
@@ -63,7 +63,7 @@ def test_cuda_s_plan_without_a_working_compiler_falls_back_and_says_so(
         (tmp_path / name).write_text("#!/bin/sh\necho 'Python.h: No such file or directory' >&2\n")
         (tmp_path / name).chmod(0o755)
     stack.kill_workers()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while stack.live_workers():
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import io
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from aps_core.diagnosis.blur import FAMILIES, Family
+from aps_core.imaging.filters import gaussian
 from aps_core.operators.defocus_blur import disc_kernel
 from aps_core.operators.linear_motion_blur import line_kernel
 
 Array = NDArray[np.float64]
-Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged"]
-FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged")
 RANGES: dict[Family, tuple[float, float]] = {
     "sharp": (0.05, 0.5),
     "gaussian": (0.7, 6.0),
@@ -58,7 +58,14 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
         size = float(rng.choice([2, 3, 4]))
     noise = 0.0 if rng.random() < 0.3 else float(0.004 * 25 ** rng.random())
     quality = int(rng.integers(30, 96)) if rng.random() < 0.3 else 0
-    return Truth(family, size, float(rng.uniform(0, 180)), noise, quality, document)
+    return Truth(
+        family=family,
+        size=size,
+        angle=float(rng.uniform(0, 180)),
+        noise=noise,
+        quality=quality,
+        document=document,
+    )
 
 
 def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
@@ -89,9 +96,8 @@ def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
 
 def gaussian_kernel(sigma: float) -> Array:
     """Square kernel truncated at four sigma, sum 1."""
-    reach = int(4 * sigma + 0.5)
-    line = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
-    kernel: Array = np.outer(line, line) / line.sum() ** 2
+    line = gaussian(sigma, int(4 * sigma + 0.5), torch.float64).numpy()
+    kernel: Array = np.outer(line, line)
     return kernel
 
 

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from aps_core.diagnosis.blur import FAMILIES
 from aps_core.diagnosis.features import ANGLES, RADII, features
 from training.diagnosis import pictures
-from training.diagnosis.simulate import FAMILIES, degraded, drawn
+from training.diagnosis.simulate import degraded, drawn
 
 SIZES = (96, 128, 160, 192, 256)
 LUMA = np.array([0.299, 0.587, 0.114])

@@ -43,7 +43,8 @@ class DocumentCrops:
     """Draws crops from tiles (N, 512, 512) of ink and (N, 512, 512, 3) of colour."""
 
     def __init__(self, ink: list[Array], colour: list[Array], seed: int | tuple[int, ...]) -> None:
-        self.ink, self.colour = ink, colour
+        self.ink = ink
+        self.colour = colour
         self.rng = np.random.default_rng(seed)
 
     @classmethod
@@ -180,7 +181,9 @@ class _Stream(IterableDataset[Tensor]):
     """Batches without end; every worker process has its own seed."""
 
     def __init__(self, tiles: Path, seed: int, draw: Callable[[DocumentCrops], Tensor]) -> None:
-        self.tiles, self.seed, self.draw = tiles, seed, draw
+        self.tiles = tiles
+        self.seed = seed
+        self.draw = draw
 
     def __iter__(self) -> Iterator[Tensor]:
         worker = get_worker_info()

@@ -82,7 +82,8 @@ class Gate:
     def __init__(
         self, tokenizer: MagvitTokenizer, net: GateNet, spec: OperatorSpec, seed: int
     ) -> None:
-        self.tokenizer, self.net = tokenizer, net
+        self.tokenizer = tokenizer
+        self.net = net
         self.generator = torch.Generator().manual_seed(seed)
         self.operator = spec.bind((3, SIDE, SIDE))
 

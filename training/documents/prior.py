@@ -48,7 +48,9 @@ class DocumentsPriorLoss:
         self, prior: MMaDAPrior, draw: Callable[[], Tensor], flips: float, seed: int
     ) -> None:
         """``draw``: a batch (B, 3, 128, 128) in [-1, 1]."""
-        self.prior, self.draw, self.flips = prior, draw, flips
+        self.prior = prior
+        self.draw = draw
+        self.flips = flips
         self.bits = prior.tokenizer.codebook_KD.shape[1]
         self.generator = torch.Generator().manual_seed(seed)
 

@@ -30,7 +30,8 @@ class Writer:
     """Draws sentences, labels and figures from lines of text."""
 
     def __init__(self, lines: list[str], rng: random.Random) -> None:
-        self.lines, self.rng = lines, rng
+        self.lines = lines
+        self.rng = rng
 
     def prose(self, characters: int) -> str:
         """Running text of at least ``characters`` characters, some of it capitals or figures."""

@@ -59,7 +59,9 @@ class VQDiffusion(ImagePriorSpec):
         )
         heads = int(config["num_attention_heads"])
         width = heads * int(config["attention_head_dim"])
-        transformer = memory.Transformer(width, int(config["num_layers"]), 4 * width, 0, heads)
+        transformer = memory.Transformer(
+            width=width, layers=int(config["num_layers"]), inner=4 * width, words=0, heads=heads
+        )
         decoder = memory.vqmodel_decoder(folder / "vqvae")
         return memory.image_token_bytes(
             decoder,

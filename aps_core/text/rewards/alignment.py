@@ -136,13 +136,13 @@ class Alignment:
             hard_BL = drawn_at(rows_NV, uniform_BL.flatten(), config).view_as(likeliest_BL)
         decided = self.answer(torch.where(undecided_BL, likeliest_BL, ids_BL))
         return SoftAnswer(
-            decided.ids_BL,
-            decided.length_B,
-            decided.ended_B,
-            undecided_BL,
-            tempered(phi_BLV, config).softmax(-1),
-            self.index_V[hard_BL],
-            config.relaxation.weight(phi_BLV),
+            ids_BL=decided.ids_BL,
+            length_B=decided.length_B,
+            ended_B=decided.ended_B,
+            undecided_BL=undecided_BL,
+            p_BLV=tempered(phi_BLV, config).softmax(-1),
+            hard_BL=self.index_V[hard_BL],
+            weight=config.relaxation.weight(phi_BLV),
         )
 
     def answer(self, ids_BL: Tensor) -> SoftAnswer:

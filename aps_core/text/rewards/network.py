@@ -37,7 +37,9 @@ class PrefixLayer(DynamicLayer):
     def __init__(self, keys_1HPD: Tensor, values_1HPD: Tensor) -> None:
         super().__init__()
         self.fixed = keys_1HPD, values_1HPD
-        self.keys, self.values, self.is_initialized = keys_1HPD, values_1HPD, True
+        self.keys = keys_1HPD
+        self.values = values_1HPD
+        self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any

@@ -8,7 +8,7 @@ from functools import cache
 from pydantic.fields import FieldInfo
 
 from aps_core.registry import AnyOf
-from aps_core.tasks import TaskSpec
+from aps_core.tasks.base import TaskSpec
 
 SIMILARITY = 0.75
 """Smallest similarity of names, from 0 to 1."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from training.stories import Turn, write
+from training.stories import Pair, write
 
 VOCABULARY = 4096
 EOS, MASK, PROMPT, ANSWER = "<|endoftext|>", "<|mask|>", "<|prompt|>", "<|answer|>"
@@ -81,7 +81,7 @@ def simple_sentences(paragraph: str, common: set[str]) -> Iterator[str]:
             yield text
 
 
-def turn(text: str, rng: Random) -> Turn:
+def pair(text: str, rng: Random) -> Pair:
     """Converts a sentence to the answer to an instruction that names one of its long words."""
     words = sorted(set(re.findall(r"\b[a-z]{4,}\b", text)), key=len)[-3:]
     return (f"Use {rng.choice(words)} in a sentence." if words else "Say something."), text
@@ -129,7 +129,7 @@ class Encoded:
     answer: list[int]
 
 
-class TurnSampler:
+class PairSampler:
     """Draws encoded pairs of at most ``length`` tokens."""
 
     def __init__(self, sentences: list[str], tokenizer: Tokenizer, length: int, seed: int) -> None:
@@ -139,24 +139,24 @@ class TurnSampler:
         self.eos = special(tokenizer, EOS)
         self.random = Random(seed)
 
-    def turn(self) -> Turn:
+    def pair(self) -> Pair:
         """A generated text, or a sentence of the corpus."""
         if self.random.random() < GENERATED:
             return write(self.random)
-        return turn(self.random.choice(self.sentences), self.random)
+        return pair(self.random.choice(self.sentences), self.random)
 
     def draw(self, count: int) -> list[Encoded]:
         """Draws ``count`` pairs."""
-        return self.encode([self.turn() for _ in range(count)])
+        return self.encode([self.pair() for _ in range(count)])
 
-    def encode(self, turns: list[Turn]) -> list[Encoded]:
+    def encode(self, pairs: list[Pair]) -> list[Encoded]:
         """Token ids of pairs."""
         prompts = self.tokenizer.encode_batch(
-            [PROMPT_FORMAT.replace("{prompt}", prompt) for prompt, _ in turns],
+            [PROMPT_FORMAT.replace("{prompt}", prompt) for prompt, _ in pairs],
             add_special_tokens=False,
         )
         answers = self.tokenizer.encode_batch(
-            [answer for _, answer in turns], add_special_tokens=False
+            [answer for _, answer in pairs], add_special_tokens=False
         )
         encoded = []
         for prompt, answer in zip(prompts, answers, strict=True):

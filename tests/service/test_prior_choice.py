@@ -1,0 +1,79 @@
+"""A page or screen gets the prior trained on documents, unless the request names a prior."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aps_client import Client
+from tests.apis import running_api
+from tests.stack import Stack
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGE, PHOTO = EXAMPLES / "documents/page-karla.png", EXAMPLES / "photos/coffee.png"
+QUICK = {
+    "operator": {"type": "denoise"},
+    "sigma": 0.1,
+    "working_size": 64,
+    "sampler": {"type": "aps", "steps": 1, "inner_steps": 1},
+}
+
+
+def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str, Any]:
+    answer = stack.http.post(
+        "/v1/restore",
+        files={"image": picture.read_bytes()},
+        data={"spec": json.dumps({**QUICK, **spec})},
+        headers={"Idempotency-Key": key} if key else {},
+    )
+    answer.raise_for_status()
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    ("picture", "spec", "prior"),
+    [
+        (PAGE, {}, "embedded_documents"),
+        (PHOTO, {}, "embedded"),
+        (PAGE, {"prior": "embedded"}, "embedded"),
+        (PAGE, {"prompt": "a page"}, "embedded"),  # the documents prior takes no prompt
+    ],
+)
+def test_the_prior_is_chosen_by_the_picture(
+    stack: Stack, picture: Path, spec: dict[str, Any], prior: str
+) -> None:
+    assert submit(stack, picture, **spec)["prior"] == prior
+
+
+def test_the_result_says_which_prior_was_used(stack: Stack) -> None:
+    job = submit(stack, PAGE)
+    with Client(stack.url) as client:
+        sidecar = client.result(job["id"]).sidecar
+    assert sidecar["spec"]["prior"] == "embedded_documents"
+    assert "'embedded_documents' was trained on pages" in sidecar["notes"][-1]
+
+
+def test_a_stored_page_is_looked_at_too_and_a_repeated_request_finds_its_job(stack: Stack) -> None:
+    png = {"Content-Type": "image/png"}
+    stored = stack.http.post("/v1/files", content=PAGE.read_bytes(), headers=png).json()
+    asked = {**QUICK, "image": f"sha256:{stored['sha256']}"}
+    key = {"Idempotency-Key": "a-stored-page"}
+    first, again = (
+        stack.http.post("/v1/restore", json=asked, headers=key).raise_for_status() for _ in range(2)
+    )
+    assert first.json()["prior"] == "embedded_documents"
+    assert again.json()["id"] == first.json()["id"]
+    assert again.headers["Idempotent-Replayed"] == "true"
+
+
+def test_a_service_without_a_prior_for_documents_uses_the_default(
+    stack: Stack, tmp_path: Path
+) -> None:
+    with running_api(stack.settings, tmp_path / "log", priors=["embedded"]) as http:
+        answer = http.post(
+            "/v1/restore", files={"image": PAGE.read_bytes()}, data={"spec": json.dumps(QUICK)}
+        )
+    assert answer.raise_for_status().json()["prior"] == "embedded"
