@@ -13,12 +13,14 @@ the documents prior gains over the others, with its 95 % interval, paired over p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 from aps_core.evaluation.baselines import (
     TV_WEIGHTS_DOCUMENTS,
@@ -26,6 +28,7 @@ from aps_core.evaluation.baselines import (
     total_variation,
     wiener,
 )
+from aps_core.evaluation.cases import Case
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
@@ -38,7 +41,7 @@ from benchmarks.variants import arguments, run_variants
 SIDE = 128
 TASKS = ("sr4", "gaussian_blur", "motion_blur")
 MORE_TASKS = ("sr2", "jpeg", "inpainting50")
-BASELINES = {
+BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "input": simple,
     "tv": partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS),
     "wiener": wiener,

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.prior_share import EqualLogits
 from benchmarks.training_curve import EQUAL, NO_SNAPSHOT, Point
 from training.documents.evaluation import rendered
 from training.documents.fonts import Face
+from training.documents.words import Writer
 
 ROOT = Path(__file__).parents[2]
 FONT = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"
@@ -38,16 +40,16 @@ def test_the_area_under_the_curve_is_one_for_a_sure_sign_and_a_half_for_none():
     assert math.isnan(legibility.auc([0.1, 0.2], np.array([True, True])))
 
 
-class Words:
+class Words(Writer):
     """Writes the same words every time."""
 
-    def prose(self, characters):
+    def prose(self, characters: int) -> str:
         return "Every letter stands in its own box"
 
 
 def test_boxes_hold_the_ink_of_their_characters():
     face = Face(FONT, "DejaVu Sans", "dejavu")
-    ink, lines = rendered(face, Words(), 128, 20)
+    ink, lines = rendered(face, Words([], random.Random(0)), 128, 20)
     boxes = legibility.boxes(lines, face, 20)
     text = " ".join(lines)
     assert len(lines) > 2
@@ -97,7 +99,8 @@ def test_a_timed_job_of_this_version_reports_time_and_memory():
         "working_size": 32,
         "sampler": {"type": "aps", "steps": 1, "inner_steps": 1},
     }
-    command = [sys.executable, ROOT / "benchmarks/one_job.py", ROOT / "examples/photos/coffee.png"]
+    photo = str(ROOT / "examples/photos/coffee.png")
+    command = [sys.executable, str(ROOT / "benchmarks/one_job.py"), photo]
     command += ["--version", "this", "--spec", json.dumps(spec), "--threads", "1"]
     done = subprocess.run(
         command,
