@@ -1,10 +1,10 @@
 """Verdict on a restoration: can the assumed degradation explain the upload, and does the result?
 
-First question: a least-squares picture with little total variation is fitted through the operator,
-without any prior. If even that misses the upload by more than noise, the operator is wrong. Second
-question: the result's own misfit is compared with the noise and the tokenizer's error.
+First, a least-squares picture with little total variation is fitted through the operator, without
+any prior. If even its misfit exceeds the noise, the operator is wrong. Second, the result's own
+misfit is compared with the noise and the tokenizer's error.
 
-A verdict never ranks operators: the least blur always has the lowest misfit.
+Verdicts cannot rank operators: the weakest blur always has the lowest misfit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_NOISE = 0.01
 STEPS, RATE, SMOOTHNESS = 80, 0.05, 4.0
 """Adam steps of the fitted picture, their rate, and the weight of its total variation in nats."""
 CHECKED_EVERY = 5
-"""Steps between questions whether to go on."""
+"""Steps between calls of ``keep_going``."""
 
 
 class Fit(Config):
@@ -103,7 +103,12 @@ def judge(
 
 
 def combined(fits: Sequence[Fit], words: str) -> Fit:
-    """The verdict on a picture, from those on equally large parts of it."""
+    """Combines the verdicts on equally large parts of a picture into one.
+
+    Args:
+        fits: those of the parts, at least one.
+        words: the operator in words.
+    """
 
     def deviation(name: str) -> float:
         squares = [getattr(fit, name) ** 2 for fit in fits]
@@ -138,6 +143,14 @@ def fitted_residual(
 ) -> Tensor:
     """``A(x) - y`` of the picture x of least ``|A(x) - y|^2 / (2 sigma^2) + SMOOTHNESS TV(x)``.
 
+    Args:
+        operator: A.
+        start_CHW: picture to start from if the measurement is none, in [-1, 1].
+        y_CHW: the measurement.
+        noise_CHW: sigma of every value; at least :data:`LEAST_NOISE` is used.
+        weight_CHW: 1 where a value was observed, else 0.
+        keep_going: called with the number of finished steps; returning False cancels.
+
     Raises:
         SamplingCancelled: ``keep_going`` returned False.
     """
@@ -160,7 +173,7 @@ def fitted_residual(
 
 @dataclass
 class _WhiteNoise:
-    """Likelihood of independent Gaussian noise; it counts how often it is asked."""
+    """Likelihood of independent Gaussian noise, which calls ``keep_going`` every few steps."""
 
     operator: BoundOperator
     y_CHW: Tensor

@@ -121,13 +121,17 @@ def time_table() -> str:
 def run_baselines(engine: ImageEngine, photos: Photographs, out: Path) -> None:
     """Appends what ``out`` lacks."""
     known = {row.key for row in read_rows(out, Row)}
-    for number, case in cases(engine, Setup.recommended(engine), photos, Plan((FILLING,), ())):
+    for number, case in cases(
+        engine, Setup.recommended(engine), photos, Plan(tasks=(FILLING,), variants=())
+    ):
         for name in ("tv", "biharmonic"):
             if (case.protocol, case.task, case.sigma, case.image, name) in known:
                 continue
             started = time.perf_counter()
             x_BCHW = BASELINES[name](case)
-            append(out, score(case, name, x_BCHW, Cost(time.perf_counter() - started), None))
+            append(
+                out, score(case, name, x_BCHW, Cost(seconds=time.perf_counter() - started), None)
+            )
         print(number, flush=True)
 
 

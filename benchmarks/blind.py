@@ -41,6 +41,7 @@ from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
 from aps_core.operators.blind_blur import first_guess
 from aps_core.runtime.engine import ImageEngine
+from benchmarks.prior_share import EqualLogits
 
 PHOTOS = Path(__file__).parents[1] / "examples/photos"
 BLURS: list[tuple[Name, Parameters]] = [
@@ -89,18 +90,6 @@ class Part:
         )
 
 
-class EqualLogits:
-    """A prior that holds every code equally likely."""
-
-    def __init__(self, engine: ImageEngine) -> None:
-        self.prior = engine.prior
-        self.tokenizer = engine.prior.tokenizer
-
-    def logits(self, z_BL: Tensor, **given: Any) -> Tensor:
-        """Zeros (B, L, K)."""
-        return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
-
-
 def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> Estimate:
     """The blur of a part by one of :data:`METHODS`."""
     if method == "diagnosis":
@@ -112,7 +101,7 @@ def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> E
     )
     if method == "em_equal":
         equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
-        equal.prior = EqualLogits(engine)
+        equal.prior = EqualLogits(engine.prior.tokenizer)
         draw.engine = equal
     likelihood: Any = UnseenDetail(part.y_CHW, part.sigma, MARGIN)
     if method == "joint":

@@ -26,18 +26,19 @@ ROOT = Path(__file__).parents[1]
 SIDE, GAP, LINE = 96, 6, 16
 """Pixels: side of a picture, space between pictures, height of a line of text."""
 COLUMNS = 4
+ADDED = 24
+"""Pixels by which a photograph is extended."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """What is regenerated: a box in hundredths of the picture, or ``added`` pixels on a side."""
+    """What is regenerated: a box in hundredths of the picture, or ``ADDED`` pixels on a side."""
 
     photo: str
     prompt: str
     box: tuple[int, int, int, int] | None = None
     """Left, top, right, bottom."""
     side: str = ""
-    added: int = 24
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def mask_of(asked: Edit) -> Image.Image | None:
 def edited(client: Client, asked: Edit, preset: str) -> bytes:
     """The file of an edit's result."""
     mask = mask_of(asked)
-    added = {asked.side: asked.added} if asked.side else {}
+    added = {asked.side: ADDED} if asked.side else {}
     painted = png(mask) if mask else None
     made = client.edit(png(photo(asked.photo)), asked.prompt, mask=painted, preset=preset, **added)
     return made.image
@@ -141,8 +142,8 @@ def stylized(client: Client, asked: Style, preset: str) -> bytes:
 
 def before(asked: Edit) -> Image.Image:
     """The photograph with what is regenerated in red, at the size of the result."""
-    wide = asked.added if asked.side in ("left", "right") else 0
-    high = asked.added if asked.side in ("top", "bottom") else 0
+    wide = ADDED if asked.side in ("left", "right") else 0
+    high = ADDED if asked.side in ("top", "bottom") else 0
     shown = Image.new("RGB", (SIDE + wide, SIDE + high), "#c0392b")
     mask = mask_of(asked)
     shown.paste(

@@ -1,4 +1,4 @@
-"""Restores the really degraded pictures in ``examples/degraded`` as a user would who knows nothing.
+"""Restores the really degraded pictures in ``examples/degraded`` without naming the degradation.
 
     python -m benchmarks.degraded [FOLDER]
 

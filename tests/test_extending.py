@@ -86,6 +86,25 @@ def test_capabilities_and_command_line_know_it(tmp_path: Path, family: str) -> N
     assert own.get(family, "") in shown
 
 
+TASKS = """
+from pathlib import Path
+from aps_core import load_prior
+from aps_core.imaging.images import open_image
+from aps_core.tasks import Inputs, run, validate_spec
+
+photo = open_image(Path("photo.png").read_bytes())
+engine = load_prior("outside_prior", "cpu")
+spec = {"type": "stylize", "prior": "outside_prior", "prompt": "red"}
+spec["measure"] = {"type": "outside_style_measure"}
+red = run(validate_spec(spec).resolved(), Inputs(style=photo), engine)
+print(red.pictures_BCHW.shape[-1], len(red.misfit_curve))
+spec = {"type": "outside_task", "prior": "outside_prior", "times": 2}
+trip = run(validate_spec(spec).resolved(), Inputs(image=photo), engine)
+print(trip.pictures_BCHW.shape[-1], "trip")
+"""
+"""Stylizing with the outside measure, and the outside task, with the library."""
+
+
 def test_the_library_and_the_command_line_compute_with_all_of_them(tmp_path: Path) -> None:
     environment = installed(tmp_path, FAMILIES)
     (tmp_path / "photo.png").write_bytes(png(32, 24))
@@ -99,6 +118,7 @@ def test_the_library_and_the_command_line_compute_with_all_of_them(tmp_path: Pat
         f"import sys; sys.argv[1:] = [{json.dumps(ALL)!r}]; {code}", environment, tmp_path
     )
     assert told.strip() == "(32, 24) outside_sampler outside_loss"
+    assert python(TASKS, environment, tmp_path).split() == ["64", "2", "32", "trip"]
     words = (
         "restore photo.png --prior outside_prior --operator outside_operator --dimming 0.7"
         " --sampler outside_sampler --daring 0.2 --loss outside_loss --sigma 0.1 -o out.png --json"
@@ -155,4 +175,5 @@ def test_the_service_computes_with_all_of_them(outside_stack: Stack) -> None:
     assert job["state"] == "succeeded", job
     assert stack.artifact(job["id"], "result.png").startswith(b"\x89PNG")
     known = stack.http.get("/v1/capabilities").json()
-    assert "outside_sampler" in {sampler["type"] for sampler in known["samplers"]}
+    for family, group in FAMILIES.items():
+        assert f"outside_{family}" in {each.get("type", each.get("name")) for each in known[group]}

@@ -9,6 +9,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.priors import PriorSpec
 from aps_core.runtime.estimate import Capacity, fit
 from service.settings import Settings
+from worker.device import first_visible
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -45,12 +46,6 @@ def _gpu_bytes() -> int:
 
     pynvml.nvmlInit()
     try:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-        handle = (
-            pynvml.nvmlDeviceGetHandleByIndex(int(visible))
-            if visible.isdigit()
-            else pynvml.nvmlDeviceGetHandleByUUID(visible)
-        )
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        return int(pynvml.nvmlDeviceGetMemoryInfo(first_visible(pynvml)).total)
     finally:
         pynvml.nvmlShutdown()

@@ -21,17 +21,23 @@ def fault(device: str) -> str | None:
     except pynvml.NVMLError as error:
         return f"The NVIDIA driver does not respond: {error}."
     try:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-        handle = (
-            pynvml.nvmlDeviceGetHandleByIndex(int(visible))
-            if visible.isdigit()
-            else pynvml.nvmlDeviceGetHandleByUUID(visible)
-        )
-        return _memory_fault(pynvml, handle)
+        return _memory_fault(pynvml, first_visible(pynvml))
     except pynvml.NVMLError as error:
         return f"The GPU was not found: {error}."
     finally:
         pynvml.nvmlShutdown()
+
+
+def first_visible(nvml: Any) -> Any:
+    """NVML's handle of the first GPU that CUDA shows this process; ``nvml`` is initialised.
+
+    Raises:
+        NVMLError: there is no such GPU.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    if visible.isdigit():
+        return nvml.nvmlDeviceGetHandleByIndex(int(visible))
+    return nvml.nvmlDeviceGetHandleByUUID(visible)
 
 
 def _memory_fault(nvml: Any, handle: Any) -> str | None:

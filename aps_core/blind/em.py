@@ -1,10 +1,11 @@
 """Expectation-maximisation over the parameters of a blur.
 
-    E step: pictures x_1 ... x_B ~ p(x | y, theta), posterior samples under the present blur
+    E step: pictures x_1 ... x_B ~ p(x | y, theta), posterior samples under the current blur
     M step: theta = argmax sum_b log p(y | x_b, theta)
 
-The pictures are integrated over, the blur is not. Maximising over both prefers the picture as it is
-and no blur (Levin et al. 2009, "Understanding and evaluating blind deconvolution algorithms").
+The algorithm integrates over the pictures and maximises over the blur. Maximising over both would
+favour no blur at all (Levin et al. 2009, "Understanding and evaluating blind deconvolution
+algorithms").
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class Estimate:
 
     parameters: Parameters
     chains: list[Parameters]
-    """What the last pictures of each chain alone say."""
+    """Parameters that fit the last pictures of each chain alone."""
     path: list[Parameters]
-    """From the start to the result."""
+    """Parameters of every iteration, from the start to the result."""
     deviation: float
     """Root mean square distance of the chains from the result; see :meth:`Family.distance`."""
     converged: bool
@@ -63,11 +64,14 @@ def expectation_maximisation(
     Args:
         family: the blurs that are compared.
         start: parameters of the first E step.
-        draw: E step.
-        likelihood: the M step maximises it.
+        draw: the E step; pictures (B, C, H, W) for a blur.
+        likelihood: log p(y | x_b, blur), which the M step maximises over the blurs.
         side: shorter side of the picture in pixels; larger blurs do not fit it.
         iterations: E and M steps, >= 1.
         widest: reach of the first M step; see :meth:`Family.around`.
+
+    Returns:
+        The parameters after the last M step, and whether they have converged.
     """
     path, reach = [start], widest
     for _ in range(iterations):

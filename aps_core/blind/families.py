@@ -17,7 +17,7 @@ Parameters = tuple[float, ...]
 SIZES, DIRECTIONS = 9, 7
 """Candidates of each parameter; odd, so that the centre is one of them."""
 DEGREES = 60.0
-"""Reach of the directions where that of the sizes is a factor of e."""
+"""Reach of the directions if the sizes reach to a factor of e."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ class Family:
         return list(product(sizes, [float((centre[1] + turn) % 180) for turn in turns]))
 
     def distance(self, one: Parameters, other: Parameters) -> float:
-        """Difference as a logarithm of the size's factor; :data:`DEGREES` count as much as e."""
+        """The larger of the log ratio of the sizes and the angle between the directions in units of
+        :data:`DEGREES`.
+        """
         size = abs(np.log(one[0] / other[0]))
         if self.angle is None:
             return float(size)

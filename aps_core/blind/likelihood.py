@@ -15,7 +15,7 @@ DETAIL = (0.0, *torch.logspace(-2, 0, 12).tolist())
 
 @dataclass(frozen=True)
 class WhiteNoise:
-    """``y = k * x_b + n``: the pictures hold everything, the rest is noise."""
+    """``y = k * x_b + n``: the pictures are complete, and n is white Gaussian noise."""
 
     y_CHW: Tensor
     sigma: float
@@ -34,9 +34,9 @@ class UnseenDetail:
     r is white with an unknown deviation, and integrated out. In every frequency, y then deviates
     from ``k * x_b`` by a Gaussian of variance ``sigma^2 + detail^2 |K|^2`` (Whittle's likelihood).
 
-    Pictures drawn under a wrong blur agree with y nearly as well as under the right one, so with
-    white noise alone EM hardly moves. Here a blur that is too sharp predicts detail in y that is
-    not there, and one that is too wide forbids detail that is.
+    Pictures drawn under a wrong blur fit y nearly as well as those drawn under the right one, so EM
+    with white noise alone hardly moves. In this model, too narrow a blur predicts detail that y
+    lacks, and too wide a blur excludes detail that y has.
     """
 
     y_CHW: Tensor

@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from aps_core.operators.unknown import Search
 
 REFINED = ("defocus", "motion")
-"""Families that the spectrum measures more closely than the diagnosis. Their spectrum is zero at
-frequencies that depend on the size. A Gaussian has no zeros: a wider one looks like a picture with
+"""Families that the spectrum measures more accurately than the diagnosis: their spectrum is zero at
+frequencies that depend on the size. A Gaussian has no zeros, and cannot be told from a picture with
 less fine detail.
 """
 REACH = 0.35
-"""Reach of the first search, and largest distance of the result from the diagnosis. Farther away
-are other maxima of the likelihood.
+"""Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
+has other maxima farther away.
 """
 DISTURBING = {"jpeg", "enlarged", "missing"}
-"""Findings beside which the spectrum is no better than the diagnosis: not all else is noise."""
+"""With one of these findings, the spectrum is not more accurate: the likelihood assumes that noise
+is the only other degradation.
+"""
 EFFORT = Effort(chains=2, iterations=3)
 
 

@@ -80,8 +80,8 @@ def check(name: str, hashes: bool = False) -> Check:
 
 
 def _entry(name: str) -> Checkpoint:
-    """A checkpoint of the manifest, or a folder that somebody put beside them: a reward model of
-    their own, or a LoRA adapter on one.
+    """A checkpoint of the manifest, or another folder among them: a user's own reward model or LoRA
+    adapter.
     """
     if name in CHECKPOINTS or not (root() / name).is_dir():
         return named(name)

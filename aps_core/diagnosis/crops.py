@@ -1,4 +1,4 @@
-"""The parts of a picture that are looked at: a few crops with the most detail."""
+"""The parts of a picture that the diagnosis examines: a few crops with the most detail."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Examination:
         self.unsure: list[str] = []
 
     def diagnosis(self) -> Diagnosis:
-        """All findings in the order in which they are read out."""
+        """All findings, in the order of the report."""
         blur = self._blur()
         document = blur is not None and blur.document > FAIRLY_SURE
         found = [

@@ -41,7 +41,7 @@ class BlurSearch(Config):
 
 class Found(Config):
     """The operator that a job used in place of an unknown one. Part of the result and of
-    checkpoints, so that a resumed run does not guess anew.
+    checkpoints, so that a resumed run uses the same operator.
     """
 
     asked: str = Field(description="Type of the unknown operator of the job: 'auto', ...")
@@ -51,7 +51,7 @@ class Found(Config):
     )
     text: str = Field(description="What was found, and the operator, in plain words.")
     confidence: Confidence = Field(description="Lowest confidence of the findings used.")
-    unsure: tuple[str, ...] = Field((), description="What could not be told, and why.")
+    unsure: tuple[str, ...] = Field((), description="What is uncertain, and why.")
     search: BlurSearch | None = Field(None, description="How the blur was estimated, if it was.")
 
     def notes(self) -> list[str]:

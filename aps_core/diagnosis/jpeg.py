@@ -16,7 +16,7 @@ from aps_core.operators.jpeg import LUMINANCE
 Array = NDArray[np.float64]
 
 QUALITIES = range(10, 93)
-"""Qualities that are told from pixels; better ones leave no trace beyond rounding."""
+"""Qualities that pixels reveal; higher ones leave no trace beyond rounding."""
 COEFFICIENTS = [(0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2), (0, 3), (3, 0)]
 """Rows and columns of the DCT coefficients that are compared."""
 ENOUGH = 150

@@ -13,8 +13,8 @@ reduced for the computation, which averages its traces away.
 SMALLEST_SIDE = 64
 """No smaller working size is proposed."""
 FINER = {"sigma": 1.4, "radius": 0.8}
-"""Pixels of the upload per pixel that still shows all detail, for a blur of one pixel: there, the
-blur leaves less than a tenth of the contrast.
+"""Factor by which a picture with a blur of one pixel can be reduced without losing detail. The blur
+leaves less than a tenth of the contrast at the highest frequency that then remains.
 """
 
 

@@ -36,7 +36,7 @@ class Diagnosis(Config):
     height: int
     summary: str = Field(description="The degradations in plain words.")
     findings: list[Finding]
-    unsure: list[str] = Field(description="What could not be told, and why.")
+    unsure: list[str] = Field(description="What is uncertain, and why.")
     proposal: dict[str, Any] | None = Field(
         description="Fields of a restore job for this picture; null if nothing is to be restored."
     )

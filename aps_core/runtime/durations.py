@@ -10,7 +10,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def in_words(seconds: float) -> str:
-    """A duration as people say it: ``8 seconds``, ``2 minutes``, ``3.5 hours``, ``1.5 days``.
+    """A duration in words: ``8 seconds``, ``2 minutes``, ``3.5 hours``, ``1.5 days``.
 
     Args:
         seconds: at least 0; durations under a second count as one second.

@@ -1,5 +1,5 @@
-"""Prior and carried evidence: the measurement's evidence about every token is carried over the
-reverse steps, while the prior is asked anew in each.
+"""Carried evidence: keeps what the measurement says about every token over all reverse steps, and
+evaluates the prior anew in each.
 
 APS optimises a table of logits (L, K) from the prior's logits at every reverse step and discards it
 at the step's end. Here a token's logits are
@@ -7,9 +7,9 @@ at the step's end. Here a token's logits are
     phi = log p(token | decided tokens) + u . code
 
 an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
-kept with Adam's moments over all reverse steps, so later steps begin where earlier ones ended, and
-still hear the prior's present opinion. It starts at the tokenizer's latent of the total-variation
-estimate. One picture needs about a fifth of APS's decoder evaluations.
+kept over all reverse steps, together with Adam's moments, so each step continues where the last one
+ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
+the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
@@ -92,7 +92,7 @@ class CarriedEvidence(AnchoredSampler):
         return int((z_BL == MASK).sum(1).amax())
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
-        """Asks the prior, takes M Adam steps on the evidence, keeps the most confident tokens."""
+        """Evaluates the prior, takes M Adam steps on the evidence, and remasks the other tokens."""
         from aps_core.aps import anchored_remasking
         from aps_core.sampling.random_ops import gumbel_perturbed
         from aps_core.sampling.schedule import mask_fraction, masked_counts

@@ -32,14 +32,25 @@ class Block:
     """Reverse steps ``first`` to ``last - 1``, counted from 0."""
 
     def share(self, step: int, eps: float) -> Tensor:
-        """Share of the block's masks that a reverse step reveals; all in its last step."""
+        """Share of the block's masked tokens that a reverse step decides; 1 in its last step.
+
+        Args:
+            step: reverse step of the whole run, from ``first`` to ``last - 1``.
+            eps: last time of the schedule, which runs from 1 to ``eps``.
+        """
         if step == self.last - 1:
             return torch.tensor(1.0)
         times = torch.linspace(1, eps, self.last - self.first + 1)
         return 1 - times[step - self.first + 1] / times[step - self.first]
 
     def mask(self, prompt: int, length: int, device: torch.device) -> Tensor:
-        """True (S,) at the block's tokens in a sequence of ``length`` positions."""
+        """True (S,) at the block's tokens.
+
+        Args:
+            prompt: number of prompt tokens before the answer.
+            length: S, tokens of prompt and answer.
+            device: device of the result.
+        """
         position_S = torch.arange(length, device=device) - prompt
         return (position_S >= self.start) & (position_S < self.end)
 

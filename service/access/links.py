@@ -1,4 +1,5 @@
-"""Links to one result: whoever has a link can read that result until it ends, and nothing else.
+"""Links to one result. A link gives read access to that result alone, until the link expires or its
+owner ends it.
 
 A link's token is in the fragment of its address, which browsers never send. The page sends it in
 a header once and receives it as a cookie, as ``<img>`` cannot send a header. No request's address
@@ -43,7 +44,7 @@ _cookie = APIKeyCookie(
 
 @dataclass(frozen=True)
 class SharedResult:
-    """The job that a link leads to."""
+    """The job whose result a link gives access to."""
 
     job: Job
     until: datetime
@@ -68,7 +69,7 @@ async def shared_result(
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     cookie: Annotated[str | None, Security(_cookie)] = None,
 ) -> SharedResult:
-    """The result that the request's link leads to. API keys and sessions do not matter here.
+    """The result that the request's link gives access to. Ignores API keys and sessions.
 
     Raises:
         LinkInvalid: there is no such link, or it has ended.

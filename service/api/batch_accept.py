@@ -76,7 +76,7 @@ async def accept_batch(
 async def _accept_each(
     services: Services, shared: Submission, images: Sequence[Picture], entries: list[Entry]
 ) -> APSError | None:
-    """Submits the pictures in order and writes what became of them to ``entries``.
+    """Submits the pictures in order and writes the outcome of each to ``entries``.
 
     Returns:
         The first error, or None.

@@ -147,7 +147,7 @@ def get_batch_results(request: Request, who: Reader, batch_id: str) -> Streaming
 
 
 class _Sink(io.RawIOBase):
-    """Collects what a ZIP writer writes, until it is taken."""
+    """Buffers the output of a ZIP writer until :meth:`take` is called."""
 
     def __init__(self) -> None:
         self.written = bytearray()

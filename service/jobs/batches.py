@@ -1,4 +1,4 @@
-"""Records of batches: which jobs were submitted together. Each job is an ordinary one."""
+"""Records of batches: which jobs were submitted in one request. The jobs are ordinary jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_SECONDS = 7 * 86_400
 
 
 class Entry(BaseModel):
-    """What became of one picture of a batch: the job that restores it, or why there is none."""
+    """Outcome of one picture of a batch: the job that restores it, or why there is none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,7 +25,7 @@ class Entry(BaseModel):
 
     @property
     def settled(self) -> bool:
-        """False if the same request may succeed later."""
+        """Whether repeating the request cannot change the outcome."""
         return self.job is not None or (self.error is not None and not self.error.retryable)
 
 

@@ -86,7 +86,7 @@ def test_a_kill_between_tiles_does_not_change_a_large_picture(cluster: Cluster) 
             "operator": {"type": "gaussian_blur", "sigma": 1.0},
             "sigma": 0.1,
             "tile": 80,
-            "sampler": {"type": "aps", "steps": 2, "inner_steps": 8},
+            "sampler": {"type": "aps", "steps": 2, "inner_steps": 3},
         }
     ).resolved()
     fields = spec.model_dump(mode="json")

@@ -12,17 +12,18 @@ import pytest
 pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
+JOBS = 25
 
 
 def test_a_short_soak_loses_no_job(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
     options = [
         "--jobs",
-        "40",
+        str(JOBS),
         "--seconds",
-        "12",
+        "8",
         "--pause",
-        "2.5",
+        "2",
         "--lease",
         "2",
         "--workers",
@@ -39,5 +40,9 @@ def test_a_short_soak_loses_no_job(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(out.read_text())
-    assert (report["lost"], report["finished_twice"], report["states"]) == (0, 0, {"succeeded": 40})
+    assert (report["lost"], report["finished_twice"], report["states"]) == (
+        0,
+        0,
+        {"succeeded": JOBS},
+    )
     assert sum(report["disturbances"].values()) >= 2

@@ -96,7 +96,7 @@ def test_every_metric_is_set_by_real_work(stack: Stack, receiver: str) -> None:
     job = stack.http.post("/v1/restore", json={**spec, "image": f"sha256:{sha256}"}).json()
     assert stack.wait(job["id"])["state"] == "succeeded"
     # one that loses its worker after a step, which another continues
-    long = stack.submit(sampler={"steps": 40, "inner_steps": 10})
+    long = stack.submit(sampler={"steps": 40, "inner_steps": 3})
     events = stack.events(long["id"])
     next(event for event in events if event[1] == "progress")
     assert value(scraped(stack.url)["aps_sse_clients"]) == 1

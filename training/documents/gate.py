@@ -1,4 +1,5 @@
-r"""The gate before a long training of a prior: what do revealed neighbours add to a measurement?
+r"""Tests before a long training how much a prior can add: what do decided neighbours say beyond the
+measurement?
 
     python -m training.documents.gate --corpus CORPUS --tokenizer runs/documents-tokenizer \
         --out runs/documents-gate --task super_resolution

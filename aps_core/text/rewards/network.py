@@ -1,7 +1,7 @@
 """A frozen causal transformer that reads fixed text around an answer given as embeddings.
 
 The text before the answer is the same in every inner step, so its keys and values are computed once
-per prompt. What follows the answer attends to it and is computed anew.
+per prompt. The text after the answer attends to it and is computed in every step.
 
 Nothing here synchronises with the device or depends on the number of undecided tokens, so a whole
 reward and its gradient can be a CUDA graph (:mod:`aps_core.text.aps`).
