@@ -167,8 +167,11 @@ def sheet(cells: Sequence[tuple[str, list[Image.Image]]], path: Path) -> None:
             small = picture.copy()
             small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
             drawn.paste(small, (left + place * (SIDE + GAP), top))
-        pen.text((left, top + SIDE + 1), f"{number + 1}. {words}", fill="#1b1a17", font=font)
-    drawn.save(path, quality=82, method=6)
+        told = f"{number + 1}. {words}"
+        while pen.textlength(told, font) > width - 2 * GAP:
+            told = f"{told.rstrip('…')[:-1]}…"
+        pen.text((left, top + SIDE + 1), told, fill="#1b1a17", font=font)
+    drawn.save(path, quality=88, method=6)
 
 
 def results(made: Sequence[tuple[str, Callable[[], bytes]]], folder: Path) -> Iterator[Image.Image]:

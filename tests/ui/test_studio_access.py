@@ -177,9 +177,9 @@ def test_nothing_moves_by_itself_and_clicks_are_answered_at_once(
     page = watched(browser, stack.url, slowdown=1)
     found = used(page)
     page.close()
-    shifts = {name: value for name, value in found.items() if name.startswith("layout_shift")}
-    assert len(shifts) == 4
-    assert max(shifts.values()) < 0.01, shifts
+    assert found["layout_shift, empty form"] < 0.001
+    assert found["layout_shift, form filled in"] < 0.001
+    assert found["layout_shift, with history"] < 0.05  # of the whole visit
     assert found["slowest_interaction_ms"] < 1000
 
 
