@@ -234,17 +234,12 @@ def _suite(
     known = experiments(
         setup.sampler, options["protocols"] or ("native", "upsampled"), options["seed"]
     )
-    chosen = (
-        [experiment for experiment in known if experiment.name in options["experiments"]]
-        if options["experiments"]
-        else known
-    )
-    for name in options["experiments"]:
-        if name not in {experiment.name for experiment in known}:
-            raise InvalidSpec(
-                f"There is no experiment '{name}'; known:"
-                f" {', '.join(experiment.name for experiment in known)}."
-            )
+    names = [experiment.name for experiment in known]
+    asked = options["experiments"] or names
+    for name in asked:
+        if name not in names:
+            raise InvalidSpec(f"There is no experiment '{name}'; known: {', '.join(names)}.")
+    chosen = [experiment for experiment in known if experiment.name in asked]
     limit = options["limit"]
     sets: dict[str, Photographs] = {"photos": photographs(folder, size, limit)}
     if options["ffhq"]:
