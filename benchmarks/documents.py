@@ -4,19 +4,31 @@
 
 Restores the middle 128 pixels of every picture of a folder with the default sampler of both
 embedded priors, and again with equal logits in the place of the documents prior, which leaves its
-tokenizer. Measurement and seed are the same for all. Rows are appended to a CSV file, and an
+tokenizer. ``--controls`` adds a single reverse step with equal logits and as many decodes, random
+order, the prior's own confidence in place of the posterior's (the paper's APS-I), and the prior
+alone. Measurement and seed are the same for all. Rows are appended to a CSV file, and an
 interrupted run continues. Printed by task: mean PSNR of the baselines and of every method, and what
 the documents prior gains over the others, with its 95 % interval, paired over pictures.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
+from aps_core.evaluation.baselines import (
+    TV_WEIGHTS_DOCUMENTS,
+    simple,
+    total_variation,
+    wiener,
+)
+from aps_core.evaluation.cases import Case
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
@@ -28,7 +40,12 @@ from benchmarks.variants import arguments, run_variants
 
 SIDE = 128
 TASKS = ("sr4", "gaussian_blur", "motion_blur")
-BASELINES = ("input", "tv")
+MORE_TASKS = ("sr2", "jpeg", "inpainting50")
+BASELINES: dict[str, Callable[[Case], Tensor]] = {
+    "input": simple,
+    "tv": partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS),
+    "wiener": wiener,
+}
 DEFAULT = Variant(method="carried_evidence")
 
 
@@ -50,7 +67,7 @@ def summary(rows: list[Row]) -> str:
     methods = list(dict.fromkeys(row.method for row in rows))
     others = [name for name in methods if name != "documents"]
     lines = []
-    for task in TASKS:
+    for task in dict.fromkeys(row.task for row in rows):
         images = sorted(
             {row.image for row in rows if (row.task, row.method) == (task, methods[-1])}
         )
@@ -64,9 +81,23 @@ def summary(rows: list[Row]) -> str:
     return markdown(["task", *methods, *(f"gain over {name}" for name in others)], lines)
 
 
+def controls(documents: ImageEngine, blank: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]:
+    """One part of the default changed in each, with as many decodes."""
+    usual = documents.spec.tuned[DEFAULT.method]
+    single = {"steps": 1, "inner_steps": usual["steps"] * usual["inner_steps"]}
+    return {
+        "single optimisation": (blank, Variant(DEFAULT.method, settings=single)),
+        "random order": (documents, Variant(DEFAULT.method, settings={"remasking": "random"})),
+        "prior's order": (documents, Variant(DEFAULT.method, settings={"remasking": "prior"})),
+        "prior alone": (documents, Variant("prior_only")),
+    }
+
+
 def main() -> None:
     parser = arguments(__doc__, "documents.csv")
     parser.add_argument("--every", type=int, default=1, help="use every Nth picture")
+    parser.add_argument("--task", choices=[*TASKS, *MORE_TASKS], action="append")
+    parser.add_argument("--controls", action="store_true")
     asked = parser.parse_args()
     be_reproducible(asked.threads)
     documents = ImageEngine.load("embedded_documents")
@@ -76,8 +107,11 @@ def main() -> None:
         "documents": (documents, DEFAULT),
         "equal logits": (blank, DEFAULT),
     }
+    if asked.controls:
+        variants |= controls(documents, blank)
     pictures = middles(asked.photographs, asked.every)
-    print(summary(run_variants(variants, pictures, asked.out, TASKS, BASELINES)))
+    tasks = tuple(asked.task or TASKS)
+    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES)))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from aps_core.evaluation.baselines import BASELINES
-from aps_core.evaluation.cases import Setup
+from torch import Tensor
+
+from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
 from aps_core.evaluation.run import Plan, Variant, cases, run_method
@@ -35,7 +37,7 @@ def run_variants(
     photos: Photographs,
     out: Path,
     tasks: tuple[str, ...] = TASKS,
-    baselines: tuple[str, ...] = (),
+    baselines: Mapping[str, Callable[[Case], Tensor]] = MappingProxyType({}),
 ) -> list[Row]:
     """Rows of all baselines and variants, by name, on all tasks. Measurement and seed are the same
     for all.
@@ -55,7 +57,7 @@ def run_variants(
                 asked, variant = variants[name]
                 x_BCHW, decodes, _ = run_method(asked, setup, case, variant, plan.seed)
             else:
-                x_BCHW = BASELINES[name](case)
+                x_BCHW = baselines[name](case)
             cost = Cost(time.perf_counter() - started, decodes)
             rows[key] = score(case, name, x_BCHW, cost, None)
             append(out, rows[key])

@@ -36,9 +36,13 @@ TASKS: dict[str, dict[str, Any]] = {
     "motion_blur": {"type": "motion_blur"},
     "saturating_blur": {"type": "saturating_blur"},
     "nonlinear_blur": {"type": "nonlinear_blur"},
+    "sr2": {"type": "super_resolution", "factor": 2},
+    "denoise": {"type": "denoise"},
+    "jpeg": {"type": "jpeg"},
+    "inpainting50": {"type": "inpainting", "mask": "random", "fraction": 0.5},
 }
-"""The paper's operators at its strengths, and a substitute for the nonlinear blur that needs no
-weights.
+"""The paper's operators at its strengths, a substitute for the nonlinear blur that needs no
+weights, and four that are not in the paper.
 """
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -32,22 +32,24 @@ EMS = (12, 20, 32, 14, 16, 26, 18, 15, 24, 36)
 SCAN_FACTORS = (1.5, 2.0, 3.0, 1.6, 2.0, 2.6, 1.8, 2.0, 2.5, 3.3)
 """By which the 300-dpi scans are reduced: body type of about 13 to 28 pixels."""
 
+ZOOM = 2
+"""Pages are drawn this many times larger and reduced."""
+
 MIN_DETAIL = 5.0
 """Mean difference of neighbouring grey levels below which a cut counts as blank."""
 
 
 def rendered(face: Face, writer: Writer, side: int, em: int) -> tuple[Tile, list[str]]:
     """Ink coverage (side, side) of whole lines inside a margin, and the lines."""
-    zoom = 2
     margin, step = em // 2, round(em * 1.35)
-    font = face.at(em * zoom)
-    image = Image.new("L", (side * zoom, side * zoom), 0)
+    font = face.at(em * ZOOM)
+    image = Image.new("L", (side * ZOOM, side * ZOOM), 0)
     draw = ImageDraw.Draw(image)
     count = max(1, (side - 2 * margin + step - em) // step)
-    room = (side - 2 * margin) * zoom
+    room = (side - 2 * margin) * ZOOM
     lines = [x for x in wrap(writer.prose(600), font, room) if font.getlength(x) <= room][:count]
     for i, line in enumerate(lines):
-        draw.text((margin * zoom, (margin + i * step) * zoom), line, fill=255, font=font)
+        draw.text((margin * ZOOM, (margin + i * step) * ZOOM), line, fill=255, font=font)
     return np.asarray(image.resize((side, side), Image.Resampling.BOX)).copy(), lines
 
 

@@ -1,0 +1,206 @@
+"""Restoration quality over the documents prior's training: where the prior starts to matter.
+
+    python -m benchmarks.training_curve SNAPSHOTS --every 3
+
+SNAPSHOTS has one folder per snapshot, named by its step, each with the files of a prior
+(``model.safetensors``, ``config.json``, ``tokenizer.json``). For each, the command measures nats a
+token on the middle 128 pixels of the documents with half of their tokens masked, and restores them
+by the default sampler, with the prior's order of the anchors and with a random one. Two controls
+need no prior: equal logits in its place, and with them a single reverse step with all inner steps.
+All else is the same for all, including the number of decodes. Rows are appended to a CSV file, and
+an interrupted run continues, also with more snapshots. Written beside it: a figure. Printed: PSNR
+gained over the controls, with 95 % intervals, paired over documents and tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from aps_core.evaluation.cases import Setup, make_case
+from aps_core.evaluation.metrics import psnr
+from aps_core.evaluation.photographs import Photographs
+from aps_core.evaluation.plots import pyplot
+from aps_core.evaluation.rows import append, read_rows
+from aps_core.evaluation.run import Variant, run_method
+from aps_core.evaluation.tables import markdown, mean, paired_interval
+from aps_core.priors.mmada.network import load_mmada
+from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.process import be_reproducible
+from aps_core.tokenizers.magvit2 import MagvitTokenizer
+from aps_core.types import MASK, Prior
+from benchmarks.documents import DEFAULT, controls, middles
+from benchmarks.prior_share import EqualLogits
+
+TASKS = ("sr4", "gaussian_blur")
+SIGMA = 0.05
+ORDERS = {"APS": {}, "random order": {"remasking": "random"}}
+"""Differences to the default, by name in the figure."""
+EQUAL, SINGLE = "equal logits", "single optimisation"
+NO_SNAPSHOT = -1
+"""In the column of the step: the row needs no prior."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One restoration."""
+
+    step: int
+    nats: float
+    """A token, with half of them masked."""
+    task: str
+    image: str
+    method: str
+    psnr: float
+    decodes: int
+
+
+def nats(prior: Prior, pictures: Photographs) -> float:
+    """Mean surprise of the prior at a masked token, half of them masked at random."""
+    generator, tokenizer = torch.Generator().manual_seed(0), prior.tokenizer
+    surprises = []
+    for _, x_CHW in pictures:
+        codes_1L = tokenizer.encode(x_CHW[None])
+        hidden_1L = torch.rand(codes_1L.shape, generator=generator) < 0.5
+        z_1L = torch.where(hidden_1L, MASK, codes_1L)
+        side = x_CHW.shape[-1] // tokenizer.stride
+        with torch.no_grad():
+            logits_1LK = prior.logits(
+                z_1L, grid=(side, side), mask_fraction=0.5, condition="", guidance_scale=0.0
+            )
+        chosen_NK = logits_1LK[hidden_1L].float().log_softmax(-1)
+        surprises.append(float(-chosen_NK.gather(1, codes_1L[hidden_1L][:, None]).mean()))
+    return mean(surprises)
+
+
+def restored(
+    engine: ImageEngine, variant: Variant, task: str, number: int, name: str, x_CHW: Tensor
+) -> tuple[float, int]:
+    """PSNR and decodes of one restoration."""
+    setup = Setup.recommended(engine)
+    case = make_case(engine, setup, "native", task, name, x_CHW, SIGMA, number)
+    x_BCHW, decodes, _ = run_method(engine, setup, case, variant, 0)
+    return float(psnr(x_BCHW, case.truth_CHW[None])), decodes
+
+
+def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Point]:
+    """Points of the controls and all snapshots; those that ``out`` has are not computed again."""
+    points = read_rows(out, Point)
+    known = {(point.step, point.task, point.image, point.method) for point in points}
+    shipped = ImageEngine.load("embedded_documents")
+    tokenizer, device = shipped.prior.tokenizer, shipped.device
+    assert isinstance(tokenizer, MagvitTokenizer)
+    blank = ImageEngine(shipped.spec, EqualLogits(tokenizer), device)
+    for step, folder in {NO_SNAPSHOT: Path(), **snapshots}.items():
+        if step == NO_SNAPSHOT:
+            engine = blank
+            variants = {EQUAL: DEFAULT, SINGLE: controls(shipped, blank)[SINGLE][1]}
+            surprise = math.log(len(tokenizer.codebook_KD))
+        else:
+            engine = ImageEngine(shipped.spec, load_snapshot(folder, tokenizer), device)
+            method = shipped.spec.restoring_sampler
+            variants = {name: Variant(method, settings=own) for name, own in ORDERS.items()}
+            surprise = nats(engine.prior, pictures)
+        for number, (image, x_CHW) in enumerate(pictures):
+            for task in TASKS:
+                for name, variant in variants.items():
+                    if (step, task, image, name) in known:
+                        continue
+                    quality, decodes = restored(engine, variant, task, number, image, x_CHW)
+                    points.append(Point(step, surprise, task, image, name, quality, decodes))
+                    append(out, points[-1])
+        print(f"step {step}: {surprise:.2f} nats", flush=True)
+    return points
+
+
+def load_snapshot(folder: Path, tokenizer: MagvitTokenizer) -> Prior:
+    """The prior of one snapshot, in the number format of the shipped one."""
+    return load_mmada(folder, tokenizer, tokenizer.codebook_KD.device, tokenizer.dtype)
+
+
+def gains(
+    points: list[Point], step: int, method: str, other: str, task: str | None = None
+) -> list[float]:
+    """PSNR of a method at a step minus that of a control or of the other order, by picture and
+    task."""
+    value = {(p.step, p.task, p.image, p.method): p.psnr for p in points}
+    base = NO_SNAPSHOT if other in (EQUAL, SINGLE) else step
+    return [
+        p.psnr - value[base, p.task, p.image, other]
+        for p in points
+        if (p.step, p.method) == (step, method) and task in (None, p.task)
+    ]
+
+
+def summary(points: list[Point]) -> str:
+    """One line per snapshot."""
+    lines = []
+    for step in sorted({p.step for p in points} - {NO_SNAPSHOT}):
+        cells = [str(step), f"{next(p.nats for p in points if p.step == step):.2f}"]
+        for method, other in (
+            ("APS", EQUAL),
+            ("APS", SINGLE),
+            ("random order", EQUAL),
+            ("APS", "random order"),
+        ):
+            gain, low, high = paired_interval(gains(points, step, method, other))
+            cells.append(f"{gain:+.2f} [{low:.2f}, {high:.2f}]")
+        lines.append(cells)
+    header = ["step", "nats a token", f"APS minus {EQUAL}", f"APS minus {SINGLE}"]
+    return markdown([*header, f"random order minus {EQUAL}", "APS minus random order"], lines)
+
+
+def draw(points: list[Point], path: Path) -> None:
+    """PSNR gained over equal logits against nats a token, one panel per task."""
+    plots = pyplot()
+    figure, axes = plots.subplots(1, len(TASKS), figsize=(9, 3.6), sharey=True, squeeze=False)
+    steps = sorted({p.step for p in points} - {NO_SNAPSHOT})
+    for axis, task in zip(axes[0], TASKS, strict=True):
+        for method in ORDERS:
+            curve = sorted(
+                (
+                    next(p.nats for p in points if p.step == step),
+                    *paired_interval(gains(points, step, method, EQUAL, task)),
+                )
+                for step in steps
+            )
+            nats_a_token, middle, low, high = zip(*curve, strict=True)
+            axis.plot(nats_a_token, middle, marker="o", label=method)
+            axis.fill_between(nats_a_token, low, high, alpha=0.15)
+        single = mean(gains(points, NO_SNAPSHOT, SINGLE, EQUAL, task))
+        axis.axhline(0, color="black", linewidth=1, label=EQUAL)
+        axis.axhline(single, color="grey", linestyle="--", linewidth=1, label=SINGLE)
+        axis.set(title=task, xlabel="nats a token, half of them masked (training goes right)")
+        axis.invert_xaxis()
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel("PSNR gained over equal logits, dB")
+    axes[0][0].legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plots.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("snapshots", type=Path)
+    parser.add_argument("--documents", type=Path, default=Path("examples/documents"))
+    parser.add_argument("--every", type=int, default=1, help="use every Nth document")
+    parser.add_argument("--out", type=Path, default=Path("training-curve.csv"))
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    be_reproducible(asked.threads)
+    folders = {int(x.name): x for x in asked.snapshots.iterdir() if x.name.isdecimal()}
+    points = run(dict(sorted(folders.items())), middles(asked.documents, asked.every), asked.out)
+    draw(points, asked.out.with_suffix(".png"))
+    print(summary(points))
+
+
+if __name__ == "__main__":
+    main()
