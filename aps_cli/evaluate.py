@@ -196,15 +196,8 @@ def _comparison(
         sigmas=(options["sigma"],),
         seed=options["seed"],
     )
-    rows = run(
-        engine,
-        setup,
-        photos,
-        out,
-        plan,
-        lpips=lpips_if_here(engine.device),
-        report=progress(plan.size(len(photos))),
-    )
+    report = progress(plan.size(len(photos)))
+    rows = run(engine, setup, photos, out, plan, lpips=lpips_if_here(engine.device), report=report)
     text = summary(rows)
     (out / "summary.md").write_text(text)
     contact_sheet(out / "contact_sheet.png", out / "pictures", rows)

@@ -2,7 +2,8 @@
 
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
 ``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}``,
-``{{ degraded }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
+``{{ degraded }}``, ``{{ alternatives }}``, ``{{ alternatives_time }}``,
+``{{ alternatives_documents }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from aps_core.operators import OperatorSpec  # noqa: E402
 from aps_core.priors import ImagePriorSpec  # noqa: E402
 from aps_core.priors.base import PRESETS  # noqa: E402
 from aps_core.samplers import SamplerSpec  # noqa: E402
-from benchmarks import degraded  # noqa: E402
+from benchmarks import alternatives, degraded  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replaces placeholder lines and removes links to repository files outside the docs."""
+    """Replaces placeholder lines and removes links to repository files outside the docs, where no
+    picture is.
+    """
     made = re.sub(
         r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE
     )
     # such files are not pages of the documentation
-    return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\.(?!md\b)[a-z]+\)", r"\1", made)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\.(?!md\b)[a-z]+\)", r"\1", made)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -248,6 +251,9 @@ MADE: dict[str, Callable[[], str]] = {
     "presets": presets,
     "algorithm": algorithm,
     "degraded": degraded.report,
+    "alternatives": alternatives.photograph_table,
+    "alternatives_time": alternatives.time_table,
+    "alternatives_documents": alternatives.document_table,
     "model_card": model_card,
     "checkpoints": checkpoints,
 }
