@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,13 +179,8 @@ def _comparison(
     tasks = (*options["tasks"], *own) or DEFAULT_TASKS
     protocols = options["protocols"] or ("native",)
     methods = options["methods"] or tuple(SamplerSpec.family)
-    for kind, given, known in (
-        ("method", methods, SamplerSpec.family),
-        ("protocol", protocols, PROTOCOLS),
-    ):
-        for name in given:
-            if name not in known:
-                raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
+    _check_names("method", methods, SamplerSpec.family)
+    _check_names("protocol", protocols, PROTOCOLS)
     for task in tasks:
         strengths(task, size)
     variants = [Variant(name, settings=overrides.get(name, {})) for name in methods]
@@ -224,20 +219,11 @@ def _suite(
     from aps_core.evaluation.paper import experiments
     from aps_core.evaluation.photographs import ffhq, imagenet
 
-    known = experiments(
-        setup.sampler, options["protocols"] or ("native", "upsampled"), options["seed"]
-    )
-    chosen = (
-        [experiment for experiment in known if experiment.name in options["experiments"]]
-        if options["experiments"]
-        else known
-    )
-    for name in options["experiments"]:
-        if name not in {experiment.name for experiment in known}:
-            raise InvalidSpec(
-                f"There is no experiment '{name}'; known:"
-                f" {', '.join(experiment.name for experiment in known)}."
-            )
+    protocols = options["protocols"] or ("native", "upsampled")
+    known = {each.name: each for each in experiments(setup.sampler, protocols, options["seed"])}
+    wanted = options["experiments"] or known
+    _check_names("experiment", wanted, known)
+    chosen = [each for name, each in known.items() if name in wanted]
     limit = options["limit"]
     sets: dict[str, Photographs] = {"photos": photographs(folder, size, limit)}
     if options["ffhq"]:
@@ -264,6 +250,12 @@ def _suite(
     )
     click.echo("\n" + text)
     click.echo(f"Report, tables and pictures: {out}")
+
+
+def _check_names(kind: str, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidSpec(f"There is no {kind} '{name}'; known: {', '.join(known)}.")
 
 
 def _questions(options: dict[str, Any]) -> Questions | None:

@@ -114,7 +114,8 @@ def mask_of(asked: Edit) -> Image.Image | None:
     if asked.box is None:
         return None
     mask = Image.new("L", (SIDE, SIDE), 255)
-    mask.paste(0, tuple(round(SIDE * share / 100) for share in asked.box))
+    left, top, right, bottom = (round(SIDE * share / 100) for share in asked.box)
+    mask.paste(0, (left, top, right, bottom))
     return mask
 
 

@@ -126,8 +126,16 @@ def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
         if box is not None:
             left, top, right, bottom = box
             inside = np.s_[top:bottom, left:right]
-            values = float(disagreement[inside].mean()), float(strength[inside].mean())
-            found.append(Character(case.task, page.name, position, int(wrong[position]), *values))
+            found.append(
+                Character(
+                    task=case.task,
+                    page=page.name,
+                    position=position,
+                    wrong=int(wrong[position]),
+                    spread=float(disagreement[inside].mean()),
+                    edges=float(strength[inside].mean()),
+                )
+            )
     return found
 
 

@@ -35,9 +35,11 @@ def main() -> None:
         process.be_reproducible(asked.threads)
         engine = importlib.import_module("aps_core.runtime.engine").Engine.load(asked.spec["prior"])
     tasks = importlib.import_module("aps_core.tasks")
-    picture = Image.open(asked.picture).convert("RGB")
     small = asked.spec["working_size"], asked.spec["working_size"]
-    inputs = tasks.Inputs(picture.resize(small))
+    picture = Image.open(asked.picture).convert("RGB").resize(small)
+    if asked.version == "this":
+        picture = importlib.import_module("aps_core.imaging.images").Picture(picture)
+    inputs = tasks.Inputs(picture)
     spec = tasks.RestoreSpec(**asked.spec)
     brief = {**asked.spec, "sampler": {"type": "aps", "steps": 1, "inner_steps": 2}}
     if asked.version == "0.1.0":

@@ -112,7 +112,17 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
                     if (step, task, image, name) in known:
                         continue
                     quality, decodes = restored(engine, variant, task, number, image, x_CHW)
-                    points.append(Point(step, surprise, task, image, name, quality, decodes))
+                    points.append(
+                        Point(
+                            step=step,
+                            nats=surprise,
+                            task=task,
+                            image=image,
+                            method=name,
+                            psnr=quality,
+                            decodes=decodes,
+                        )
+                    )
                     append(out, points[-1])
         print(f"step {step}: {surprise:.2f} nats", flush=True)
     return points
