@@ -34,7 +34,7 @@ AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 Size = tuple[int, int]
 """Width and height in pixels."""
 
-Slot = Literal["image", "mask", "style", "kernel"]
+Slot = Literal["image", "mask", "style", "kernel", "whole"]
 """Name of a picture in :class:`Inputs`."""
 
 
@@ -197,6 +197,8 @@ class Inputs:
     style: Picture | None = None
     kernel: Picture | None = None
     """Blur kernel, for operators with ``needs_kernel``."""
+    whole: Picture | None = None
+    """The picture that ``image`` was cut from."""
 
     def picture(self) -> Picture:
         """The main picture.
@@ -207,6 +209,18 @@ class Inputs:
         if self.image is None:
             raise InvalidSpec("This task works on a picture; send one as 'image'.")
         return self.image
+
+    def examined(self) -> Picture:
+        """The picture that shows what happened to the main one: the whole one, if that is a part.
+
+        A small part shows too little of a wide blur.
+
+        Raises:
+            InvalidSpec: no picture was sent.
+        """
+        part = self.picture()
+        # transparent pixels are missing where they are: in the part
+        return part if self.whole is None or part.has_alpha else self.whole
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each picture's pixels by name."""

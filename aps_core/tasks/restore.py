@@ -84,7 +84,12 @@ class RestoreSpec(MeasuredTaskSpec):
         ),
     )
 
-    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False, "kernel": False}
+    pictures: ClassVar[Mapping[str, bool]] = {
+        "image": True,
+        "mask": False,
+        "kernel": False,
+        "whole": False,
+    }
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
@@ -189,8 +194,14 @@ class RestoreSpec(MeasuredTaskSpec):
         self.tiling(image)
 
     def check_further(self, sizes: Mapping[str, Size]) -> None:
-        """Checks the kernel picture."""
-        kernel = sizes.get("kernel")
+        """Checks the kernel picture, and that the image can be a part of the whole."""
+        kernel, whole = sizes.get("kernel"), sizes.get("whole")
+        width, height = _given(sizes.get("image"))
+        if whole is not None and (whole[0] < width or whole[1] < height):
+            raise InvalidSpec(
+                f"The picture 'whole' is {whole[0]}x{whole[1]} pixels, smaller than the image; send"
+                " the picture that the image was cut from, at the same resolution."
+            )
         if self.operator.needs_kernel and kernel is None:
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' needs a kernel: send a 'kernel' picture, or its"
@@ -228,7 +239,7 @@ class RestoreSpec(MeasuredTaskSpec):
         from aps_core.diagnosis import shows_text
 
         result = self._restored(inputs, context)
-        if not shows_text(inputs.picture()):
+        if not shows_text(inputs.examined()):
             return result
         return replace(result, text_notice=TEXT_NOTE, notes=[*result.notes, TEXT_NOTE])
 
@@ -251,7 +262,9 @@ class RestoreSpec(MeasuredTaskSpec):
         sigma = None if self.sigma == "auto" else self.sigma
         hook, total = context.on_inner, self.sampler.steps
         on_inner = hook and (lambda info: hook(replace(info, total=total)))
-        return Search(inputs.picture(), engine, sigma, self.seed, on_inner)
+        part = inputs.picture()
+        size = (part.width, part.height)
+        return Search(inputs.examined(), engine, sigma, self.seed, on_inner, size)
 
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""
