@@ -69,7 +69,8 @@ def _power(values_CHW: Tensor) -> Tensor:
     window_HW = torch.outer(down, right)
     centred_CHW = values_CHW - values_CHW.mean((1, 2), keepdim=True)
     spectrum_CHF = torch.fft.rfft2(centred_CHW * window_HW / window_HW.norm())
-    return spectrum_CHF.abs().square().mean(0)
+    power_HF: Tensor = spectrum_CHF.abs().square().mean(0)
+    return power_HF
 
 
 def _bands(height: int, width: int) -> Tensor:

@@ -28,5 +28,6 @@ def point_spread(operator: OperatorSpec) -> Tensor | None:
             point_1CHW = torch.zeros(1, 1, side, side)
             point_1CHW[..., support.pixels, support.pixels] = 1
             spread_CHW = stage.bind((1, side, side))(point_1CHW)[0].clamp(min=0)
-            return (2 * spread_CHW / spread_CHW.max() - 1).expand(3, -1, -1)
+            shown_CHW: Tensor = 2 * spread_CHW / spread_CHW.max() - 1
+            return shown_CHW.expand(3, -1, -1)
     return None
