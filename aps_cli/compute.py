@@ -102,7 +102,7 @@ class Backend:
         spec.check_inputs(inputs)
         checkpoint_cache.require(spec.checkpoints)
         spec = spec.resolved()
-        image = (inputs.image.width, inputs.image.height) if inputs.image is not None else None
+        image = inputs.image.size if inputs.image is not None else None
         device = default_device(self.device)
         be_reproducible()
         engine = _engine(spec.prior, device)

@@ -105,6 +105,7 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
         "mask": "Mask picture of the same size, white = known.",
         "kernel": "Blur kernel as a small grey picture: the picture of a point of light.",
         "image": "Picture whose content is kept.",
+        "whole": "Picture that PHOTO was cut from: what happened to it is read from all of it.",
     }
     rest = [click.option(f"--{name}", type=PICTURE, help=helps.get(name)) for name in pictures[1:]]
     return [

@@ -53,6 +53,7 @@ class Tasks(ABC, Generic[R]):
         *,
         mask: Source | None = None,
         kernel: Source | None = None,
+        whole: Source | None = None,
         **spec: Any,
     ) -> R:
         """Restores a degraded picture.
@@ -62,11 +63,13 @@ class Tasks(ABC, Generic[R]):
             operator: the degradation: a name, or a mapping with ``type`` and the operator's fields.
             mask: picture of the same size, white where pixels are known.
             kernel: small grey picture of a point of light, for ``kernel_blur``.
+            whole: the picture that ``image`` was cut from. What happened to it is read from all of
+                it.
             spec: further fields of the spec, and ``timeout``.
         """
         return self.run(
             "restore",
-            {"image": image, "mask": mask, "kernel": kernel},
+            {"image": image, "mask": mask, "kernel": kernel, "whole": whole},
             operator={"type": operator} if isinstance(operator, str) else operator,
             **spec,
         )

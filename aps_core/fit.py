@@ -1,8 +1,9 @@
 """Verdict on a restoration: can the assumed degradation explain the upload, and does the result?
 
-First, a least-squares picture with little total variation is fitted through the operator, without
-any prior. If even its misfit exceeds the noise, the operator is wrong. Second, the result's own
-misfit is compared with the noise and the tokenizer's error.
+First question: a least-squares picture with little total variation is fitted through the operator,
+without any prior. If even that misses some band of the upload's frequencies by more than noise, the
+operator is wrong. Second question: the result's own misfit is compared with the noise and the
+tokenizer's error.
 
 Verdicts cannot rank operators: the weakest blur always has the lowest misfit.
 """
@@ -30,9 +31,9 @@ else:
 
 Verdict = Literal["agrees", "undecided", "disagrees"]
 
-EXPLAINS, FAILS = 1.1, 1.35
-"""Largest misfit of the fitted picture, relative to noise, with which an operator explains the
-upload, and smallest with which it does not; chosen with ``benchmarks/fit_verdict.py``.
+EXPLAINS, FAILS = 2.4, 2.8
+"""Largest misfit of the fitted picture in any band of frequencies with which an operator explains
+the upload, and smallest with which it does not; chosen with ``benchmarks/fit_verdict.py``.
 """
 REACHES = 2.0
 """Largest misfit of a result, relative to noise and tokenizer error together, that agrees."""
@@ -52,7 +53,10 @@ class Fit(Config):
     verdict: Verdict
     text: str = Field(description="The verdict in plain words.")
     explained: float = Field(
-        description="Least misfit of any smooth picture under this degradation, relative to noise."
+        description=(
+            "Misfit of the smooth picture that fits best under this degradation, relative to noise,"
+            " in the band of frequencies that it explains worst."
+        )
     )
     ratio: float = Field(description="Misfit of the result, relative to noise and tokenizer error.")
     misfit: float = Field(description="Deviation of the degraded result from the upload.")
@@ -85,6 +89,8 @@ def judge(
     Raises:
         SamplingCancelled: ``keep_going`` returned False.
     """
+    from aps_core.residual_spectrum import unexplained
+
     with torch.no_grad():
         measured_CHW = operator(x_CHW[None])[0]
         coded_CHW = operator(round_trip(tokenizer, x_CHW))[0]
@@ -96,7 +102,7 @@ def judge(
         return math.sqrt(float((values.square() * weight_CHW).sum() / weight_CHW.sum()))
 
     residual_CHW = fitted_residual(operator, x_CHW, y_CHW, noise_CHW, weight_CHW, keep_going)
-    explained = deviation(residual_CHW / noise_CHW.clamp(min=LEAST_NOISE))
+    explained = unexplained(residual_CHW, y_CHW, noise_CHW.clamp(min=LEAST_NOISE), weight_CHW)
     misfit, coding = deviation(measured_CHW - y_CHW), deviation(coded_CHW - measured_CHW)
     noise = deviation(noise_CHW)
     return _verdict(explained, misfit, noise, coding, words)

@@ -55,6 +55,8 @@ class Measurement:
         size: height and width of x in pixels; required if the operator does not determine it.
         mask: picture of the known pixels (white or opaque = known), for operators that use a mask.
             Default: the alpha channel of ``y``.
+        whole: the picture that ``y`` was cut from, at the same resolution; an operator that is
+            unknown is identified from all of it.
     """
 
     y: PictureLike | Sequence[PictureLike]
@@ -62,6 +64,7 @@ class Measurement:
     sigma: float | Tensor | Literal["auto"] = "auto"
     size: tuple[int, int] | None = None
     mask: PictureLike | None = None
+    whole: PictureLike | None = None
 
     def bind(self, device: torch.device) -> Bind:
         """Moves values, operator and noise to a device and fixes the operator's random parts.
@@ -100,20 +103,29 @@ class Measurement:
         given = self._registered()
         if not isinstance(given, UnknownOperator):
             return self, None
-        y_CHW, opened = _batch(self.y), _opened(self.y)
-        if len(y_CHW) > 1 or y_CHW.shape[1] != 3:
+        y_BCHW, opened = _batch(self.y), _opened(self.y)
+        if len(y_BCHW) > 1 or y_BCHW.shape[1] != 3:
             raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
-        upload = opened or images.Picture(images.to_pil(y_CHW[0]))
+        height, width = y_BCHW.shape[2:]
+        upload = opened or images.Picture(images.to_pil(y_BCHW[0]))
+        if self.whole is not None:
+            upload = _opened(self.whole) or images.Picture(images.to_pil(picture(self.whole)))
         sigma = self.sigma if isinstance(self.sigma, float | int) else None
         found = given.find(
-            Search(upload=upload, engine=engine, sigma=sigma, seed=seed, on_inner=on_inner)
+            Search(
+                upload=upload,
+                engine=engine,
+                sigma=sigma,
+                seed=seed,
+                on_inner=on_inner,
+                part=(width, height),
+            )
         )
-        height, width = y_CHW.shape[2:]
         _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
         if found.working_size is not None and whole > found.working_size:
             # the upload was enlarged: it is reduced to its real resolution
             scale = found.working_size / whole
-            y_CHW = resize(y_CHW[0], (int(height * scale), int(width * scale)))
+            y_CHW = resize(y_BCHW[0], (int(height * scale), int(width * scale)))
             return replace(self, y=y_CHW, operator=found.operator), found
         return replace(self, operator=found.operator), found
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from aps_core.diagnosis.propose import least_confidence
+from aps_core.diagnosis.propose import least_confidence, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis
 from aps_core.operators import OperatorSpec
 from aps_core.registry import Config, any_of
@@ -59,17 +59,25 @@ class Found(Config):
         return [self.text, *(f"Not certain: {note}" for note in self.unsure)]
 
 
-def found_by(diagnosis: Diagnosis, asked: str) -> Found | None:
-    """The proposal of a diagnosis; None if it has none. ``asked``: the unknown operator's type."""
-    if diagnosis.proposal is None:
+def found_by(diagnosis: Diagnosis, asked: str, size: tuple[int, int] | None = None) -> Found | None:
+    """The proposal of a diagnosis; None if it has none.
+
+    Args:
+        diagnosis: that of the upload.
+        asked: the unknown operator's type.
+        size: width and height of the part of it that is restored; None for all of it.
+    """
+    size = size or (diagnosis.width, diagnosis.height)
+    proposed = proposal(diagnosis.findings, size)
+    if proposed is None:
         return None
-    fields = diagnosis.proposal["operator"]
+    fields = proposed["operator"]
     operator = OperatorSpec.named(fields["type"]).model_validate(fields)
     return Found(
         asked=asked,
         operator=operator,
-        working_size=diagnosis.proposal.get("working_size"),
+        working_size=proposed.get("working_size"),
         text=f"{diagnosis.summary} Taken as {operator.words()}.",
-        confidence=least_confidence(diagnosis.findings, (diagnosis.width, diagnosis.height)),
+        confidence=least_confidence(diagnosis.findings, size),
         unsure=tuple(diagnosis.unsure),
     )

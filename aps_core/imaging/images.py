@@ -79,6 +79,11 @@ class Picture:
         return self.image.height
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.image.size
+
+    @property
     def has_alpha(self) -> bool:
         """Whether the picture has an alpha channel."""
         return self.image.mode in ("RGBA", "LA")

@@ -25,7 +25,7 @@ class Auto(UnknownOperator):
         from aps_core.diagnosis import examine, found_by
 
         diagnosis = examine(search.upload)
-        found = found_by(diagnosis, self.type)
+        found = found_by(diagnosis, self.type, search.size)
         if found is None:
             raise NothingToRestore(refusal(diagnosis))
         return refined(found, diagnosis, search)

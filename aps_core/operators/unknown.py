@@ -34,6 +34,13 @@ class Search:
     seed: int = 0
     on_inner: InnerHook | None = None
     """Called during long work; returning False cancels."""
+    part: tuple[int, int] | None = None
+    """Width and height of the part of the upload that is restored; None for all of it."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of what is restored."""
+        return self.part or self.upload.size
 
 
 class UnknownOperator(OperatorSpec):

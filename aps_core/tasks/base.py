@@ -34,7 +34,7 @@ AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 Size = tuple[int, int]
 """Width and height in pixels."""
 
-Slot = Literal["image", "mask", "style", "kernel"]
+Slot = Literal["image", "mask", "style", "kernel", "whole"]
 """Name of a picture in :class:`Inputs`."""
 
 
@@ -77,7 +77,7 @@ class TaskSpec(Spec, family=True):
         for name, needed in self.pictures.items():
             if needed and name not in given:
                 raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
-        sizes = {name: (picture.width, picture.height) for name, picture in given.items()}
+        sizes = {name: picture.size for name, picture in given.items()}
         self.check_further(sizes)
         self.check(
             sizes.get("image"),
@@ -197,6 +197,8 @@ class Inputs:
     style: Picture | None = None
     kernel: Picture | None = None
     """Blur kernel, for operators with ``needs_kernel``."""
+    whole: Picture | None = None
+    """The picture that ``image`` was cut from."""
 
     def picture(self) -> Picture:
         """The main picture.
@@ -207,6 +209,18 @@ class Inputs:
         if self.image is None:
             raise InvalidSpec("This task works on a picture; send one as 'image'.")
         return self.image
+
+    def examined(self) -> Picture:
+        """The picture that shows what happened to the main one: the whole one, if that is a part.
+
+        A small part shows too little of a wide blur.
+
+        Raises:
+            InvalidSpec: no picture was sent.
+        """
+        part = self.picture()
+        # transparent pixels are missing where they are: in the part
+        return part if self.whole is None or part.has_alpha else self.whole
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each picture's pixels by name."""
@@ -244,3 +258,16 @@ def spec_digest(spec: TaskSpec) -> str:
     return hashlib.sha256(
         json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()
     ).hexdigest()
+
+
+def check_part(image: Size, whole: Size | None) -> None:
+    """Checks that the image can be a part of the picture ``whole``, if there is one.
+
+    Raises:
+        InvalidSpec: the whole is smaller than the image.
+    """
+    if whole is not None and (whole[0] < image[0] or whole[1] < image[1]):
+        raise InvalidSpec(
+            f"The picture 'whole' is {whole[0]}x{whole[1]} pixels, smaller than the image; send"
+            " the picture that the image was cut from, at the same resolution."
+        )

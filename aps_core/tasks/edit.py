@@ -138,7 +138,7 @@ class EditSpec(MeasuredTaskSpec):
         job = Run(context)
         upload = inputs.picture()
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
-        width, height = self.sampled_size((upload.width, upload.height))
+        width, height = self.sampled_size(upload.size)
         y_CHW, seen_HW = _reduced(truth_CHW, known_HW, height, width)
         z_1L = known_tokens(engine, y_CHW, seen_HW)
         feather = round(self.feather * width / known_HW.shape[1])

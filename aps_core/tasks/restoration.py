@@ -27,7 +27,7 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
 
     engine, upload = context.engine, inputs.picture()
     assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-    size = (upload.width, upload.height)
+    size = upload.size
     tiling = spec.tiling(size)
     where = engine.device if tiling is None else "cpu"
     y_CHW, mask_HW = observation(inputs, spec.operator, spec.measurement_size(size), where)

@@ -17,7 +17,7 @@ from aps_core.operators import OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.registry import any_of
-from aps_core.tasks.base import Inputs, RunContext, Size, Slot
+from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
 from aps_core.tasks.documents import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
@@ -89,7 +89,10 @@ class RestoreSpec(MeasuredTaskSpec):
         ),
     )
 
-    pictures: ClassVar[Mapping[str, bool]] = {"image": True, "mask": False, "kernel": False}
+    pictures: ClassVar[Mapping[str, bool]] = {
+        "image": True,
+        **dict.fromkeys(("mask", "kernel", "whole"), False),
+    }
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
@@ -194,8 +197,9 @@ class RestoreSpec(MeasuredTaskSpec):
         self.tiling(image)
 
     def check_further(self, sizes: Mapping[str, Size]) -> None:
-        """Checks the kernel picture."""
-        kernel = sizes.get("kernel")
+        """Checks the kernel picture, and that the image can be a part of the whole."""
+        kernel, whole = sizes.get("kernel"), sizes.get("whole")
+        check_part(_given(sizes.get("image")), whole)
         if self.operator.needs_kernel and kernel is None:
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' needs a kernel: send a 'kernel' picture, or its"
@@ -233,7 +237,7 @@ class RestoreSpec(MeasuredTaskSpec):
         from aps_core.diagnosis import shows_text
 
         result = self._restored(inputs, context)
-        return warned(result, self.prior_spec()) if shows_text(inputs.picture()) else result
+        return warned(result, self.prior_spec()) if shows_text(inputs.examined()) else result
 
     def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
         from aps_core.tasks.restoration import restored
@@ -255,7 +259,12 @@ class RestoreSpec(MeasuredTaskSpec):
         hook, total = context.on_inner, self.sampler.steps
         on_inner = hook and (lambda info: hook(replace(info, total=total)))
         return Search(
-            upload=inputs.picture(), engine=engine, sigma=sigma, seed=self.seed, on_inner=on_inner
+            upload=inputs.examined(),
+            engine=engine,
+            sigma=sigma,
+            seed=self.seed,
+            on_inner=on_inner,
+            part=inputs.picture().size,
         )
 
     def with_found(self, found: Found) -> Self:

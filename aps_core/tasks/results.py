@@ -15,6 +15,7 @@ from aps_core.diagnosis.found import Found
 from aps_core.fit import Fit
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.imaging.provenance import COMPOSITE, encode
+from aps_core.operators.point_spread import point_spread
 from aps_core.registry import Config
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class PictureResult(Result):
 
     def files(self, suffix: str = ".png") -> list[File]:
         """The best sample; every sample if there are several; with a measurement also their mean,
-        and their spread as picture and array.
+        and their spread as picture and array; of a blur that was found, its point spread.
 
         Raises:
             InvalidSpec: ``suffix`` is not a supported picture format.
@@ -205,6 +206,9 @@ class PictureResult(Result):
                 picture("spread", (2 * spread_HW / SPREAD_WHITE - 1).expand(3, -1, -1)),
             ]
             files.append(File("spread.npy", array.getvalue(), "application/octet-stream"))
+        blur_CHW = None if self.found is None else point_spread(self.found.operator)
+        if blur_CHW is not None:
+            files.append(picture("blur", blur_CHW))
         return files
 
 

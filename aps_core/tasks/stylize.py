@@ -144,7 +144,7 @@ class StylizeSpec(PictureTaskSpec):
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         job = Run(context)
         image = inputs.image
-        width, height = self.output_size((image.width, image.height) if image is not None else None)
+        width, height = self.output_size(image.size if image is not None else None)
         result = job.sample(self, self.objective(inputs, engine, height, width), (height, width))
         return replace(result, source_type=TRAINED)  # no pixel is copied from the content picture
 

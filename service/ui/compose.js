@@ -239,7 +239,8 @@ function pictureInputs(task, limits, settings, onProblem, onSeveral) {
   const showKernel = () => {
     if (slots.has("kernel")) slots.get("kernel").element.hidden = !settings.needs("kernel");
   };
-  for (const name of names.filter((candidate) => !(masked && candidate === "mask"))) {
+  // the mask is painted; the whole picture is kept by the slot of its part
+  for (const name of names.filter((candidate) => !(masked && candidate === "mask") && candidate !== "whole")) {
     const onChange = (shown) => {
       if (name === "image" && masked) {
         hasImage = Boolean(shown);
@@ -267,6 +268,7 @@ function pictureInputs(task, limits, settings, onProblem, onSeveral) {
   const files = async () => {
     const found = [...slots].filter(([, slot]) => !slot.element.hidden).map(([name, slot]) => [name, slot.file()]);
     if (masked && hasImage && settings.needs("mask")) found.push(["mask", await mask.blob()]);
+    if (names.includes("whole")) found.push(["whole", slots.get("image").whole()]);
     return Object.fromEntries(found.filter(([, file]) => file));
   };
   const missing = () => {
@@ -276,10 +278,12 @@ function pictureInputs(task, limits, settings, onProblem, onSeveral) {
   };
   const fetched = async (artifact) => new File([await api.blob(artifact.url)], artifact.name, { type: artifact.media_type });
   const fill = async (job) => {
-    for (const name of names) {
-      const artifact = job.artifacts.find((candidate) => candidate.name === api.inputName(name));
+    const sent = (name) => job.artifacts.find((candidate) => candidate.name === api.inputName(name));
+    const whole = sent("whole");
+    for (const name of names.filter((candidate) => candidate !== "whole")) {
+      const artifact = sent(name);
       if (!artifact) slots.get(name)?.clear();
-      else if (slots.has(name)) await slots.get(name).take(await fetched(artifact));
+      else if (slots.has(name)) await slots.get(name).take(await fetched(artifact), undefined, name === "image" && whole ? await fetched(whole) : null);
       else await mask.load(await fetched(artifact));
     }
   };

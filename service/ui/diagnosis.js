@@ -5,7 +5,7 @@ import { button, el } from "./dom.js";
 import { t } from "./strings.js";
 
 /**
- * Diagnoses the picture of ``slot`` as soon as it shows, unless ``skip()``, and selects the prior that was trained on
+ * Diagnoses the picture of ``slot`` as soon as it shows (if it is a part, the whole one), unless ``skip()``, and selects the prior that was trained on
  * such pictures. ``onRestore`` restores what is found;
  * the proposal goes to ``settings`` to be corrected.
  */
@@ -41,7 +41,7 @@ export function diagnosisOf(slot, settings, { skip, onRestore }) {
     if (!slot.file() || skip()) return;
     show(null);
     try {
-      const found = await api.diagnose(slot.file());
+      const found = await api.diagnose(slot.whole() ?? slot.file());
       if (number === latest) show(found);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;

@@ -68,9 +68,9 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     warning.textContent = job.metrics.text_notice ?? "";
     warning.hidden = !warning.textContent;
     told.hidden = !job.metrics.found;
-    if (job.metrics.found) told.replaceChildren(undone(job, onAgain));
     const find = (name) => job.artifacts.find((artifact) => artifact.name === name);
     const gone = expired(job);
+    if (job.metrics.found) told.replaceChildren(undone(job, onAgain, gone ? null : find("blur.png")));
     for (const each of [download, sidecar, contact]) each.hidden ||= job.state !== "succeeded" || gone;
     sharing?.show(job);
     if (gone) return facts.prepend(el("p", { class: "note warn", textContent: t.expired }));
@@ -95,13 +95,14 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   return { warning, told, actions, share: sharing?.element, strip, facts, code, show, choose };
 }
 
-/** What an unknown degradation was taken for, with a way to correct it. */
-function undone(job, onAgain) {
+/** What an unknown degradation was taken for, with a picture of its blur and a way to correct it. */
+function undone(job, onAgain, blur) {
   const { found } = job.metrics;
   const correct = () => onAgain({ ...job, spec: { ...job.spec, operator: found.operator } });
   const doubts = found.unsure.map((doubt) => el("li", { textContent: doubt }));
   const actions = onAgain && el("div", { class: "actions" }, button(t.found.correct, correct));
-  return el("section", { class: "diagnosis", "aria-label": t.found.title }, el("h2", { textContent: t.found.title }), el("p", { textContent: found.text }), el("ul", { class: "help" }, ...doubts), actions);
+  const drawn = blur && el("figure", { class: "blur" }, el("img", { class: "coarse", src: blur.url, alt: t.found.blurAlt, width: 72, height: 72 }), el("figcaption", { class: "help", textContent: t.found.blur }));
+  return el("section", { class: "diagnosis", "aria-label": t.found.title }, el("h2", { textContent: t.found.title }), el("p", { textContent: found.text }), drawn, el("ul", { class: "help" }, ...doubts), actions);
 }
 
 /** What can be looked at, each with its words. */

@@ -76,7 +76,12 @@ export const t = {
     documents: "A page or screen: the prior trained on documents is chosen.",
     text: "This seems to be a page or screen. Restored letters and digits may be guesses, even where they are sharp.",
   },
-  found: { title: "What was undone", correct: "Not right? Correct it" },
+  found: {
+    title: "What was undone",
+    correct: "Not right? Correct it",
+    blur: "The blur: what it made of a point of light.",
+    blurAlt: "The blur, as the picture of a point of light",
+  },
   nothingToRestore: "Left as it is",
   several: {
     title: "Several pictures",

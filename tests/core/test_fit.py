@@ -71,6 +71,23 @@ def test_a_wrong_operator_disagrees(engine, name, true, assumed):
     assert f"probably not {assumed.words()}" in fit.text
 
 
+@pytest.mark.parametrize(
+    ("turned", "verdict"), [(30, "agrees"), (75, "disagrees"), (120, "disagrees")]
+)
+def test_a_wrong_direction_of_a_movement_disagrees(engine, turned, verdict):
+    """What lies outside the part is seen through the blur, and does not count."""
+    path = EXAMPLES / "photos/hedgehog.png"
+    x_CHW = images.to_tensor(images.open_image(path.read_bytes()))
+    true, assumed = (operator("linear_motion_blur", length=9, angle=a) for a in (30, turned))
+    whole_CHW = true.bind(tuple(x_CHW.shape))(x_CHW[None])[0]
+    y_CHW = noise.add_noise(whole_CHW, 0.02, torch.Generator().manual_seed(0))[:, 80:176, 80:176]
+    part_CHW = x_CHW[:, 80:176, 80:176].contiguous()
+    bound = assumed.bind((3, 96, 96))
+    fit = judge(bound, assumed.words(), part_CHW, y_CHW, 0.02, engine.prior.tokenizer)
+    assert fit.verdict == verdict, fit
+    assert verdict == "agrees" or f"probably not {assumed.words()}" in fit.text
+
+
 def test_a_result_that_misses_the_picture_is_undecided_at_best(engine):
     x, right = truth(PICTURES[0]), RIGHT[0]
     fit = judged(engine, x, right, right, 0.03, torch.zeros_like(x))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -134,6 +135,47 @@ def test_a_blur_that_the_spectrum_does_not_confirm_stays_as_diagnosed():
     assert "motion" in proposed.operator.words()
     assert (found.operator, found.text) == (proposed.operator, proposed.text)
     assert any("spectrum does not confirm" in each for each in found.unsure)
+
+
+def test_a_part_is_diagnosed_from_the_whole_picture(engine):
+    """A small part shows too little of a wide movement."""
+    whole = blurred(photo("raccoon"), FAMILIES["motion"].blur((13.0, 20.0)), 0.02)
+    part = Picture(whole.image.crop((96, 96, 160, 160)))
+    alone = examine(part).blur
+    assert alone["family"] != "motion" or alone["length"] < 10, "less than there was"
+    result = run(auto(), Inputs(part, whole=whole), engine)
+    assert isinstance(result, PictureResult)
+    assert result.found is not None
+    assert result.found.operator.length == pytest.approx(13, abs=1)
+    assert result.found.operator.angle == pytest.approx(20, abs=5)
+    assert result.pictures_BCHW.shape[-2:] == (64, 64)
+    given = aps.Measurement(part.image, "auto", whole=whole.image)
+    assert given.identified()[1] == result.found
+    with pytest.raises(InvalidSpec, match="smaller than the image"):
+        auto().check_sizes(Inputs(whole, whole=part))
+
+
+def test_what_a_part_needs_follows_its_own_size():
+    """The working size, and whether JPEG is undone, depend on what is restored."""
+    small = images.to_pil(photo("chelsea")).resize((320, 320))
+    whole = Picture(small.resize((640, 640), Image.Resampling.NEAREST))
+    search = Search(whole, part=(128, 96))
+    found = Auto().find(search)
+    assert found.operator.type == "super_resolution"
+    assert found.working_size == 128
+    assert Auto().find(Search(whole)).working_size == 640
+
+
+def test_a_blur_that_was_found_is_drawn_as_a_point_of_light(engine, upload):
+    result, operator = restored(auto(), upload, engine)
+    files = {file.name: file.data for file in result.files()}
+    light = np.asarray(Image.open(io.BytesIO(files["blur.png"])).convert("L"), dtype=float)
+    centre = light.shape[0] // 2
+    assert light.shape == (2 * operator.reach + 1,) * 2
+    assert light.max() == light[centre, centre] == 255
+    assert light[centre, centre + 2] == pytest.approx(255 * np.exp(-2 / operator.sigma**2), abs=2)
+    named, _ = restored(auto(operator=operator), upload, engine)
+    assert "blur.png" not in [file.name for file in named.files()], "its words say it all"
 
 
 def test_a_resumed_run_does_not_guess_anew(engine, upload, monkeypatch):

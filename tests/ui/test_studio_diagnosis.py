@@ -59,6 +59,8 @@ def test_somebody_who_knows_nothing_restores_compares_corrects_and_downloads(
     ended(page, "Restored")
     undone = page.get_by_role("region", name="What was undone")
     expect(undone).to_contain_text("Taken as a Gaussian blur of")
+    blur = undone.get_by_role("img", name="The blur, as the picture of a point of light")
+    assert blur.evaluate("async (img) => { await img.decode(); return img.naturalWidth; }") > 10
     expect(comparison(page)).to_be_visible()
     assert Image.open(io.BytesIO(downloaded(page, "Download PNG"))).size == (96, 96)
     assert findings(page) == []

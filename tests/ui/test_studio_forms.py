@@ -257,6 +257,8 @@ def test_a_part_is_cropped_instead_of_reducing_the_picture(page: Page, stack: St
     with Image.open(io.BytesIO(stack.artifact(job_id, "measurement.png"))) as used:
         wanted = np.asarray(sent.crop((112, 32, 112 + 246, 32 + 256)))
         assert np.array_equal(np.asarray(used.convert("RGB")), wanted)
+    with Image.open(io.BytesIO(stack.artifact(job_id, "whole.png"))) as whole:
+        assert whole.size == sent.size, "what happened to the part is read from the whole picture"
     page.go_back()
     page.get_by_role("button", name="Whole picture").click()
     expect(page.get_by_text("photo.png, 500 × 340 pixels")).to_be_visible()
