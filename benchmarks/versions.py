@@ -61,9 +61,11 @@ def jobs(first: Path, sizes: list[int]) -> list[Job]:
     found = []
     for size in sizes:
         presets = ("fast", "balanced", "best") if size <= 128 else ("balanced",)
-        found.append(Job("0.1.0", first.resolve(), "embedded", None, size))
+        found.append(
+            Job(version="0.1.0", tree=first.resolve(), prior="embedded", preset=None, size=size)
+        )
         found += [
-            Job("this", ROOT, prior, preset, size)
+            Job(version="this", tree=ROOT, prior=prior, preset=preset, size=size)
             for prior in ("embedded", "embedded_documents")
             for preset in presets
         ]

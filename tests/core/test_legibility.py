@@ -74,7 +74,15 @@ def test_the_documents_prior_knows_more_of_withheld_documents_than_equal_logits(
 
 def test_the_training_curve_compares_the_same_document_and_task(tmp_path):
     points = [
-        Point(step, nats, task, image, method, base + gain, 100)
+        Point(
+            step=step,
+            nats=nats,
+            task=task,
+            image=image,
+            method=method,
+            psnr=base + gain,
+            decodes=100,
+        )
         for step, nats, gained in ((NO_SNAPSHOT, 8.3, 0.0), (0, 8.0, -0.5), (500, 4.0, 0.5))
         for image, base in (("page", 10.0), ("scan", 20.0))
         for task in training_curve.TASKS
