@@ -17,6 +17,7 @@ strength of the mean's edges, which needs no samples.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,7 @@ from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
 from benchmarks.prior_share import EqualLogits
 
-TASKS = ("motion_blur", "sr4")
+TASKS = ("sr4", "motion_blur")
 SIGMA = 0.05
 SAMPLES = 4
 READABLE = 0.05
@@ -205,6 +206,8 @@ def resampled_auc(each: list[Character], measure: str) -> tuple[float, float, fl
         values = [float(getattr(character, measure)) for character in some]
         return auc(values, np.array([bool(character.wrong) for character in some]))
 
+    if len({character.wrong for character in each}) < 2:
+        return math.nan, math.nan, math.nan
     names, generator = list(by_page), np.random.default_rng(0)
     drawn = [area(list(generator.choice(names, len(names)))) for _ in range(1000)]
     low, high = np.nanquantile(drawn, [0.025, 0.975])
@@ -226,7 +229,7 @@ def disagreement(rows: list[Reading], each: list[Character]) -> str:
         cells.append(f"{sum(x.wrong for x in letters)} of {len(letters)}")
         for measure in ("spread", "edges"):
             middle, low, high = resampled_auc(letters, measure)
-            cells.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
+            cells.append(f"{figure(middle, 2)} [{figure(low, 2)}, {figure(high, 2)}]")
         lines.append(cells)
     header = ["task", "pixels: spread", "pixels: edges", "wrong characters"]
     return markdown([*header, "characters: spread", "characters: edges"], lines)

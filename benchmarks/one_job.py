@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import resource
 import time
@@ -36,10 +37,10 @@ def main() -> None:
         engine = importlib.import_module("aps_core.runtime.engine").Engine.load(asked.spec["prior"])
     tasks = importlib.import_module("aps_core.tasks")
     small = asked.spec["working_size"], asked.spec["working_size"]
-    picture = Image.open(asked.picture).convert("RGB").resize(small)
-    if asked.version == "this":
-        picture = importlib.import_module("aps_core.imaging.images").Picture(picture)
-    inputs = tasks.Inputs(picture)
+    file = io.BytesIO()
+    Image.open(asked.picture).convert("RGB").resize(small).save(file, "PNG")
+    module = "aps_core.images" if asked.version == "0.1.0" else "aps_core.imaging.images"
+    inputs = tasks.Inputs(importlib.import_module(module).open_image(file.getvalue()))
     spec = tasks.RestoreSpec(**asked.spec)
     brief = {**asked.spec, "sampler": {"type": "aps", "steps": 1, "inner_steps": 2}}
     if asked.version == "0.1.0":

@@ -36,6 +36,9 @@ from torch import Tensor
 from aps_core.evaluation.cases import Case
 
 Restore = Callable[[Case], Tensor]
+HEADROOM = 0.1
+"""Share of the range that pictures for SRMD leave free at both ends: with a Vulkan device on the
+CPU, its values beyond 0 and 255 wrap around."""
 BORDER = 10
 """Pixels repeated around a measurement before Real-ESRGAN, cut off after it."""
 
@@ -87,13 +90,17 @@ def srmd() -> Restore:
     if not get_gpu_count():
         raise RuntimeError("no Vulkan device: apt-get install mesa-vulkan-drivers libomp5")
     loaded: dict[tuple[int, int], Any] = {}
+    inner = 1 - 2 * HEADROOM
 
     def restore(case: Case) -> Tensor:
-        kind = case.height // case.y_CHW.shape[-2], round(case.sigma / 2 * 255)
+        noise = round(inner * case.sigma / 2 * 255)
+        kind = case.height // case.y_CHW.shape[-2], noise
         if kind not in loaded:
-            loaded[kind] = SRMD(scale=kind[0], noise=kind[1])
-        small = Image.fromarray((_rows(case.y_CHW) * 255).round().astype(np.uint8))
-        return _tensor(np.asarray(loaded[kind].process_pil(small)) / 255)
+            loaded[kind] = SRMD(scale=kind[0], noise=noise)
+        values = HEADROOM + inner * _rows(case.y_CHW)
+        small = Image.fromarray((values * 255).round().astype(np.uint8))
+        enlarged = np.asarray(loaded[kind].process_pil(small)) / 255
+        return _tensor((enlarged - HEADROOM) / inner)
 
     return restore
 

@@ -40,7 +40,7 @@ TV_WEIGHTS_DOCUMENTS = {
     "motion_blur": 2.0,
     "sr2": 4.0,
     "denoise": 4.0,
-    "jpeg": 4.0,
+    "jpeg": 16.0,
     "inpainting50": 8.0,
 }
 """The same for pages, scans and screens."""
