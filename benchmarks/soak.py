@@ -247,7 +247,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         took = time.monotonic() - started
         found = checked(soak.store, soak.jobs, expected, STEPS)
         if found["faults"]:
-            print((folder / "service.log").read_text()[-5000:], file=sys.stderr)
+            print(tail((folder / "service.log").read_text()), file=sys.stderr)
     return {
         **origin,
         "jobs": arguments.jobs,
@@ -257,6 +257,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "disturbances": dict(soak.disturbances),
         **found,
     }
+
+
+def tail(log: str) -> str:
+    """The end of a log, from its first traceback if it has one."""
+    start = log.find("Traceback")
+    return log[-5000:] if start < 0 else log[max(0, start - 500) :][:20_000]
 
 
 def main() -> None:

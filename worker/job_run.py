@@ -11,7 +11,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.imaging import images
@@ -83,6 +85,9 @@ class JobRun:
             self.worker.store.fail(self.claim, JobError.of(error))
             if isinstance(error, InsufficientMemory):
                 telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()
+        except (RedisConnectionError, RedisTimeoutError):
+            outcome = "lost"
+            raise  # the store is away: the lease expires, and another attempt continues
         except Exception as error:
             self._exit_if_poisoned(error)
             self.worker.store.fail(self.claim, INTERNAL)

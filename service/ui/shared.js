@@ -2,7 +2,7 @@
 
 import { alertUser } from "./alert.js";
 import * as api from "./api.js";
-import { byId } from "./dom.js";
+import { byId, el } from "./dom.js";
 import { jobView } from "./live.js";
 import { fillPage, t } from "./strings.js";
 import { themeButton } from "./theme.js";
@@ -11,6 +11,7 @@ const ADDRESS = /^#([0-9a-f-]{36})\/(aps_link_[\w-]{43})$/;
 
 async function open() {
   alertUser(null);
+  byId("view").replaceChildren(el("h1", { textContent: t.shared.title }));
   const [, id, token] = ADDRESS.exec(location.hash) ?? [];
   if (!id) throw new api.Problem({ detail: t.shared.broken });
   const job = await api.openShared(id, token);

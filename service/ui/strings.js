@@ -300,6 +300,7 @@ export const t = {
   },
   until: (time) => `until ${dateTime(time)} (${duration((new Date(time) - Date.now()) / 1000)})`,
   shared: {
+    title: "A shared result",
     lede: (when) => `Shared with you by link, ${when}.`,
     broken: "This address is incomplete; ask for the whole link.",
   },

@@ -179,12 +179,12 @@ def test_a_job_beyond_the_workers_memory_is_not_queued(stack: Stack) -> None:
     import redis
 
     store = redis.Redis.from_url(stack.settings.redis_url)
-    name, text = next(iter(store.hgetall("aps:workers").items()))
-    entry = json.loads(text)
+    stored = {name: json.loads(text) for name, text in store.hgetall("aps:workers").items()}
+    name, entry = next(each for each in stored.items() if each[1]["prior"] == "embedded")
     store.hset("aps:workers", name, json.dumps({**entry, "job_bytes": entry["token_bytes"] * 100}))
     time.sleep(2 * RECENT_SECONDS)  # submissions may use a list of workers of this age
     status, problem = submit(stack)
-    store.hset("aps:workers", name, text)
+    store.hset("aps:workers", name, json.dumps(entry))
     assert (status, problem["code"]) == (503, "insufficient_memory")
     assert "256 tokens take about" in problem["detail"]
     assert "at most 100 tokens" in problem["detail"]
