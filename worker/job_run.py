@@ -11,9 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.imaging import images
@@ -32,6 +30,7 @@ from service.jobs import (
     time_limit,
 )
 from service.jobs import Progress as JobProgress
+from service.jobs.connection import STORE_AWAY
 from service.settings import RUN_JOB, queue_name
 from service.telemetry import tracing
 from worker import telemetry
@@ -85,7 +84,7 @@ class JobRun:
             self.worker.store.fail(self.claim, JobError.of(error))
             if isinstance(error, InsufficientMemory):
                 telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()
-        except (RedisConnectionError, RedisTimeoutError):
+        except STORE_AWAY:
             outcome = "lost"
             raise  # the store is away: the lease expires, and another attempt continues
         except Exception as error:
@@ -257,11 +256,8 @@ class JobRun:
         store = self.worker.store
         match self.stop:
             case "cancel":
-                partial = (
-                    [self.preview.model_copy(update={"name": "partial.jpg"})]
-                    if self.preview
-                    else []
-                )
+                shown = self.preview
+                partial = [shown.model_copy(update={"name": "partial.jpg"})] if shown else []
                 store.canceled(self.claim, partial)
                 return "canceled"
             case "deadline" | "time limit":

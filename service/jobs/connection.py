@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 
+STORE_AWAY = (RedisConnectionError, RedisTimeoutError)
+"""What calls raise while the job store cannot be reached or does not answer."""
+
+
 def connect(url: str, retries: int = 3) -> Redis:
     """A Redis client with a blocking connection pool that retries after connection errors.
 
@@ -29,7 +33,7 @@ def connect(url: str, retries: int = 3) -> Redis:
         socket_timeout=10,
         health_check_interval=30,
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=2), retries),
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
+        retry_on_error=[*STORE_AWAY],
     )
     return Redis(connection_pool=pool)
 
