@@ -112,6 +112,16 @@ def test_a_killed_and_restarted_server_keeps_its_data(cluster: Cluster, undistur
         cluster.history(job)
 
 
+def test_a_store_that_is_away_for_long_fails_no_job(cluster: Cluster, undisturbed: str) -> None:
+    job = cluster.submit()
+    cluster.wait_for_step(job, 3)
+    cluster.server.kill()
+    time.sleep(9)  # the attempt gives up after about 5.5 s, at most 11 s
+    cluster.server.start()
+    assert cluster.result(job) == undisturbed
+    cluster.history(job)
+
+
 def test_a_server_frozen_beyond_the_lease_loses_no_job(cluster: Cluster, undisturbed: str) -> None:
     job = cluster.submit()
     cluster.wait_for_step(job, 3)
