@@ -139,9 +139,10 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     from aps_core.tasks.documents import prior_for_documents
 
     prior = prior_for_documents(spec["type"], spec)
-    if prior is None or not shows_text(images.open_image(pictures["image"])):
+    if prior is None:
         return spec
-    return {**spec, "prior": prior}
+    shown = images.open_image(pictures.get("whole", pictures["image"]))
+    return {**spec, "prior": prior} if shows_text(shown) else spec
 
 
 @cache

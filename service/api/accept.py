@@ -130,8 +130,10 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
             if name not in uploads:
                 uploads[name] = await services.pictures.read(sent, name, tenant)
         prior = _prior_for_documents(services, submission)
-        if prior and await services.pictures.shows_text(uploads["image"], "image", tenant):
-            draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
+        if prior is not None:
+            shown = "whole" if "whole" in uploads else "image"
+            if await services.pictures.shows_text(uploads[shown], shown, tenant):
+                draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
             draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from aps_client import Client
 from tests.apis import running_api
@@ -67,6 +69,17 @@ def test_a_stored_page_is_looked_at_too_and_a_repeated_request_finds_its_job(sta
     assert first.json()["prior"] == "embedded_documents"
     assert again.json()["id"] == first.json()["id"]
     assert again.headers["Idempotent-Replayed"] == "true"
+
+
+def test_a_small_part_is_judged_by_the_whole_page(stack: Stack) -> None:
+    part = io.BytesIO()
+    Image.open(PAGE).crop((0, 0, 40, 40)).save(part, "PNG")  # too small to show a page
+    files = {"image": part.getvalue()}
+    for more, prior in (({}, "embedded"), ({"whole": PAGE.read_bytes()}, "embedded_documents")):
+        answer = stack.http.post(
+            "/v1/restore", files={**files, **more}, data={"spec": json.dumps(QUICK)}
+        )
+        assert answer.raise_for_status().json()["prior"] == prior
 
 
 def test_a_service_without_a_prior_for_documents_uses_the_default(
