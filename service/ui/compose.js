@@ -193,8 +193,11 @@ function settingsForm(task, described) {
     (field.querySelector("input:checked") ?? field.querySelector("input, select"))?.focus({ preventScroll: true });
   };
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  /** Selects a prior; without a name, the first. */
-  const usePrior = (name) => write({ prior: name ?? usual?.name });
+  /** Selects a prior; without a name, the first. One that is selected already is left alone: a change renews every offer. */
+  const usePrior = (name) => {
+    const wanted = name ?? usual?.name;
+    if (wanted !== chosenPrior()?.name) write({ prior: wanted });
+  };
   const isUsualPrior = () => chosenPrior() === usual;
   return { element, warning, preset, read, write, usePrior, isUsualPrior, show, needs, degrades: main.controls.has("operator") };
 }

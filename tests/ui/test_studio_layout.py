@@ -41,6 +41,7 @@ def test_forms_fit_every_width(page: Page, stack: Stack, shown: Any) -> None:
     page.get_by_text("Noise only", exact=True).click()
     expect(page.get_by_text("is first reduced to 256 × 174 pixels")).to_be_visible()
     expect(page.get_by_role("button", name="Keep full size")).to_be_visible()
+    expect(page.get_by_text("Looking at the picture")).to_be_hidden()  # the page has settled
     shown("restore-reduced")
     page.get_by_role("button", name="Crop instead").click()
     shown("restore-crop")
