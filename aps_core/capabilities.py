@@ -12,7 +12,7 @@ from aps_core.losses import LossSpec
 from aps_core.operators import OperatorSpec
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
 from aps_core.priors.base import PRESETS
-from aps_core.registry import AnyOf, Spec
+from aps_core.registry import AnyOf, Spec, json_schema
 from aps_core.samplers import SamplerSpec
 from aps_core.style_measures import StyleMeasureSpec
 from aps_core.tasks import PictureTaskSpec, TaskSpec
@@ -27,7 +27,7 @@ def describe() -> dict[str, Any]:
                 "type": name,
                 "summary": cls.summary(),
                 "pictures": dict(cls.pictures),
-                "schema": cls.model_json_schema(),
+                "schema": json_schema(cls),
             }
             for name, cls in ((name, TaskSpec.named(name)) for name in sorted(TaskSpec.family))
         ],
@@ -60,7 +60,7 @@ def describe() -> dict[str, Any]:
 def _members(root: type[Spec]) -> list[dict[str, Any]]:
     """Every member of a family by name."""
     return [
-        {"type": name, "summary": cls.summary(), "schema": cls.model_json_schema()}
+        {"type": name, "summary": cls.summary(), "schema": json_schema(cls)}
         for name, cls in sorted(root.family.items())
     ]
 

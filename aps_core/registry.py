@@ -15,6 +15,7 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self
@@ -65,6 +66,7 @@ class Spec(Config):
                 f"'{name}' is registered twice: {known.__qualname__} and {cls.__qualname__}"
             )
         cls.family[name] = cls
+        json_schema.cache_clear()
 
     @classmethod
     def named(cls, name: str) -> builtins.type[Self]:
@@ -85,6 +87,14 @@ class Spec(Config):
     def summary(cls) -> str:
         """First sentence of the docstring; shown in the API, the studio and the command line."""
         return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+@cache
+def json_schema(spec: type[Spec]) -> JsonSchemaValue:
+    """The class's JSON Schema, not to be changed. It lists other families' members, so a
+    registration makes all schemas anew.
+    """
+    return spec.model_json_schema()
 
 
 _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())
