@@ -248,7 +248,7 @@ def test_an_idempotency_key_works_across_clients(client: Client, stack: Stack, p
 
 
 def test_events_resume_after_a_broken_connection(through: Client, proxy: Proxy, photo: Path):
-    spec: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 20}}
+    spec: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 4}}
     job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
     seen = []
     for event in through.events(job):

@@ -16,7 +16,7 @@ from PIL import Image
 from tests.stack import Stack, png
 
 QUICK = {"steps": 4, "inner_steps": 4}
-LONG = {"steps": 24, "inner_steps": 8}
+LONG = {"steps": 24, "inner_steps": 2}
 """Settings of a job long enough to be interrupted, even on a fast machine."""
 
 

@@ -163,7 +163,7 @@ class Cluster:
         self,
         seed: int = 0,
         steps: int = STEPS,
-        inner: int = 6,
+        inner: int = 2,
         side: int = 64,
         *,
         notify: bool = True,
