@@ -1,4 +1,4 @@
-r"""Character error rates of restored pages, and whether samples disagree where they are wrong.
+r"""Character error rates of restored pages.
 
     apt-get install tesseract-ocr
     python -m training.documents.fetch --out CORPUS      # fonts; archives of the Debian project
@@ -7,44 +7,27 @@ r"""Character error rates of restored pages, and whether samples disagree where 
 Sets one page of new text in each font family withheld from training, degrades it, restores it with
 every method, and lets tesseract read the result. Pages of which tesseract misreads more than 5 % in
 the truth itself are left out. ``aps`` is the documents prior's default; ``aps, 4 samples`` is the
-mean of four. Rows are appended to two CSV files, one line a page and one a character, and an
-interrupted run continues. Printed: mean error rates, what ``aps`` gains over each with its 95 %
-interval, paired over pages; and how well the spread of the four samples tells wrong pixels and
-wrong characters of their mean from right ones (area under the curve, 0.5 = by chance), beside the
-strength of the mean's edges, which needs no samples.
+mean of four. Rows are appended to a CSV file, and an interrupted run continues. Printed: mean error
+rates, and what ``aps`` gains over each with its 95 % interval, paired over pages. Whether samples
+disagree where a character is wrong is the question of ``benchmarks/guesses.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from torch import Tensor
-
 from aps_core.evaluation.baselines import TV_WEIGHTS_DOCUMENTS, simple, total_variation, wiener
 from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.rows import append, read_rows
-from aps_core.evaluation.tables import figure, markdown, mean, paired_interval
+from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from benchmarks.legibility import (
-    Page,
-    auc,
-    edges,
-    error_rate,
-    pages,
-    read,
-    require_tesseract,
-    spread,
-    wrong_characters,
-    wrong_pixels,
-)
+from benchmarks.legibility import Page, error_rate, pages, read, require_tesseract
 from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
 from benchmarks.prior_share import EqualLogits
@@ -59,7 +42,7 @@ SAMPLED = f"aps, {SAMPLES} samples"
 
 @dataclass(frozen=True)
 class Reading:
-    """One page, restored and read. The last two are NaN but for several samples."""
+    """One page, restored and read."""
 
     task: str
     page: str
@@ -68,21 +51,6 @@ class Reading:
     characters: int
     psnr: float
     seconds: float
-    spread_auc: float
-    edges_auc: float
-
-
-@dataclass(frozen=True)
-class Character:
-    """One character of the mean of several samples."""
-
-    task: str
-    page: str
-    position: int
-    wrong: int
-    spread: float
-    """Mean over the character's box."""
-    edges: float
 
 
 def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
@@ -101,51 +69,19 @@ def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
     }
 
 
-def examined(case: Case, page: Page, method: str, restore: Restore) -> tuple[Reading, Tensor]:
+def examined(case: Case, page: Page, method: str, restore: Restore) -> Reading:
     """Restores and reads one page."""
     started = time.process_time()
-    x_BCHW = restore(case)
+    x_CHW = restore(case).mean(0).clamp(-1, 1)
     seconds = time.process_time() - started
-    x_CHW = x_BCHW.mean(0).clamp(-1, 1)
-    areas = float("nan"), float("nan")
-    if len(x_BCHW) > 1:
-        wrong = wrong_pixels(x_CHW, case.truth_CHW).ravel()
-        areas = auc(spread(x_BCHW).ravel(), wrong), auc(edges(x_CHW).ravel(), wrong)
     rate = error_rate(page.text, read(x_CHW))
     quality = float(psnr(x_CHW[None], case.truth_CHW[None])) if method != "truth" else float("inf")
-    about = case.task, page.name, method, rate, len(page.text)
-    return Reading(*about, quality, seconds, *areas), x_BCHW
+    return Reading(case.task, page.name, method, rate, len(page.text), quality, seconds)
 
 
-def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
-    """Every printed character of the page: whether it was misread, and what its box shows."""
-    x_CHW = x_BCHW.mean(0).clamp(-1, 1)
-    wrong = wrong_characters(page.text, read(x_CHW))
-    disagreement, strength = spread(x_BCHW), edges(x_CHW)
-    found = []
-    for position, box in enumerate(page.boxes):
-        if box is not None:
-            left, top, right, bottom = box
-            inside = np.s_[top:bottom, left:right]
-            found.append(
-                Character(
-                    task=case.task,
-                    page=page.name,
-                    position=position,
-                    wrong=int(wrong[position]),
-                    spread=float(disagreement[inside].mean()),
-                    edges=float(strength[inside].mean()),
-                )
-            )
-    return found
-
-
-def run(
-    chosen: list[Page], tasks: tuple[str, ...], out: Path
-) -> tuple[list[Reading], list[Character]]:
-    """Readings and characters; those that the files have are not computed again."""
-    letters = out.with_name(f"{out.stem}-letters.csv")
-    rows, each = read_rows(out, Reading), read_rows(letters, Character)
+def run(chosen: list[Page], tasks: tuple[str, ...], out: Path) -> list[Reading]:
+    """Readings; those that the file has are not computed again."""
+    rows = read_rows(out, Reading)
     known = {(row.task, row.page, row.method) for row in rows}
     engine = ImageEngine.load("embedded_documents")
     setup, ways = Setup.recommended(engine), methods(engine)
@@ -156,15 +92,11 @@ def run(
             for method, (able, restore) in ways.items():
                 if task not in able or (task, page.name, method) in known:
                     continue
-                row, x_BCHW = examined(case, page, method, restore)
-                if method == SAMPLED:
-                    for character in characters(case, page, x_BCHW):
-                        append(letters, character)
-                        each.append(character)
+                row = examined(case, page, method, restore)
                 append(out, row)
                 rows.append(row)
                 print(task, page.name, method, f"{row.error_rate:.1%} {row.psnr:.2f}", flush=True)
-    return rows, each
+    return rows
 
 
 def rates(rows: list[Reading]) -> str:
@@ -195,46 +127,6 @@ def rates(rows: list[Reading]) -> str:
     return markdown(header, lines)
 
 
-def resampled_auc(each: list[Character], measure: str) -> tuple[float, float, float]:
-    """Area under the curve over all characters, with its 95 % interval over pages."""
-    by_page: dict[str, list[Character]] = {}
-    for character in each:
-        by_page.setdefault(character.page, []).append(character)
-
-    def area(names: list[str]) -> float:
-        some = [character for name in names for character in by_page[name]]
-        values = [float(getattr(character, measure)) for character in some]
-        return auc(values, np.array([bool(character.wrong) for character in some]))
-
-    if len({character.wrong for character in each}) < 2:
-        return math.nan, math.nan, math.nan
-    names, generator = list(by_page), np.random.default_rng(0)
-    drawn = [area(list(generator.choice(names, len(names)))) for _ in range(1000)]
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return area(names), float(low), float(high)
-
-
-def disagreement(rows: list[Reading], each: list[Character]) -> str:
-    """One line per task: how well spread and edges foretell wrong pixels and characters."""
-    lines = []
-    for task in TASKS:
-        mine = [row for row in rows if (row.task, row.method) == (task, SAMPLED)]
-        letters = [character for character in each if character.task == task]
-        if not letters:
-            continue
-        cells = [task]
-        for measure in ("spread_auc", "edges_auc"):
-            middle, low, high = paired_interval([getattr(row, measure) for row in mine])
-            cells.append(f"{middle:.2f} [{figure(low, 2)}, {figure(high, 2)}]")
-        cells.append(f"{sum(x.wrong for x in letters)} of {len(letters)}")
-        for measure in ("spread", "edges"):
-            middle, low, high = resampled_auc(letters, measure)
-            cells.append(f"{figure(middle, 2)} [{figure(low, 2)}, {figure(high, 2)}]")
-        lines.append(cells)
-    header = ["task", "pixels: spread", "pixels: edges", "wrong characters"]
-    return markdown([*header, "characters: spread", "characters: edges"], lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -254,8 +146,7 @@ def main() -> None:
     readable = [x for x in every if error_rate(x.text, read(x.picture_CHW)) <= READABLE]
     chosen = readable[: asked.limit]
     print(f"{len(readable)} of {len(every)} withheld families are readable; {len(chosen)} used")
-    rows, each = run(chosen, tuple(asked.task or TASKS), asked.out)
-    print(rates(rows), disagreement(rows, each), sep="\n\n")
+    print(rates(run(chosen, tuple(asked.task or TASKS), asked.out)))
 
 
 if __name__ == "__main__":

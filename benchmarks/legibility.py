@@ -1,4 +1,4 @@
-"""Reading pictures of known text with tesseract: which characters are wrong, and what foretells it.
+"""Reading pictures of known text with tesseract: which characters are wrong.
 
 Needs Debian's ``tesseract-ocr`` (with its English model) and the extra ``bench``.
 """
@@ -26,6 +26,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from training.documents.evaluation import ZOOM, one_face_a_package, rendered
 from training.documents.fonts import Face
+from training.documents.sources import Split
 from training.documents.words import PUBLIC_DOMAIN, Writer, read_lines
 
 ENLARGED = 3
@@ -57,15 +58,17 @@ def require_tesseract() -> None:
         raise InvalidSpec("This needs tesseract: apt-get install tesseract-ocr.")
 
 
-def pages(corpus: Path, text: Path, side: int, em: int, seed: int) -> list[Page]:
-    """One page of new text in every font family withheld from training.
+def pages(
+    corpus: Path, text: Path, side: int, em: int, seed: int, split: Split = "evaluation"
+) -> list[Page]:
+    """One page of new text in every font family of a split.
 
     ``corpus`` and ``text`` are those of ``training/documents``.
     """
     lines = [line for line in read_lines(text, "eval", PUBLIC_DOMAIN) if len(line) > 40]
     writer = Writer(lines, random.Random(seed))
     found = []
-    for face in one_face_a_package(corpus / "unpacked"):
+    for face in one_face_a_package(corpus / "unpacked", split):
         ink, lines = rendered(face, writer, side, em)
         x_HW = 1 - torch.from_numpy(ink).float() / 127.5
         about = face.package.removeprefix("fonts-"), x_HW.expand(3, side, side), " ".join(lines)
@@ -128,22 +131,9 @@ def auc(scores: Sequence[float] | NDArray[np.float32], positive: NDArray[np.bool
     return float(better) / (int(positive.sum()) * int((~positive).sum()))
 
 
-def spread(x_BCHW: Tensor) -> NDArray[np.float32]:
-    """Standard deviation (H, W) of the samples' luma."""
-    deviation: NDArray[np.float32] = x_BCHW.mean(1).std(0).numpy()
-    return deviation
-
-
-def edges(x_CHW: Tensor) -> NDArray[np.float32]:
+def edges(x_CHW: Tensor) -> Tensor:
     """Length (H, W) of the luma's gradient: what foretells errors without any samples."""
-    luma = x_CHW.mean(0)
-    down, right = luma.diff(dim=0), luma.diff(dim=1)
-    length = F.pad(down, (0, 0, 0, 1)).square() + F.pad(right, (0, 1)).square()
-    gradient: NDArray[np.float32] = length.sqrt().numpy()
-    return gradient
-
-
-def wrong_pixels(x_CHW: Tensor, truth_CHW: Tensor) -> NDArray[np.bool_]:
-    """(H, W): ink where the truth has paper, or the reverse."""
-    differs: NDArray[np.bool_] = ((x_CHW.mean(0) > 0) != (truth_CHW.mean(0) > 0)).numpy()
-    return differs
+    luma_HW = x_CHW.mean(0)
+    down_HW = F.pad(luma_HW.diff(dim=0), (0, 0, 0, 1))
+    right_HW = F.pad(luma_HW.diff(dim=1), (0, 1))
+    return (down_HW.square() + right_HW.square()).sqrt()

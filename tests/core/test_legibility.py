@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aps_core.runtime.engine import ImageEngine
-from benchmarks import legibility, training_curve
+from benchmarks import guesses, legibility, training_curve
 from benchmarks.documents import middles
 from benchmarks.prior_share import EqualLogits
 from benchmarks.training_curve import EQUAL, NO_SNAPSHOT, Point
@@ -38,6 +38,21 @@ def test_the_area_under_the_curve_is_one_for_a_sure_sign_and_a_half_for_none():
     assert legibility.auc([0.8, 0.1, 0.9, 0.2], wrong) == 0
     assert legibility.auc([1.0, 1.0, 1.0, 1.0], wrong) == 0.5
     assert math.isnan(legibility.auc([0.1, 0.2], np.array([True, True])))
+
+
+def character(page: str, wrong: bool, spread: float) -> guesses.Character:
+    return guesses.Character("motion_blur", page, 0, int(wrong), spread, edges=1.0, error=0.1)
+
+
+def test_a_page_that_is_worse_as_a_whole_shows_nothing_about_its_characters():
+    each = [
+        *(character("good", wrong, 0.1) for wrong in (True, False, False, False)),
+        *(character("bad", wrong, 0.5) for wrong in (True, True, True, False)),
+    ]
+    assert guesses.area(each, "spread") == 0.75
+    assert guesses.area_within_pages(each, "spread") == 0.5
+    better = [*each, character("good", True, 0.2)]
+    assert guesses.area_within_pages(better, "spread") == pytest.approx((3 + 1.5 + 1.5) / 9)
 
 
 class Words(Writer):

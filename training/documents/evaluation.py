@@ -23,6 +23,7 @@ from training.documents import scans, sources
 from training.documents.crops import DocumentCrops
 from training.documents.fonts import Face, faces
 from training.documents.pages import Tile, wrap
+from training.documents.sources import Split
 from training.documents.words import PUBLIC_DOMAIN, Writer, read_lines
 
 SIDES = (128, 128, 128, 160, 192, 192, 224, 256, 256, 256)
@@ -53,10 +54,10 @@ def rendered(face: Face, writer: Writer, side: int, em: int) -> tuple[Tile, list
     return np.asarray(image.resize((side, side), Image.Resampling.BOX)).copy(), lines
 
 
-def one_face_a_package(unpacked: Path) -> list[Face]:
-    """The regular face of each withheld package, or its first."""
+def one_face_a_package(unpacked: Path, split: Split = "evaluation") -> list[Face]:
+    """The regular face of each package of a split, or its first."""
     chosen = {}
-    for face in faces(unpacked, "evaluation"):
+    for face in faces(unpacked, split):
         if face.package not in chosen or "regular" in face.path.name.lower():
             chosen[face.package] = face
     return list(chosen.values())

@@ -1,0 +1,204 @@
+r"""Whether the samples of a restored page disagree where a character is wrong.
+
+    apt-get install tesseract-ocr
+    python -m training.documents.fetch --out CORPUS      # fonts; archives of the Debian project
+    python -m benchmarks.guesses --corpus CORPUS --text text.tar.xz --split validation
+
+Sets one page of new text in each font family of a split withheld from training, degrades the pages
+in one of three ways in turn, draws four samples by the default of the documents prior, and lets
+tesseract read the result: the sample with the lowest misfit. Characters that tesseract misreads in
+the truth do not count. Every character has two scores: the mean spread of the samples in its box,
+and the mean strength of the result's edges there, which needs no samples.
+
+Printed: how well the spread, and faint edges, tell wrong characters from right ones (area under the
+curve, 0.5 = by chance) over all characters, with its 95 % interval over pages, and among those of
+the same page; and the samples' spread beside the error of their mean. Only if the spread were
+better than chance could it mark characters as guesses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.tables import figure, markdown, mean
+from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.process import be_reproducible
+from benchmarks.legibility import (
+    Page,
+    auc,
+    edges,
+    pages,
+    read,
+    require_tesseract,
+    wrong_characters,
+)
+from benchmarks.peer_models import Restore
+from benchmarks.peers import default
+
+TASKS = ("gaussian_blur", "motion_blur", "sr2")
+SIGMA = 0.05
+SAMPLES = 4
+SEEDS = {"validation": 2030, "evaluation": 2029}
+"""Of the text, by split."""
+
+
+@dataclass(frozen=True)
+class Character:
+    """One printed character of a result."""
+
+    task: str
+    page: str
+    position: int
+    wrong: int
+    """1 if tesseract misreads it."""
+    spread: float
+    edges: float
+    error: float
+    """Of the samples' mean, root mean square, in the character's box."""
+
+
+def drawn(case: Case, restore: Restore, kept: Path) -> Tensor:
+    """Samples (B, 3, H, W), from the file ``kept`` if it exists."""
+    if not kept.exists():
+        torch.save(restore(case), kept)
+    samples_BCHW: Tensor = torch.load(kept)
+    return samples_BCHW
+
+
+def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
+    """The characters that tesseract reads in the truth."""
+    x_CHW = x_BCHW[int(case.objective(x_BCHW)[1].argmin())]
+    wrong, unreadable = (
+        wrong_characters(page.text, read(each)) for each in (x_CHW, page.picture_CHW)
+    )
+    spread_HW, edges_HW = x_BCHW.std(0).mean(0), edges(x_CHW)
+    squared_HW = (x_BCHW.mean(0) - page.picture_CHW).square().mean(0)
+    found = []
+    for position, box in enumerate(page.boxes):
+        if box is None or unreadable[position]:
+            continue
+        left, top, right, bottom = box
+        inside = np.s_[top:bottom, left:right]
+        found.append(
+            Character(
+                task=case.task,
+                page=page.name,
+                position=position,
+                wrong=int(wrong[position]),
+                spread=float(spread_HW[inside].mean()),
+                edges=float(edges_HW[inside].mean()),
+                error=float(squared_HW[inside].mean().sqrt()),
+            )
+        )
+    return found
+
+
+def run(chosen: list[Page], kept: Path) -> list[Character]:
+    """Characters of all pages; samples in the folder ``kept`` are not drawn again."""
+    kept.mkdir(parents=True, exist_ok=True)
+    engine = ImageEngine.load("embedded_documents")
+    setup = Setup.recommended(engine)
+    restore, found = default(engine, setup, SAMPLES), []
+    for number, page in enumerate(chosen):
+        task = TASKS[number % len(TASKS)]
+        about = "native", task, page.name, page.picture_CHW, SIGMA, number
+        case = make_case(engine, setup, *about)
+        each = characters(case, page, drawn(case, restore, kept / f"{page.name}-{task}.pt"))
+        print(task, page.name, f"{sum(c.wrong for c in each)} of {len(each)} wrong", flush=True)
+        found += each
+    return found
+
+
+SCORES: dict[str, Callable[[Character], float]] = {
+    "spread": lambda character: character.spread,
+    "faint edges": lambda character: -character.edges,
+}
+
+
+def area(each: Sequence[Character], score: str) -> float:
+    """Area under the curve over all characters, of one of :data:`SCORES`."""
+    wrong = np.array([bool(character.wrong) for character in each])
+    return auc([SCORES[score](character) for character in each], wrong)
+
+
+def by_page(each: Sequence[Character]) -> list[list[Character]]:
+    """Characters of each page."""
+    found: dict[str, list[Character]] = {}
+    for character in each:
+        found.setdefault(character.page, []).append(character)
+    return list(found.values())
+
+
+def resampled_area(each: Sequence[Character], score: str) -> str:
+    """Area under the curve with its 95 % interval over pages."""
+    groups, generator = by_page(each), np.random.default_rng(0)
+    drawn = [
+        area([character for number in numbers for character in groups[number]], score)
+        for numbers in generator.integers(0, len(groups), (1000, len(groups)))
+    ]
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return f"{figure(area(each, score), 2)} [{figure(low, 2)}, {figure(high, 2)}]"
+
+
+def area_within_pages(each: Sequence[Character], score: str) -> float:
+    """Area under the curve if only characters of the same page are compared."""
+    total, pairs = 0.0, 0
+    for group in by_page(each):
+        wrong = sum(character.wrong for character in group)
+        possible = wrong * (len(group) - wrong)
+        if possible:
+            total, pairs = total + possible * area(group, score), pairs + possible
+    return total / pairs if pairs else math.nan
+
+
+def table(each: list[Character]) -> str:
+    """One line per task, and one for all."""
+    lines = []
+    for task in (*dict.fromkeys(character.task for character in each), "all"):
+        mine = [character for character in each if task in (character.task, "all")]
+        cells = [task, f"{sum(c.wrong for c in mine)} of {len(mine)}"]
+        for score in SCORES:
+            cells += [resampled_area(mine, score), figure(area_within_pages(mine, score), 2)]
+        deviations = mean(c.spread for c in mine), mean(c.error for c in mine)
+        lines.append([*cells, *(figure(deviation, 3) for deviation in deviations)])
+    areas = [heading for score in SCORES for heading in (score, f"{score}, same page")]
+    return markdown(["task", "wrong", *areas, "mean spread", "mean error"], lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpus", type=Path, required=True, help="of training.documents.fetch")
+    parser.add_argument("--text", type=Path, required=True, help="text.tar.xz")
+    parser.add_argument("--split", choices=SEEDS, default="evaluation")
+    parser.add_argument("--side", type=int, default=96, help="pixels of a page")
+    parser.add_argument("--em", type=int, default=10, help="pixels of the type")
+    parser.add_argument("--limit", type=int, help="use the first N pages")
+    parser.add_argument("--kept", type=Path, default=Path("guesses"), help="folder of the samples")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    require_tesseract()
+    be_reproducible(asked.threads)
+    about = asked.corpus, asked.text, asked.side, asked.em, SEEDS[asked.split], asked.split
+    each = run(pages(*about)[: asked.limit], asked.kept / asked.split)
+    with (asked.out / f"guesses-{asked.split}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Character)])
+        writer.writeheader()
+        writer.writerows(asdict(character) for character in each)
+    print(table(each))
+
+
+if __name__ == "__main__":
+    main()
