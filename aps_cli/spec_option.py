@@ -62,14 +62,14 @@ class SpecOption(click.Option):
             return None
         default = self.schema.get("default") if self.with_default else None
         shown = default not in (None, "", False) and not isinstance(default, dict)
-        facts = [_range_of(self.schema), f"default: {default}" if shown else ""]
+        facts = [range_of(self.schema), f"default: {default}" if shown else ""]
         extra = "; ".join(fact for fact in facts if fact)
         return record[0], f"{record[1]}  [{extra}]" if extra else record[1]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes the choices of an enumeration."""
-        choices = [str(choice) for choice in _choices(self.schema)]
-        return [CompletionItem(choice) for choice in choices if choice.startswith(incomplete)]
+        names = [str(choice) for choice in choices(self.schema)]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @cache
@@ -77,22 +77,23 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
-def _choices(schema: dict[str, Any]) -> list[Any]:
+def choices(schema: dict[str, Any]) -> list[Any]:
+    """All values that the schema allows, if it lists them."""
     return list(schema.get("enum", [schema["const"]] if "const" in schema else []))
 
 
 def _type_of(schema: dict[str, Any]) -> str:
-    if choices := _choices(schema):
-        return "|".join(str(choice) for choice in choices)
+    if offered := choices(schema):
+        return "|".join(str(choice) for choice in offered)
     if kinds := schema.get("anyOf"):
         return "|".join(_type_of(kind) for kind in kinds if kind.get("type") != "null")
     return TYPES.get(schema.get("type", ""), "JSON")
 
 
-def _range_of(schema: dict[str, Any]) -> str:
+def range_of(schema: dict[str, Any]) -> str:
     """Bounds in words: ``1 to 128``, ``above 0 to 20``, ``at least 0``."""
     for kind in schema.get("anyOf", []):
-        if found := _range_of(kind):
+        if found := range_of(kind):
             return found
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if schema.get("type") == "integer" and below is not None:

@@ -3,7 +3,8 @@
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
 ``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}``,
 ``{{ degraded }}``, ``{{ alternatives }}``, ``{{ alternatives_time }}``,
-``{{ alternatives_documents }}`` and ``{{ model_card }}`` are replaced by generated Markdown.
+``{{ alternatives_documents }}``, ``{{ model_card }}``, ``{{ fields PATH.OF.A.SPEC }}`` and
+``{{ contents PATH.OF.A.RESULT }}`` are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from aps_core.priors import ImagePriorSpec  # noqa: E402
 from aps_core.priors.base import PRESETS  # noqa: E402
 from aps_core.samplers import SamplerSpec  # noqa: E402
 from benchmarks import alternatives, degraded  # noqa: E402
+from scripts.docs_fields import contents, fields  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -35,7 +37,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     picture is.
     """
     made = re.sub(
-        r"^\{\{ (\w+) \}\}$", lambda found: MADE[found[1]](), markdown, flags=re.MULTILINE
+        r"^\{\{ (\w+) ?([\w.]*) \}\}$",
+        lambda found: MADE[found[1]](*found[2].split()),
+        markdown,
+        flags=re.MULTILINE,
     )
     # such files are not pages of the documentation
     return re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\.(?!md\b)[a-z]+\)", r"\1", made)
@@ -242,9 +247,11 @@ def _checkpoint(entry: Checkpoint) -> str:
     return f"## {entry.name}\n\n{entry.what}.\n\n{table}\n\n```bash\n{commands}\n```"
 
 
-MADE: dict[str, Callable[[], str]] = {
+MADE: dict[str, Callable[..., str]] = {
     "operators": operators,
     "commands": commands,
+    "fields": fields,
+    "contents": contents,
     "errors": errors,
     "limits": limits,
     "settings": settings,

@@ -23,6 +23,7 @@ from aps_cli.main import main
 from aps_core.capabilities import operator_table
 from aps_core.operators import OperatorSpec
 from aps_core.operators.unknown import UnknownOperator
+from aps_core.samplers import SamplerSpec
 from aps_core.tasks import TaskSpec
 from benchmarks import degraded
 from service.launch.embedded_server import running_server
@@ -257,13 +258,23 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     text = {
         page: (tmp_path / "site" / page / "index.html").read_text()
-        for page in ("operators", "reference/commands", "reference/client", "algorithm")
+        for page in (
+            "operators",
+            "reference/commands",
+            "reference/client",
+            "reference/library",
+            "algorithm",
+        )
     }
     assert not [page for page, html in text.items() if "{{ " in html]
     for task in TaskSpec.family:
         assert f"aps {task}" in text["reference/commands"]
     for method in ("restore", "previews", "verify_webhook", "WaitTimeout"):
         assert method in text["reference/client"]
+    assert "model_dump" not in text["reference/library"], "inherited machinery"
+    for spec in (*TaskSpec.family.values(), *SamplerSpec.family.values()):
+        for field in spec.model_fields if spec.__module__.startswith("aps_core.") else ():
+            assert field == "type" or f"<code>{field}</code>" in text["reference/library"], field
     for html in (tmp_path / "site").rglob("*.html"):
         assert not re.search(
             r'(?:src|href)="(?:https?:)?//[^"]+\.(?:js|css|woff2?)', html.read_text()

@@ -8,6 +8,7 @@ processes share; the running job sees it at its next step and goes back to the q
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import multiprocessing
 import os
@@ -213,6 +214,7 @@ def start(**_: Any) -> None:
         os._exit(os.EX_UNAVAILABLE)  # the parent exited before Celery set the death signal
     if exit_status.value != os.EX_OK:
         os._exit(exit_status.value)  # an earlier child has already terminated the parent
+    _close_inherited_sockets()
     try:
         _worker = _loaded()
     except APSError as error:
@@ -220,6 +222,17 @@ def start(**_: Any) -> None:
     except Exception as error:  # noqa: BLE001 - Celery would log it and run jobs without a prior
         end_worker(os.EX_SOFTWARE, f"The worker cannot start: {_named(error)}", error)
     threading.Thread(target=_register, args=(_worker,), name="registration", daemon=True).start()
+
+
+def _close_inherited_sockets() -> None:
+    """Closes this child's copies of the parent's connections, before it opens its own.
+
+    The kernel keeps watching a connection for the parent's event loop as long as any process has it
+    open. If the server closed it, the loop would be woken without end and use a whole core.
+    """
+    for each in gc.get_objects():
+        if isinstance(each, socket.socket):
+            each.close()
 
 
 def _loaded() -> Worker:

@@ -18,10 +18,10 @@ Kind = Literal["blur", "enlarged", "noise", "jpeg", "clipped", "missing", "conte
 class Finding(Config):
     """One thing found about a picture."""
 
-    kind: Kind
+    kind: Kind = Field(description="What it is about.")
     wrong: bool = Field(description="Whether it is a degradation; 'content' and 'size' are not.")
-    text: str
-    confidence: Confidence
+    text: str = Field(description="The finding in plain words.")
+    confidence: Confidence = Field(description="How certain it is.")
     values: dict[str, Any] = Field(description="Numbers behind the text; lengths in pixels.")
 
     def sentence(self) -> str:
@@ -32,10 +32,10 @@ class Finding(Config):
 class Diagnosis(Config):
     """What seems to have happened to a picture, and how to restore it."""
 
-    width: int
-    height: int
+    width: int = Field(description="Width of the picture in pixels.")
+    height: int = Field(description="Height of the picture in pixels.")
     summary: str = Field(description="The degradations in plain words.")
-    findings: list[Finding]
+    findings: list[Finding] = Field(description="Everything found, also what is no degradation.")
     unsure: list[str] = Field(description="What is uncertain, and why.")
     proposal: dict[str, Any] | None = Field(
         description="Fields of a restore job for this picture; null if nothing is to be restored."

@@ -37,9 +37,11 @@ class BatchPicture(BaseModel):
     """One picture of a batch, in the order of the request."""
 
     number: int = Field(description="Place in the request, from 1.")
-    state: PictureState
+    state: PictureState = Field(description="State of its job, or why it has none.")
     job: str | None = Field(description="Id of its job; null if it was refused.")
-    progress: Progress | None
+    progress: Progress | None = Field(
+        description="State after the last finished reverse step; null before the first."
+    )
     error: JobError | None = Field(description="Why it was refused, or why its job failed.")
     urls: dict[str, str] = Field(
         description="'job' and, once it has succeeded, 'result': the picture."
@@ -49,13 +51,15 @@ class BatchPicture(BaseModel):
 class BatchView(BaseModel):
     """A batch. Use its links instead of constructing URLs."""
 
-    id: str
-    created_at: datetime
+    id: str = Field(description="Unique id.")
+    created_at: datetime = Field(description="When it was submitted.")
     finished: bool = Field(description="Whether no job of the batch is queued or running.")
     progress: float = Field(description="Share of the work that is done, 0 to 1.")
     counts: dict[PictureState, int] = Field(description="Number of pictures in each state.")
-    pictures: list[BatchPicture]
-    urls: dict[str, str]
+    pictures: list[BatchPicture] = Field(description="Every picture, in the order of the request.")
+    urls: dict[str, str] = Field(
+        description="Links to the batch's actions and its archive of results, by name."
+    )
 
 
 def view_batch(batch: Batch, jobs: Sequence[Job | None]) -> BatchView:

@@ -29,14 +29,16 @@ class TextPart(_Strict):
     """One part of a message's content."""
 
     type: Literal["text"]
-    text: Words
+    text: Words = Field(description="The text.")
 
 
 class ChatTurn(_Strict):
     """One message of a chat."""
 
-    role: Literal["developer", "system", "user", "assistant"]
-    content: Words | Annotated[tuple[TextPart, ...], Field(min_length=1, max_length=32)]
+    role: Literal["developer", "system", "user", "assistant"] = Field(description="Who speaks.")
+    content: Words | Annotated[tuple[TextPart, ...], Field(min_length=1, max_length=32)] = Field(
+        description="The text, or its parts."
+    )
     name: Label | None = Field(None, description="Has no effect.")
 
     def message(self) -> dict[str, str]:
@@ -65,15 +67,24 @@ class ChatRequest(_Strict):
     model: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
         description="Text prior, as listed by GET /v1/models."
     )
-    messages: Annotated[tuple[ChatTurn, ...], Field(min_length=1, max_length=32)]
+    messages: tuple[ChatTurn, ...] = Field(
+        min_length=1, max_length=32, description="The messages so far, oldest first."
+    )
     max_tokens: int | None = Field(
         None, ge=1, le=2048, description="Length of the answer. Default: the prior's."
     )
     max_completion_tokens: int | None = Field(
         None, ge=1, le=2048, description="Newer name of max_tokens."
     )
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, gt=0, le=1)
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Randomness of the words; 0 takes the likeliest."
+    )
+    top_p: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Draw from the smallest set of tokens with this much probability.",
+    )
     n: int = Field(1, ge=1, le=16, description="Answers to return.")
     stop: StopText | Annotated[tuple[StopText, ...], Field(max_length=4)] | None = Field(
         None, description="The answer ends before the first of these texts."
@@ -81,8 +92,8 @@ class ChatRequest(_Strict):
     seed: int = Field(
         0, ge=0, lt=2**32, description="The same seed and settings give the same answer."
     )
-    stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream: bool = Field(False, description="Send the answer in server-sent events as it grows.")
+    stream_options: StreamOptions | None = Field(None, description="What else to stream.")
 
     guidance: bool = Field(True, description="Extension: guide the answer by the reward.")
     reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
@@ -101,8 +112,8 @@ class ChatRequest(_Strict):
 
     frequency_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
     presence_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
-    logprobs: Literal[False] = False
-    response_format: TextFormat = TextFormat()
+    logprobs: Literal[False] = Field(False, description="Only false.")
+    response_format: TextFormat = Field(TextFormat(), description="Only text.")
     user: Label | None = Field(None, description="Has no effect.")
     safety_identifier: Label | None = Field(None, description="Has no effect.")
     prompt_cache_key: Label | None = Field(None, description="Has no effect.")
@@ -142,37 +153,39 @@ class AssistantMessage(BaseModel):
     """The generated turn."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
-    refusal: None = None
+    content: str = Field(description="The answer.")
+    refusal: None = Field(None, description="Always null.")
 
 
 class Choice(BaseModel):
     """One answer; the best comes first."""
 
-    index: int
-    message: AssistantMessage
-    finish_reason: Literal["stop", "length"]
-    logprobs: None = None
+    index: int = Field(description="Place of the answer, from 0.")
+    message: AssistantMessage = Field(description="The answer.")
+    finish_reason: Literal["stop", "length"] = Field(
+        description="'stop': it ended by itself or at a stop text; 'length': no room was left."
+    )
+    logprobs: None = Field(None, description="Always null.")
     reward: float = Field(description="Extension: the answer's reward.")
 
 
 class Usage(BaseModel):
     """Token counts of the prior."""
 
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
+    prompt_tokens: int = Field(description="Tokens of the prompt.")
+    completion_tokens: int = Field(description="Tokens of all sampled answers.")
+    total_tokens: int = Field(description="Both together.")
 
 
 class ChatCompletion(BaseModel):
     """A finished answer."""
 
-    id: str
+    id: str = Field(description="Unique id.")
     object: Literal["chat.completion"] = "chat.completion"
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: Usage
+    created: int = Field(description="Unix time of the request in seconds.")
+    model: str = Field(description="Text prior that answered.")
+    choices: list[Choice] = Field(description="The answers, the best first.")
+    usage: Usage = Field(description="Token counts.")
     job: str = Field(description="Extension: id of the job, which keeps all answers and settings.")
     mean_reward: float = Field(description="Extension: mean reward of all sampled answers.")
 
@@ -180,17 +193,17 @@ class ChatCompletion(BaseModel):
 class Model(BaseModel):
     """A text prior."""
 
-    id: str
+    id: str = Field(description="Name of the prior.")
     object: Literal["model"] = "model"
-    created: int = 0
-    owned_by: str = "aps"
+    created: int = Field(0, description="Always 0.")
+    owned_by: str = Field("aps", description="Always 'aps'.")
 
 
 class ModelList(BaseModel):
     """The text priors of this service."""
 
     object: Literal["list"] = "list"
-    data: list[Model]
+    data: list[Model] = Field(description="The priors.")
 
 
 def text_priors(offered: list[str]) -> list[Model]:

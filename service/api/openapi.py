@@ -115,11 +115,11 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     form = {
         "type": "object",
         "title": _name(spec, "Form"),
-        "properties": {**files, "spec": component(spec), **options},
+        "properties": {**files, "spec": _spec(spec), **options},
         "required": [*needed, "spec"],
     }
     asked = EstimateRequest.model_json_schema(ref_template=COMPONENT)
-    asked["properties"]["spec"] = component(spec)
+    asked["properties"]["spec"] = _spec(spec)
     asked["title"] = _name(spec, "EstimateRequest")
     if (example := examples.SPECS.get(str(spec.model_fields["type"].default))) is not None:
         request["examples"] = [{**dict.fromkeys(needed, examples.PICTURE), **example}]
@@ -129,10 +129,14 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     return {str(each["title"]): each for each in (request, form, asked)}
 
 
+def _spec(spec: type[TaskSpec]) -> dict[str, Any]:
+    return {**component(spec), "description": "The task's settings."}
+
+
 def _batch_bodies(max_bytes: int) -> dict[str, Any]:
     """Schemas of the bodies of a batch by name."""
     options = Options.model_json_schema(ref_template=COMPONENT)["properties"]
-    spec, bodies = component(RestoreSpec), {}
+    spec, bodies = _spec(RestoreSpec), {}
     for name, picture, shown in (
         ("BatchRequest", _uri(max_bytes), examples.PICTURE),
         ("BatchForm", _FILE, "(the file)"),

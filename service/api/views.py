@@ -13,41 +13,45 @@ from service.jobs import Artifact, Job, JobError, JobState, Phase, Priority, Pro
 class ArtifactView(BaseModel):
     """A file of a job."""
 
-    name: str
-    role: Literal["input", "result"]
-    media_type: str
-    bytes: int
-    sha256: str
-    url: str
+    name: str = Field(description="File name, unique within the job.")
+    role: Literal["input", "result"] = Field(
+        description="Whether it was sent with the job or made by it."
+    )
+    media_type: str = Field(description="MIME type.")
+    bytes: int = Field(description="Size in bytes.")
+    sha256: str = Field(description="Hash of the file, in hexadecimal.")
+    url: str = Field(description="Where to download it.")
 
 
 class JobView(BaseModel):
     """A job. Use its links instead of constructing URLs."""
 
-    id: str
-    task: str
-    prior: str
-    state: JobState
+    id: str = Field(description="Unique id; ids sort by time of submission.")
+    task: str = Field(description="Task: 'restore', 'edit', 'stylize', 'generate' or 'guide'.")
+    prior: str = Field(description="Prior that is sampled.")
+    state: JobState = Field(description="State; the last three are final.")
     phase: Phase | None = Field(description="Current activity of an unfinished job.")
     version: int = Field(description="Incremented by every change.")
-    priority: Priority
+    priority: Priority = Field(description="Queue that the job waits in.")
     batch: str | None = Field(None, description="Id of the batch that it was submitted with.")
     queue_position: int | None = Field(
         description="Number of your jobs ahead of this one while it is queued."
     )
     estimated_seconds: float | None = Field(description="Predicted computing time.")
-    progress: Progress | None
-    attempt: int
+    progress: Progress | None = Field(
+        description="State after the last finished reverse step; null before the first."
+    )
+    attempt: int = Field(description="Number of the current or last attempt; 0 before the first.")
     resumed_from_step: int | None = Field(
         description="Step from which the last attempt continued an interrupted one."
     )
-    cancel_requested: bool
+    cancel_requested: bool = Field(description="Whether somebody asked to cancel it.")
     deadline: datetime | None = Field(
         description="Time at which the job fails if it has not finished."
     )
-    created_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
+    created_at: datetime | None = Field(description="When it was submitted.")
+    started_at: datetime | None = Field(description="When its first attempt began.")
+    finished_at: datetime | None = Field(description="When it ended.")
     expires_at: datetime | None = Field(description="When the artifacts of a finished job expire.")
     shared_until: datetime | None = Field(
         None, description="When the last link to the result ends or ended; null if there is none."
@@ -56,16 +60,24 @@ class JobView(BaseModel):
     output_size: tuple[int, int] | None = Field(
         description="Width and height of the result; null for text."
     )
-    spec: dict[str, Any]
-    error: JobError | None
-    artifacts: list[ArtifactView]
-    metrics: dict[str, Any]
-    request_id: str
-    traceparent: str
+    spec: dict[str, Any] = Field(
+        description="The settings as they are used: defaults and recommendations filled in."
+    )
+    error: JobError | None = Field(description="Why it failed; null otherwise.")
+    artifacts: list[ArtifactView] = Field(
+        description="Its files: what was sent, and the results so far."
+    )
+    metrics: dict[str, Any] = Field(
+        description="Measurements of the finished job, such as seconds and misfit."
+    )
+    request_id: str = Field(description="X-Request-ID of the submission.")
+    traceparent: str = Field(description="W3C trace context of the submission.")
     cancel_after_seconds: int | None = Field(
         description="The deadline, in seconds after created_at."
     )
-    urls: dict[str, str]
+    urls: dict[str, str] = Field(
+        description="Links to the job's events, files and actions, by name."
+    )
 
 
 class ShareRequest(BaseModel):
@@ -90,27 +102,31 @@ class LinkView(BaseModel):
     url: str = Field(
         description="Address of a page with the result; a path if APS_PUBLIC_URL is not set."
     )
-    expires_at: datetime
+    expires_at: datetime = Field(description="When the link ends.")
 
 
 class SharedView(BaseModel):
     """A shared result: what whoever has a link to it can read."""
 
-    id: str
-    task: str
-    prior: str
-    state: Literal[JobState.SUCCEEDED]
-    created_at: datetime | None
-    finished_at: datetime | None
+    id: str = Field(description="Id of the job.")
+    task: str = Field(description="Task, such as 'restore'.")
+    prior: str = Field(description="Prior that was sampled.")
+    state: Literal[JobState.SUCCEEDED] = Field(
+        description="Only results of succeeded jobs are shared."
+    )
+    created_at: datetime | None = Field(description="When the job was submitted.")
+    finished_at: datetime | None = Field(description="When it ended.")
     expires_at: datetime | None = Field(description="When the link ends.")
     image_size: tuple[int, int] | None = Field(description="Width and height of the upload.")
     output_size: tuple[int, int] | None = Field(
         description="Width and height of the result; null for text."
     )
-    spec: dict[str, Any]
-    artifacts: list[ArtifactView]
-    metrics: dict[str, Any]
-    urls: dict[str, str]
+    spec: dict[str, Any] = Field(description="The settings that were used.")
+    artifacts: list[ArtifactView] = Field(description="The shared files.")
+    metrics: dict[str, Any] = Field(
+        description="Measurements of the job, such as seconds and misfit."
+    )
+    urls: dict[str, str] = Field(description="Links to the files, by name.")
 
 
 MAX_SIDE = 100_000
@@ -159,18 +175,18 @@ class StoredPicture(BaseModel):
             "Hash of the stored PNG, not of the uploaded file: pictures are always re-encoded."
         )
     )
-    media_type: str
-    bytes: int
-    width: int
-    height: int
-    has_alpha: bool
-    expires_at: datetime
+    media_type: str = Field(description="MIME type of the stored file.")
+    bytes: int = Field(description="Size of the stored file in bytes.")
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    has_alpha: bool = Field(description="Whether it has transparency.")
+    expires_at: datetime = Field(description="When it is deleted, unless it is stored again.")
 
 
 class JobPage(BaseModel):
     """Jobs, newest first."""
 
-    jobs: list[JobView]
+    jobs: list[JobView] = Field(description="The jobs of this page.")
     next: str | None = Field(description="Link to the next page.")
 
 
@@ -178,7 +194,7 @@ class FieldError(BaseModel):
     """One invalid field."""
 
     pointer: str = Field(description="JSON pointer into the spec.")
-    detail: str
+    detail: str = Field(description="What is wrong with the field.")
 
 
 class Problem(BaseModel):
@@ -187,13 +203,17 @@ class Problem(BaseModel):
     type: str = Field(
         description="Stable URI of the kind of problem: urn:aps:problem: and the code."
     )
-    title: str
-    status: int
-    detail: str
+    title: str = Field(description="Name of the kind of problem.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What is wrong with this request.")
     code: str = Field(description="Stable and machine-readable.")
     retryable: bool = Field(False, description="Whether the same request may succeed later.")
-    errors: list[FieldError] = []
-    request_id: str = ""
+    errors: list[FieldError] = Field(
+        [], description="Every invalid field; empty or null if the problem is not about fields."
+    )
+    request_id: str = Field(
+        "", description="X-Request-ID of the request; name it when you ask for help."
+    )
 
 
 def view(job: Job, queue_position: int | None) -> JobView:

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from service.access.principals import Reader, Writer
 from service.api.app_state import JOB_ID, services_of
@@ -23,13 +23,17 @@ router = APIRouter(prefix="/v1", tags=["webhooks"])
 class DeliveryView(BaseModel):
     """A webhook message and its delivery attempts."""
 
-    id: str
-    type: str
-    url: str
-    state: DeliveryState
-    created_at: datetime
-    attempts: list[Attempt]
-    next_attempt_at: datetime | None
+    id: str = Field(description="Unique id, the same in every attempt (header webhook-id).")
+    type: str = Field(description="Kind of event, such as 'job.completed'.")
+    url: str = Field(description="Receiver.")
+    state: DeliveryState = Field(
+        description="Whether it was delivered, will be tried again, or was given up."
+    )
+    created_at: datetime = Field(description="When the event happened.")
+    attempts: list[Attempt] = Field(description="The attempts so far, oldest first.")
+    next_attempt_at: datetime | None = Field(
+        description="When it is tried again; null if it is not."
+    )
 
 
 class Secrets(BaseModel):
@@ -37,7 +41,7 @@ class Secrets(BaseModel):
     verifies a message.
     """
 
-    secrets: list[str]
+    secrets: list[str] = Field(description="The secrets, newest first.")
 
 
 @router.get("/jobs/{job_id}/webhooks", responses=problems(401, 403, 404, 503))

@@ -60,28 +60,29 @@ class _Frozen(BaseModel):
 class Progress(_Frozen):
     """State after the last finished reverse step."""
 
-    step: int
-    total: int
-    misfit: float | None = None
-    """Data misfit in the measurement's units; ``noise_floor`` is the expected misfit of the true
-    image.
-    """
-    noise_floor: float | None = None
-    text: str | None = None
-    """The text so far, with a box character for each undecided token."""
-    seconds: float = 0.0
-    """Wall time of the step."""
-    seconds_left: float | None = None
-    """Predicted seconds until the last step ends."""
+    step: int = Field(description="Finished reverse steps.")
+    total: int = Field(description="All reverse steps.")
+    misfit: float | None = Field(
+        None,
+        description="Deviation of the degraded estimate from the measurement, in its units.",
+    )
+    noise_floor: float | None = Field(None, description="Expected misfit of the true picture.")
+    text: str | None = Field(
+        None, description="The text so far, with a box character for each undecided token."
+    )
+    seconds: float = Field(0.0, description="Wall time of the step.")
+    seconds_left: float | None = Field(
+        None, description="Predicted seconds until the last step ends."
+    )
 
 
 class JobError(_Frozen):
     """Why a job failed, with the fields of an HTTP problem."""
 
-    code: str
-    title: str
-    detail: str
-    retryable: bool = False
+    code: str = Field(description="Stable and machine-readable.")
+    title: str = Field(description="Name of the kind of problem.")
+    detail: str = Field(description="What went wrong.")
+    retryable: bool = Field(False, description="Whether the same job may succeed later.")
 
     @classmethod
     def of(cls, error: APSError) -> JobError:
@@ -109,12 +110,15 @@ WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 class Webhook(_Frozen):
     """A subscription to a job's events: the receiver's URL and the kinds of event to send."""
 
-    url: str = Field(min_length=1, max_length=MAX_URL)
+    url: str = Field(
+        min_length=1, max_length=MAX_URL, description="Receiver of the messages: an https URL."
+    )
     events: list[WebhookEvent] = Field(
         ["job.completed"],
         min_length=1,
         max_length=len(WEBHOOK_EVENTS),
         json_schema_extra={"uniqueItems": True},
+        description="Kinds of event to send.",
     )
 
     @field_validator("events")

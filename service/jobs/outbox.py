@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from redis import Redis
 
 from service.jobs import transitions
@@ -40,11 +40,12 @@ class Attempt(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    at: datetime
-    seconds: float
-    status: int | None = None
-    """HTTP status of the receiver's response, if there was one."""
-    error: str = ""
+    at: datetime = Field(description="When it began.")
+    seconds: float = Field(description="Duration.")
+    status: int | None = Field(
+        None, description="HTTP status of the receiver's response; null if there was none."
+    )
+    error: str = Field("", description="What went wrong; empty if nothing did.")
 
 
 class Delivery(BaseModel):

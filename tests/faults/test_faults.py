@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -48,6 +49,12 @@ def kill_at_random(cluster: Cluster, undisturbed: str, kills: list[tuple[Victim,
     done = cluster.job(job)
     assert done.resumed_from_step is not None or done.attempt == 1
     cluster.history(job)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @settings(
@@ -110,6 +117,25 @@ def test_a_killed_and_restarted_server_keeps_its_data(cluster: Cluster, undistur
     for job in (running, waiting):
         assert cluster.result(job) == undisturbed
         cluster.history(job)
+
+
+def test_a_worker_s_parent_is_idle_after_child_and_server_were_replaced(
+    cluster: Cluster, undisturbed: str
+) -> None:
+    """A new child holds copies of its parent's connections. While it held them, the parent's event
+    loop kept reporting those that the server had closed, and used a whole core.
+    """
+    job = cluster.submit()
+    cluster.wait_for_step(job, 2)
+    cluster.kill("child")
+    assert cluster.result(job) == undisturbed
+    time.sleep(1)  # its message is acknowledged; otherwise the worker stalls and is replaced
+    cluster.server.kill()
+    cluster.server.start()
+    assert cluster.result(cluster.submit()) == undisturbed
+    before = cpu_seconds(cluster.workers[-1].pid)
+    time.sleep(3)
+    assert cpu_seconds(cluster.workers[-1].pid) - before < 0.3
 
 
 def test_a_store_that_is_away_for_long_fails_no_job(cluster: Cluster, undisturbed: str) -> None:

@@ -53,6 +53,18 @@ def test_the_document_is_valid_and_frozen() -> None:
     )
 
 
+def test_every_field_says_what_it_is() -> None:
+    """``type`` alone has one value, which is its description."""
+    schemas = json.loads(FROZEN.read_text())["components"]["schemas"]
+    silent = [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, described in schema.get("properties", {}).items()
+        if "const" not in described and "description" not in described
+    ]
+    assert silent == []
+
+
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """An API that accepts jobs but never runs them."""
