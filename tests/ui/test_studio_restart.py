@@ -57,7 +57,7 @@ def test_a_job_survives_the_restart_of_the_api(
         page.goto("/")
         choose(page, png(64, 64))
         page.get_by_text("Noise only", exact=True).click()
-        sampler(page, steps=STEPS, inner_steps=3)
+        sampler(page, steps=STEPS, inner_steps=6)
         job_id = submit(page)
         expect(
             page.locator(".running").get_by_text(re.compile(rf"Step [3-9] of {STEPS}"))
