@@ -25,7 +25,7 @@ SIZE = 128
 """Side length of the restored pictures in pixels: the native size of the embedded prior."""
 SAMPLES: dict[str, tuple[dict[str, Any], float]] = {
     "coffee": ({"type": "super_resolution", "factor": 4}, 0.05),
-    "chelsea": ({"type": "gaussian_blur", "sigma": 1.5}, 0.05),
+    "chelsea": ({"type": "defocus_blur", "radius": 3.0}, 0.05),
     "rocket": ({"type": "hdr", "scale": 2.0}, 0.02),
     "astronaut": ({"type": "inpainting", "mask": "random", "fraction": 0.6}, 0.05),
 }

@@ -35,6 +35,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:\*Not run by the tests: ([^\n]+)\*\n\n)?```(python|bash)\n(.*?)```", re.DOTALL
 )
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 SHOWN_AS = "http://127.0.0.1:8000"
 WARM = str(ROOT / "tests/warm.py")
 """Starts Python programs quickly: importing torch takes longer than most commands shown."""
@@ -182,6 +183,11 @@ def test_every_block_runs(place: Place, page: Path):
     for block in blocks(page):
         if not block.reason:
             place.run(block)
+
+
+def test_no_command_escapes_the_tests_by_being_indented():
+    for page in PAGES:
+        assert not re.findall(r"\n\n(    [^ \n].*)", FENCED.sub("", page.read_text())), name(page)
 
 
 def test_blocks_that_are_not_run_use_existing_options():

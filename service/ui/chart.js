@@ -11,6 +11,11 @@ const BOTTOM = 22;
 const TOP = 10;
 const RIGHT = 8;
 
+const grid = (y) => svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y, class: "grid" });
+
+/** The frame of a chart, as long as no value is known. */
+export const blankChart = () => svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, ...[TOP, (TOP + HEIGHT - BOTTOM) / 2, HEIGHT - BOTTOM].map(grid));
+
 /**
  * ``values`` of steps 1, 2, ... of ``total``; NaN where one is not known. ``marked`` is the step to point at, and
  * ``floor`` a value the curve should reach, or 0. Curves without negative values start at zero.
@@ -34,7 +39,7 @@ export function chart({ name, values, total, floor = 0, marked = values.length, 
   return svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t.chartLabel(name, step, value, floor) },
-    ...ticks.map((tick) => svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick), class: "grid" })),
+    ...ticks.map((tick) => grid(y(tick))),
     ...ticks.map((tick) => label(LEFT - 8, y(tick) + 3.5, "end", compact.format(tick))),
     label(LEFT, HEIGHT - 6, "start", "1"),
     label(WIDTH - RIGHT, HEIGHT - 6, "end", `${axis} ${total}`),

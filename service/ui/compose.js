@@ -1,22 +1,20 @@
 // A task's form: its pictures, its prompt, its settings; all from the task's schema.
 
 import * as api from "./api.js";
+import { canSimulate } from "./degrade.js";
 import { demo } from "./demo.js";
 import { diagnosisOf } from "./diagnosis.js";
 import { el } from "./dom.js";
 import * as drafts from "./drafts.js";
-import { forecast, presetChooser } from "./estimate.js";
-import { choice, group, isValid, markErrors, suggest, validate } from "./form.js";
+import { forecast } from "./estimate.js";
 import { gallery } from "./gallery.js";
-import { maskEditor } from "./mask.js";
-import { recommendedFor, unusual, usualType } from "./recommended.js";
+import { pictureInputs } from "./inputs.js";
+import { settingsForm } from "./settings.js";
 import { areSeveral, dropped, severalPanel } from "./several.js";
-import { pictureSlot } from "./slot.js";
-import { humanise, pictureLabel, t, wordsOf } from "./strings.js";
+import { pictureLabel, t, wordsOf } from "./strings.js";
 import { remember } from "./truth.js";
+import { isValid, markErrors, validate } from "./validity.js";
 
-/** Fields of any task that are worth seeing at once, after those it requires. */
-const MAIN_FIELDS = ["operator", "sigma", "compare_unguided"];
 const DRAFT_MILLISECONDS = 400;
 
 /** A task's form; ``onJob`` gets the accepted job. */
@@ -118,6 +116,8 @@ function demonstrationOf(task, pictures, settings, [samples, demoSamples]) {
   const onSwitch = (on) => {
     slot.rename(on ? t.demo.clean : pictureLabel(task.type, "image"));
     slot.clear();
+    if (!on) settings.write({ operator: { type: "auto" } });
+    else if (!canSimulate(settings.read().operator)) settings.write({ operator: { type: "super_resolution" } });
     if (samples) samples.hidden = on;
     if (demoSamples) demoSamples.hidden = !on;
   };
@@ -125,182 +125,4 @@ function demonstrationOf(task, pictures, settings, [samples, demoSamples]) {
   if (demoSamples) demoSamples.hidden = true;
   for (const kind of ["shown", "painted"]) slot.element.addEventListener(kind, made.later);
   return made;
-}
-
-/** The task's priors that this service offers: those that make what its own default makes. */
-function priorsFor(schema, described) {
-  const makes = described.priors.find(({ name }) => name === schema.properties.prior?.default)?.makes;
-  return { makes, offered: described.priors.filter((prior) => prior.offered && prior.makes === makes) };
-}
-
-/** Everything of the task's schema: the common fields open, the rest folded. */
-function settingsForm(task, described) {
-  const { schema } = task;
-  const { makes, offered } = priorsFor(schema, described);
-  const names = offered.map(({ name }) => name);
-  const properties = { ...schema.properties };
-  if (names.length) properties.prior = { ...properties.prior, enum: names, default: names[0] };
-  const folding = Object.keys(properties).filter((name) => properties[name]["x-default-type"] || (properties[name].$ref && schema.$defs[properties[name].$ref.split("/").at(-1)]?.properties));
-  const skip = [...folding, "preset", ...(names.length > 1 ? [] : ["prior"])];
-  const preset = presetChooser(properties.preset);
-  const main = group({ properties }, schema.$defs, "", undefined, skip);
-  const chosenPrior = () => offered.find(({ name }) => name === main.controls.get("prior")?.read()) ?? offered[0];
-  const usual = offered[0]; // its settings are shown first
-  const withUsual = (name) => (properties[name].oneOf ? { ...properties[name], "x-default-type": usualType(properties[name], usual, name, task.type) } : properties[name]);
-  const folds = new Map(folding.map((name) => [name, foldedGroup(name, withUsual(name), schema.$defs, usual?.recommended[name] ?? {})]));
-  // large results take long: suggest twice the size the prior was made for
-  if (usual?.native_size) main.controls.get("working_size")?.write(2 * Math.max(...usual.native_size));
-
-  const open = [...new Set([...(Object.keys(task.pictures).length ? [] : ["prompt"]), ...(schema.required ?? []), ...MAIN_FIELDS])].filter((name) => main.controls.has(name));
-  const rest = [...main.controls.keys()].filter((name) => !open.includes(name));
-  const part = (some) => el("div", { class: "fields" }, ...some.map((name) => main.controls.get(name).element));
-  const element = el("div", { class: "groups" }, part(open), preset?.element, rest.length > 0 && folded(t.more, part(rest)), ...[...folds.values()].map((fold) => fold.element));
-  const available = offered.some((candidate) => candidate.available);
-  const warning = available || !makes ? null : el("p", { class: "note warn", textContent: t.noPrior(t.kinds[makes] ?? makes) });
-  /** Shows in the sampler's empty fields what the chosen preset puts there. */
-  const showPreset = () => {
-    const fold = folds.get("sampler");
-    if (!preset || !fold) return;
-    const only = schema.$defs[properties.sampler.$ref?.split("/").at(-1)]?.properties.type?.default;
-    const prior = chosenPrior();
-    const type = fold.read().type ?? only ?? usualType(properties.sampler, prior, "sampler", task.type);
-    suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", type, preset.read()));
-  };
-  for (const kind of ["change", "choose"]) element.addEventListener(kind, showPreset);
-  showPreset();
-  const read = () => {
-    const spec = { ...main.read(), ...(preset && { preset: preset.read() }) };
-    for (const [name, fold] of folds) {
-      const chosen = fold.read();
-      if (Object.keys(chosen).length) spec[name] = chosen;
-    }
-    return spec;
-  };
-  const write = (spec) => {
-    const chosen = spec.preset ?? preset?.read();
-    if (spec.preset) preset?.write(spec.preset);
-    for (const [name, value] of Object.entries(spec)) {
-      if (main.controls.has(name)) main.controls.get(name).write(value);
-      else folds.get(name)?.write(value && unusual(value, chosenPrior(), name, chosen));
-    }
-    element.dispatchEvent(new Event("choose", { bubbles: true }));
-  };
-  // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
-  /** Brings a field into sight and focuses its first control. */
-  const show = (name) => {
-    const field = main.controls.get(name).element;
-    field.scrollIntoView({ block: "start" });
-    (field.querySelector("input:checked") ?? field.querySelector("input, select"))?.focus({ preventScroll: true });
-  };
-  const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  /** Selects a prior; without a name, the first. One that is selected already is left alone: a change renews every offer. */
-  const usePrior = (name) => {
-    const wanted = name ?? usual?.name;
-    if (wanted !== chosenPrior()?.name) write({ prior: wanted });
-  };
-  const isUsualPrior = () => chosenPrior() === usual;
-  return { element, warning, preset, read, write, usePrior, isUsualPrior, show, needs, degrades: main.controls.has("operator") };
-}
-
-/** A group of settings of which only those that were filled in are sent. */
-function foldedGroup(name, property, defs, recommended) {
-  const made = property.oneOf ? choice(property, defs, `/${name}`, recommended) : ownSettings(property, defs, `/${name}`, recommended);
-  const help = el("p", { class: "help", textContent: property.description });
-  return { ...made, element: folded(t.labels[name] ?? humanise(name), help, made.element) };
-}
-
-/** The settings of a sampler that cannot be chosen; recommendations of several are told apart by its type. */
-function ownSettings(property, defs, pointer, recommended) {
-  const inner = defs[property.$ref.split("/").at(-1)];
-  const type = inner.properties.type?.default;
-  return group(inner, defs, pointer, type ? (recommended[type] ?? {}) : recommended);
-}
-
-/** Whether an operator, or one inside it, takes its ``name`` (mask or kernel) from an upload. */
-function wantsUpload(operator, name, described) {
-  const field = described.operators.find(({ type }) => type === operator.type)?.schema.properties?.[name];
-  return (operator[name] ?? field?.default) === "upload" || (operator.stages ?? []).some((stage) => wantsUpload(stage, name, described));
-}
-
-function folded(title, ...content) {
-  return el("details", { class: "folded" }, el("summary", { textContent: title }), ...content);
-}
-
-/** A slot for each of the task's pictures; its mask is painted over the picture. */
-function pictureInputs(task, limits, settings, onProblem, onSeveral) {
-  const names = Object.keys(task.pictures).sort((a, b) => task.pictures[b] - task.pictures[a]);
-  const masked = names.includes("mask") && names.includes("image");
-  const mask = masked ? maskEditor(onProblem) : null;
-  const slots = new Map();
-  const thumb = el("img", { class: "thumb-small", alt: "", width: 48, height: 48, hidden: true }); // keeps the picture in sight on a phone
-  const tools = masked ? el("div", { class: "mask-box", hidden: true }, el("p", { class: "help", textContent: wordsOf(task.type).mask }), mask.toolbar) : null;
-  let hasImage = false;
-  const showMask = () => {
-    if (!masked) return;
-    tools.hidden = mask.surface.hidden = !hasImage || !settings.needs("mask");
-  };
-  const showKernel = () => {
-    if (slots.has("kernel")) slots.get("kernel").element.hidden = !settings.needs("kernel");
-  };
-  // the mask is painted; the whole picture is kept by the slot of its part
-  for (const name of names.filter((candidate) => !(masked && candidate === "mask") && candidate !== "whole")) {
-    const onChange = (shown) => {
-      if (name === "image" && masked) {
-        hasImage = Boolean(shown);
-        if (shown) mask.reset(shown.naturalWidth, shown.naturalHeight);
-        showMask();
-      }
-      if (name === names[0]) {
-        thumb.hidden = !shown;
-        if (shown) thumb.src = shown.src;
-      }
-      slot.element.dispatchEvent(new Event("shown", { bubbles: true }));
-    };
-    const slot = pictureSlot({ label: pictureLabel(task.type, name), required: task.pictures[name], limits, onProblem, onChange, onSeveral: name === "image" ? onSeveral : undefined });
-    slots.set(name, slot);
-    if (name !== "image" || !masked) continue;
-    slot.holder.append(mask.surface);
-    slot.element.append(tools);
-  }
-  for (const show of [showMask, showKernel]) {
-    settings.element.addEventListener("change", show);
-    settings.element.addEventListener("choose", show);
-    show();
-  }
-
-  const files = async () => {
-    const found = [...slots].filter(([, slot]) => !slot.element.hidden).map(([name, slot]) => [name, slot.file()]);
-    if (masked && hasImage && settings.needs("mask")) found.push(["mask", await mask.blob()]);
-    if (names.includes("whole")) found.push(["whole", slots.get("image").whole()]);
-    return Object.fromEntries(found.filter(([, file]) => file));
-  };
-  const missing = () => {
-    const [name, slot] = [...slots].find(([candidate, each]) => task.pictures[candidate] && !each.file()) ?? [];
-    slot?.focus();
-    return name ? t.needPicture(pictureLabel(task.type, name)) : null;
-  };
-  const fetched = async (artifact) => new File([await api.blob(artifact.url)], artifact.name, { type: artifact.media_type });
-  const fill = async (job) => {
-    const sent = (name) => job.artifacts.find((candidate) => candidate.name === api.inputName(name));
-    const whole = sent("whole");
-    for (const name of names.filter((candidate) => candidate !== "whole")) {
-      const artifact = sent(name);
-      if (!artifact) slots.get(name)?.clear();
-      else if (slots.has(name)) await slots.get(name).take(await fetched(artifact), undefined, name === "image" && whole ? await fetched(whole) : null);
-      else await mask.load(await fetched(artifact));
-    }
-  };
-  /** A picture that was pasted, or dropped beside the slots. */
-  const give = (file, name) => ([...slots.values()].find((slot) => !slot.element.hidden && !slot.file()) ?? slots.values().next().value)?.take(file, name);
-  const size = () => {
-    const shown = slots.get("image")?.picture();
-    return shown ? [shown.naturalWidth, shown.naturalHeight] : null;
-  };
-  /** Everything chosen so far; ``restore`` brings it back. */
-  const state = async () => ({ slots: [...slots].filter(([, slot]) => slot.file()).map(([name, slot]) => ({ name, file: slot.file(), whole: slot.whole() })), mask: (hasImage && (await mask?.blob())) || null });
-  const restore = async (kept) => {
-    for (const { name, file, whole } of kept.slots) await slots.get(name)?.take(file, file.name, whole);
-    if (kept.mask) await mask?.load(kept.mask);
-  };
-  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, thumb, slots, files, missing, fill, give, size, state, restore, mask: () => mask?.blob() };
 }

@@ -1,19 +1,12 @@
-// A JSON Schema becomes a form: one control a property, each with label, help and range.
+// A JSON Schema becomes a form: one control a property; objects, lists and choices contain further ones.
 //
 // Every control is { element, read(), write(value) }; read() gives undefined where the field is left to
 // its default. Elements carry their JSON pointer in data-pointer, by which a problem finds its field.
 
 import { el } from "./dom.js";
+import { check, input, labelOf, nextId, select } from "./fields.js";
 import { humanise, plain, t } from "./strings.js";
 
-/** Texts that may be as long get several lines. */
-const LONG = 200;
-
-let serial = 0;
-const nextId = () => `f${++serial}`;
-
-/** A field's label; fields of a degradation inside another are labelled like those of one alone. */
-const labelOf = (pointer) => t.fieldLabels[pointer.replace(/\/stages\/\d+/g, "")] ?? t.labels[pointer.split("/").at(-1)] ?? humanise(pointer.split("/").at(-1));
 const nameOf = (schema) => t.names[schema.properties.type.default] ?? humanise(schema.properties.type.default);
 
 /** The control for ``schema``; ``defs`` are its definitions, ``suggested`` values replace defaults that the caller leaves out. */
@@ -32,96 +25,6 @@ export function control(schema, defs, pointer, suggested) {
 function resolve(schema, defs) {
   const { $ref, ...rest } = schema;
   return $ref ? { ...defs[$ref.split("/").at(-1)], ...rest } : schema;
-}
-
-/** Label, control and help of one value. */
-function field(pointer, inputElement, schema) {
-  const id = nextId();
-  inputElement.id = id;
-  inputElement.setAttribute("aria-describedby", `${id}-help ${id}-error`);
-  inputElement.dataset.pointer = pointer;
-  const error = el("p", { id: `${id}-error`, class: "field-error" });
-  inputElement.addEventListener("input", () => mark(inputElement, ""));
-  return el(
-    "div",
-    { class: "field" },
-    el("label", { htmlFor: id, textContent: labelOf(pointer) }),
-    inputElement,
-    error,
-    el("p", { id: `${id}-help`, class: "help", textContent: plain(schema.description) }),
-  );
-}
-
-/** Shows ``message`` at a control, or takes it away. */
-function mark(inputElement, message) {
-  inputElement.setAttribute("aria-invalid", String(Boolean(message)));
-  const error = document.getElementById(`${inputElement.id}-error`);
-  if (error) error.textContent = message;
-}
-
-function input(schema, pointer, suggested) {
-  const kinds = schema.anyOf ?? [schema];
-  const number = kinds.find((kind) => kind.type === "number" || kind.type === "integer");
-  const word = kinds.find((kind) => kind.const !== undefined)?.const;
-  const json = kinds.some((kind) => kind.type === "array"); // a word or a list, which is typed as JSON
-  const free = kinds.some((kind) => kind.type === "string" && kind.const === undefined); // any text, or a list
-  const fallback = suggested ?? schema.default;
-  // a number that may also be left out (auto, none, or as recommended) is an empty field that says so
-  const optional = word !== undefined || kinds.some((kind) => kind.type === "null") || suggested !== undefined;
-  const long = !number && schema.maxLength >= LONG;
-  const inputElement = long ? el("textarea", { rows: schema.maxLength > 1000 ? 4 : 2 }) : el("input", { type: number ? "number" : "text", autocomplete: "off" });
-  if (number) limit(inputElement, number);
-  else inputElement.maxLength = schema.maxLength ?? (json ? 100_000 : 1000);
-  inputElement.required = Boolean(schema.minLength);
-  if (optional) inputElement.placeholder = fallback ?? t.noDefault.toLowerCase();
-  else inputElement.value = fallback ?? "";
-  const read = () => {
-    const text = inputElement.value.trim();
-    if (json && (!free || text.startsWith("["))) return listOf(text);
-    if (!number) return text || undefined;
-    if (text === "") return optional ? undefined : fallback;
-    return Number(text);
-  };
-  const asSuggested = (value) => suggested !== undefined && value === suggested;
-  const write = (value) => (inputElement.value = value === undefined || value === null || value === word || asSuggested(value) ? "" : json && !(free && typeof value === "string") ? JSON.stringify(value) : value);
-  return { element: field(pointer, inputElement, schema), read, write };
-}
-
-/** A list typed as JSON; text that is none is sent as it is, for the service to name the field. */
-function listOf(text) {
-  try {
-    return text ? JSON.parse(text) : undefined;
-  } catch {
-    return text;
-  }
-}
-
-function check(schema, pointer, suggested) {
-  const inputElement = el("input", { type: "checkbox", checked: suggested ?? schema.default ?? false });
-  const element = field(pointer, inputElement, schema);
-  element.classList.add("check");
-  return { element, read: () => inputElement.checked, write: (value) => (inputElement.checked = value ?? schema.default ?? false) };
-}
-
-function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
-  const whole = type === "integer";
-  inputElement.step = whole ? 1 : "any";
-  inputElement.inputMode = whole ? "numeric" : "decimal";
-  const low = minimum ?? (whole && exclusiveMinimum !== undefined ? exclusiveMinimum + 1 : exclusiveMinimum);
-  const high = maximum ?? (whole && exclusiveMaximum !== undefined ? exclusiveMaximum - 1 : exclusiveMaximum);
-  if (low !== undefined) inputElement.min = low;
-  if (high !== undefined) inputElement.max = high;
-}
-
-function select(schema, pointer, suggested) {
-  const fallback = suggested ?? schema.default;
-  const optional = suggested !== undefined;
-  const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
-  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: t.values[value] ?? humanise(String(value)) }));
-  const write = (value) => (inputElement.value = value === undefined || (optional && value === fallback) ? "" : schema.enum.indexOf(value));
-  if (!optional) write(fallback);
-  const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);
-  return { element: field(pointer, inputElement, schema), read, write };
 }
 
 /** Every property of an object but its fixed ones. With ``suggested``, only fields that were filled in are read. */
@@ -161,9 +64,8 @@ export function choice(schema, defs, pointer, suggested) {
   const kinds = schema.oneOf.map((kind) => resolve(kind, defs));
   const usual = schema["x-default-type"];
   const nested = pointer.split("/").length > 2 || usual !== undefined;
-  // kinds that contain further kinds come last, and are not offered within one another
-  const [simple, containing] = [false, true].map((wanted) => kinds.filter((kind) => containsKinds(kind) === wanted));
-  const offered = nested ? simple : [...simple, ...containing];
+  // kinds that contain further kinds are not offered within one another
+  const offered = kinds.filter((kind) => !nested || !containsKinds(kind)).sort((a, b) => rank(a) - rank(b));
   const details = el("div", { class: "choice-details" });
   const asSelect = nested || schema.optional;
   const picker = asSelect ? selectPicker(offered, pointer, schema.optional) : radioPicker(offered, schema, pointer);
@@ -186,7 +88,7 @@ export function choice(schema, defs, pointer, suggested) {
     show(type);
     current.write(value);
   };
-  const first = offered.find((kind) => kind.properties.type.default === (usual ?? "super_resolution")) ?? offered[0];
+  const first = offered.find((kind) => kind.properties.type.default === (usual ?? (nested ? "super_resolution" : "auto"))) ?? offered[0];
   write(schema.optional ? undefined : { type: first.properties.type.default });
   const element = el("fieldset", { class: nested ? "choice nested" : "choice" }, ...picker.elements, details);
   const read = () => {
@@ -198,6 +100,8 @@ export function choice(schema, defs, pointer, suggested) {
   return { element, read, write };
 }
 
+const RANKS = Object.keys(t.names);
+const rank = ({ properties }) => (RANKS.indexOf(properties.type.default) + 1 || RANKS.length + 1);
 const containsKinds = (kind) => Object.values(kind.properties).some((property) => property.type === "array");
 
 function radioPicker(kinds, schema, pointer) {
@@ -261,41 +165,4 @@ function list(schema, defs, pointer) {
   };
   write();
   return { element: el("div", {}, items, addButton), read: () => parts.map((part) => part.read()), write };
-}
-
-/** Shows ``values`` in the empty fields of the group at ``pointer`` that have them. */
-export function suggest(root, pointer, values) {
-  for (const [name, value] of Object.entries(values)) {
-    const inputElement = root.querySelector(`input[type="number"][data-pointer="${pointer}/${name}"]`);
-    if (inputElement) inputElement.placeholder = value ?? t.noDefault.toLowerCase();
-  }
-}
-
-const refused = (root) => [...root.querySelectorAll("input, select, textarea")].filter((candidate) => !candidate.validity.valid && !candidate.closest("[hidden]"));
-
-/** Whether every control's own range admits its value; texts that are still empty count as valid. */
-export const isValid = (root) => refused(root).every(({ validity }) => validity.valueMissing);
-
-/** Marks every control that its own range refuses; true when there is none. */
-export function validate(root) {
-  const wrong = refused(root);
-  for (const candidate of wrong) mark(candidate, candidate.validationMessage);
-  reveal(wrong[0]);
-  return wrong.length === 0;
-}
-
-/** Puts a problem's field errors at the fields they name. */
-export function markErrors(root, errors) {
-  const marked = errors.map(({ pointer, detail }) => {
-    const target = root.querySelector(`[data-pointer="${CSS.escape(pointer)}"]`);
-    if (target) mark(target, detail);
-    return target;
-  });
-  reveal(marked.find(Boolean));
-}
-
-function reveal(inputElement) {
-  const folded = inputElement?.closest("details");
-  if (folded) folded.open = true;
-  inputElement?.focus();
 }

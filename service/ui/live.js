@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { guarded } from "./api.js";
-import { chart } from "./chart.js";
+import { blankChart, chart } from "./chart.js";
 import { button, el } from "./dom.js";
 import { progressPanel } from "./progress.js";
 import { resultView } from "./result.js";
@@ -35,13 +35,13 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   const text = el("p", { role: "status" });
   const element = el(
     "div",
-    { class: "job" },
-    el("div", { class: "intro" }, heading, el("div", { class: "running-line" }, status.element, cancelButton), text, result.warning),
+    { class: over(first) ? "job" : "job followed" },
+    el("div", { class: "intro" }, heading, text, el("div", { class: "running-line" }, status.element, cancelButton)),
     el(
       "div",
       { class: first.output_size ? "columns job-columns" : "columns job-columns text-job" },
-      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.strip, result.code),
-      el("div", { class: "panel" }, result.told, result.actions, result.share, el("p", { class: "note", textContent: words.notice }), curves.element, result.facts),
+      el("div", { class: "stage-column" }, stage.element, track.element, stage.tools, result.warning, result.told, result.strip, result.code),
+      el("div", { class: "panel" }, el("p", { class: "note", textContent: words.notice }), result.actions, result.share, curves.element, result.facts),
     ),
   );
 
@@ -51,15 +51,14 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     heading.textContent = titleOf(job, words);
     element.classList.toggle("over", over(job));
     status.show(job);
-    if (!points.size || over(job)) text.textContent = stateText(job, Boolean(stage.before));
+    if (!points.size || over(job)) text.textContent = stateText(job);
+    text.classList.toggle("warn", job.state === "failed" && !untouched(job));
     cancelButton.hidden = over(job);
     cancelButton.disabled = job.cancel_requested;
-    cancelButton.textContent = job.cancel_requested ? t.canceling : t.cancel;
     if (!over(job)) return;
     ended = true;
     clearTimeout(timer);
     result.show(job);
-    if (job.state === "failed" && job.error && !untouched(job)) onProblem({ title: job.error.title, message: job.error.detail });
   }
 
   /** Shows at once that the job is being canceled; the service confirms it a moment later. */
@@ -69,7 +68,6 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       update(await api.cancel(job));
     } catch (error) {
       cancelButton.disabled = false;
-      cancelButton.textContent = t.cancel;
       throw error;
     }
   }
@@ -96,8 +94,15 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     const event = points.get(step);
     if (!event) return;
     curves.show(points, step);
+    settle();
     if (job.state === "succeeded" && step === event.total) return result.choose();
     stage.show(event);
+  }
+
+  /** What is below the curves shows once their height is known: nothing moves. */
+  function settle() {
+    if (!points.size) curves.element.hidden = true;
+    result.facts.classList.remove("later");
   }
 
   function onProgress(event) {
@@ -132,21 +137,30 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   }
 
   async function replay() {
-    for (const event of await api.sharedSteps(first)) onProgress(event);
+    try {
+      for (const event of await api.sharedSteps(first)) onProgress(event);
+    } finally {
+      settle();
+    }
   }
 
   function follow() {
     if (first.urls.steps) return guarded(onProblem, replay)();
     const onClosed = () => {
       stream = null;
+      if (ended) settle();
       poll();
+    };
+    const onDone = (done) => {
+      update(done);
+      settle();
     };
     const onLost = () => {
       if (ended || lost) return;
       lost = true;
       text.textContent = t.reconnecting;
     };
-    stream = api.follow(job, { onStatus: refresh, onProgress, onInner, onDone: update, onLost, onClosed });
+    stream = api.follow(job, { onStatus: refresh, onProgress, onInner, onDone, onLost, onClosed });
   }
 
   update(job);
@@ -177,26 +191,25 @@ function titleOf(job, words) {
   return job.state === "running" ? words.running : t.states[job.state];
 }
 
-function stateText(job, compared) {
-  if (job.metrics?.fit) return `${job.metrics.fit.text} ${compared ? t.done : t.doneAlone}`;
-  if (job.state === "succeeded") return job.output_size ? (compared ? t.done : t.doneAlone) : t.doneText;
+function stateText(job) {
+  if (job.state === "succeeded") return job.metrics.fit?.text ?? (job.output_size ? "" : t.doneText);
   if (job.state === "canceled") return t.canceledText;
-  if (job.state === "failed") return untouched(job) ? job.error.detail : "";
+  if (job.state === "failed") return job.error?.detail ?? "";
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);
   if (job.state === "running") return job.resumed_from_step === null ? estimate : t.resumed(job.resumed_from_step);
   const ahead = job.queue_position === null ? "" : job.queue_position ? t.ahead(job.queue_position) : t.next;
   return `${ahead} ${estimate}`;
 }
 
-/** The curve over the steps, and the inner loop of the step that is shown. */
+/** The curve over the steps, and the inner loop of the step that is shown; both have their place before values are known. */
 function curvePanel(words, isText) {
-  const main = el("div");
-  const inner = el("div");
-  const innerTitle = el("figcaption");
-  const innerBox = el("figure", { class: "chart inner", hidden: true }, innerTitle, inner);
+  const main = el("div", {}, blankChart());
+  const inner = el("div", {}, blankChart());
+  const innerTitle = el("figcaption", { textContent: t.innerTitle(1) });
+  const innerBox = el("figure", { class: "chart inner" }, innerTitle, inner);
   const title = el("figcaption", { textContent: words.curve });
   const box = el("figure", { class: "chart" }, title, main, words.curveHelp && el("p", { class: "help", textContent: words.curveHelp }));
-  const element = el("div", { class: "curves", hidden: true }, box, innerBox);
+  const element = el("div", { class: "curves", hidden: !words.curve }, box, innerBox);
   const valueOf = (event) => (isText ? event.reward_curve[0] : event.misfit) ?? NaN;
   const loopOf = (event) => (isText ? event.reward_curve : event.loss_curve) ?? [];
   const show = (points, step) => {

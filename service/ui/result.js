@@ -26,11 +26,11 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
   const sharing = onAgain && shareBox(first, described, onProblem);
   const again = onAgain && button(t.again, () => onAgain(first));
   const fresh = onAgain && el("a", { class: "button quiet", href: `#${first.task}`, textContent: t.fresh });
-  const actions = el("div", { class: "actions inner later" }, download, sharing?.button, contact, sidecar, again, fresh);
+  const actions = el("div", { class: "actions inner later" }, download, sharing?.button, again, contact, sidecar, fresh);
   const warning = el("p", { class: "note warn", role: "note", hidden: true });
   const told = el("div", { class: "told", hidden: true });
   const strip = el("div", { class: "strip", hidden: true });
-  const facts = el("div", { class: "facts" });
+  const facts = el("div", { class: "facts later" });
   const code = el("div", { class: "code-place" });
   let chosen = null;
 
@@ -52,18 +52,21 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     }
   };
 
-  const showTruth = async (job, artifact) => {
+  /** All facts at once, also where the distance from a known truth takes a moment. */
+  const showFacts = async (job, artifact) => {
+    let truth = [];
     try {
-      facts.prepend(...(await truthFacts(job, artifact)));
+      truth = await truthFacts(job, artifact);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       onProblem(error);
     }
+    facts.replaceChildren(...(expired(job) ? [el("p", { class: "note warn", textContent: t.expired })] : truth), ...factsOf(job, described));
   };
 
   const show = (job) => {
+    actions.style.minHeight = `${actions.offsetHeight}px`; // fewer buttons take the same place
     actions.classList.remove("later");
-    facts.replaceChildren(...factsOf(job, described));
     if (onAgain) code.replaceChildren(codeBox(job, task, described));
     warning.textContent = job.metrics.text_notice ?? "";
     warning.hidden = !warning.textContent;
@@ -73,8 +76,8 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
     if (job.metrics.found) told.replaceChildren(undone(job, onAgain, gone ? null : find("blur.png")));
     for (const each of [download, sidecar, contact]) each.hidden ||= job.state !== "succeeded" || gone;
     sharing?.show(job);
-    if (gone) return facts.prepend(el("p", { class: "note warn", textContent: t.expired }));
-    if (job.state !== "succeeded") return;
+    showFacts(job, gone ? null : find("result.png"));
+    if (gone || job.state !== "succeeded") return;
     link(sidecar, find("result.json"), job, t.sidecar);
     if (!job.output_size) {
       link(download, find("answer.txt"), job, t.downloadText);
@@ -82,7 +85,6 @@ export function resultView(first, task, described, words, stage, { onAgain, onPr
       return choose();
     }
     const pictures = picturesOf(job, find, words);
-    showTruth(job, find("result.png"));
     choose(pictures.find(({ artifact }) => artifact.name === "result.png") ?? pictures[0]);
     const truth = truthOf(job);
     const several = pictures.length > 1 ? pictures.filter(({ artifact }) => artifact.name !== "result.png") : [];

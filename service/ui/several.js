@@ -3,8 +3,8 @@
 import * as api from "./api.js";
 import { isArchive, picturesIn, pictureType } from "./archive.js";
 import { button, el } from "./dom.js";
-import { isValid } from "./form.js";
 import { t } from "./strings.js";
+import { isValid } from "./validity.js";
 
 const MOST = 100;
 const STORE = "studio-several";

@@ -33,11 +33,13 @@ function pictureStage(job, task, words) {
   const ramp = el("span", { class: "ramp", hidden: true }, ends[0], bar, ends[1]);
   bar.style.background = rampCss;
   const help = el("span", { class: "help" });
+  let hint = ""; // what the result's controls do
+  const explain = () => (help.textContent = mode === "off" ? hint : t.overlayHelp[mode] + (grid.count() < grid.all() ? t.overlayKnown : ""));
   picker.addEventListener("change", () => {
     mode = picker.value;
     ramp.hidden = !t.rampEnds[mode];
     for (const [index, end] of ends.entries()) end.textContent = t.rampEnds[mode]?.[index] ?? "";
-    help.textContent = t.overlayHelp[mode] + (mode !== "off" && grid.count() < grid.all() ? t.overlayKnown : "");
+    explain();
     paint();
   });
   const label = el("label", { class: "overlay-label" }, el("span", { textContent: t.overlay }), picker);
@@ -70,6 +72,8 @@ function pictureStage(job, task, words) {
     result(url, alt, text) {
       shown = total;
       view.result(url, alt, text);
+      hint = before ? t.done : t.doneAlone;
+      explain();
       paint();
     },
     settled: () => t.settled(grid.settled() / (grid.count() || 1)),

@@ -63,7 +63,7 @@ export const t = {
     },
     generate: {
       name: "Generate", title: "Generate a picture", submit: "Generate", running: "Generating", succeeded: "Generated", samples: "Or start from a prompt",
-      lede: "The prior generates a picture from a prompt, without a measurement. This shows what the other tasks guide.", after: "Generated", curve: "Misfit", curveHelp: "",
+      lede: "The prior generates a picture from a prompt, without a measurement. This shows what the other tasks guide.", after: "Generated", curve: "",
     },
   },
   otherTask: { samples: "Or start from a sample", running: "Running", succeeded: "Done", mask: "Paint over the region.", before: "Before", after: "After", curve: "Misfit", curveHelp: "" },
@@ -179,8 +179,9 @@ export const t = {
     "/loss/norm": "What counts as a deviation (norm)", "/loss/perceptual_weight": "Weight of visual features (perceptual term)", "/loss/perceptual": "What computes visual features",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
-  names: {
-    auto: "Find out", blind_blur: "Unknown blur", jpeg: "JPEG", hdr: "Clipped highlights", super_resolution: "Low resolution", gaussian_blur: "Gaussian blur", defocus_blur: "Out of focus", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", kernel_blur: "Own blur kernel", inpainting: "Missing pixels", denoise: "Noise only", compose: "Several",
+  names: { // in the order in which they are offered
+    auto: "Find out", super_resolution: "Low resolution", defocus_blur: "Out of focus", gaussian_blur: "Gaussian blur", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", denoise: "Noise only", jpeg: "JPEG", inpainting: "Missing pixels", hdr: "Clipped highlights", colorize: "Black and white",
+    blind_blur: "Unknown blur", kernel_blur: "Own blur kernel", saturating_blur: "Saturating blur", nonlinear_blur: "Nonlinear blur", compose: "Several",
     entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
     gram: "Gram statistics", csd: "CSD",
   },
@@ -229,8 +230,8 @@ export const t = {
   settledCount: (n) => `${plural(n, "token is", "tokens are")} decided.`,
   resumed: (step) => `Continued from step ${step} after an interruption.`,
   reconnecting: "Connection lost; reconnecting…",
-  done: "Move the handle to compare. Move the slider below to see each step.",
-  doneAlone: "Move the slider below to see each step.",
+  done: "Move the handle to compare, and the slider to see each step.",
+  doneAlone: "Move the slider to see each step.",
   fits: { undecided: "Finished: agreement undecided", disagrees: "Does not agree with your picture" },
   doneText: "Move the slider to see the order in which the tokens were written.",
   canceledText: "The job was stopped before it finished.",
@@ -254,7 +255,7 @@ export const t = {
   pause: "Pause",
   overlay: "Tokens",
   overlays: { off: "Hidden", settled: "Decided so far", heat: "Heat by step", confidence: "Heat by confidence" },
-  overlayHelp: { off: "", settled: "Green: decided in this step. Dark: still masked.", heat: "When each token was decided.", confidence: "The sampler's confidence in each token when it was decided." },
+  overlayHelp: { settled: "Green: decided in this step. Dark: still masked.", heat: "When each token was decided.", confidence: "The sampler's confidence in each token when it was decided." },
   overlayKnown: " White: kept from the original picture.",
   rampEnds: { heat: ["first", "last"], confidence: ["least", "most"] },
 
@@ -305,7 +306,6 @@ export const t = {
     broken: "This address is incomplete; ask for the whole link.",
   },
   cancel: "Cancel",
-  canceling: "Canceling…",
   again: "Edit and run again",
   fresh: "Start another",
   code: "Use it in code",

@@ -9,10 +9,10 @@ const PLAY_MILLISECONDS = 4000;
 
 /** ``onStep`` gets the step to show; ``countOf`` tells how many tokens a step decided. */
 export function timeline({ onStep, countOf }) {
-  const slider = el("input", { type: "range", min: 1, max: 1, value: 1, class: "scrub", "aria-label": t.scrub });
-  const toggle = el("button", { type: "button", class: "icon play" });
+  const slider = el("input", { type: "range", min: 1, max: 1, value: 1, disabled: true, class: "scrub", "aria-label": t.scrub });
+  const toggle = el("button", { type: "button", disabled: true, class: "icon play" });
   const text = el("span", { class: "help step-text" });
-  const element = el("div", { class: "timeline later" }, toggle, slider, text);
+  const element = el("div", { class: "timeline" }, toggle, slider, text);
   let total = 1;
   let following = true; // the newest step, until somebody moves the slider back
   let timer = 0;
@@ -62,9 +62,10 @@ export function timeline({ onStep, countOf }) {
     element,
     /** A step was finished; it is shown unless an earlier one is being looked at, or more are known to follow at once. */
     reach(step, of, moreFollow = false) {
-      element.classList.remove("later");
+      slider.disabled = toggle.disabled = false;
       total = of;
       slider.max = Math.max(slider.max, step);
+      text.style.minWidth = `${t.step(of, of).length}ch`; // the slider keeps its width
       if (following && !moreFollow) return show(Number(slider.max));
       if (following) slider.value = slider.max;
       say();

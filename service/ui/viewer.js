@@ -13,7 +13,7 @@ export function viewer(size, words, before) {
   const beforeImage = el("img", { class: "before", alt: before ? t.pictureAlt.before : "", hidden: !before });
   const after = el("img", { class: "after", alt: "", hidden: true });
   const tokens = el("canvas", { class: "tokens", hidden: true, "aria-hidden": "true" });
-  const tag = el("span", { class: "tag tag-after" });
+  const tag = el("span", { class: "tag" });
   const split = el("input", { type: "range", min: 0, max: 100, step: 1, value: 50, class: "split", "aria-label": t.compare, hidden: true });
   const stage = el(
     "div",
@@ -21,7 +21,7 @@ export function viewer(size, words, before) {
     el("div", { class: "plane" }, beforeImage),
     el("div", { class: "cut" }, el("div", { class: "plane" }, after, tokens)),
     before && el("span", { class: "tag tag-before", textContent: words.before }),
-    tag,
+    el("span", { class: "tag-place" }, tag),
     el("span", { class: "divider", "aria-hidden": "true" }),
     split,
   );

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from benchmarks.studio import loaded, scrubbed, used, watched
+from benchmarks.studio import loaded, scrubbed, seen, used, watched
 from tests.stack import Stack, png
 from tests.ui.pages import SLOW, comparison, ended, findings, scrub, submit, task
 
@@ -179,8 +180,46 @@ def test_nothing_moves_by_itself_and_clicks_are_answered_at_once(
     page.close()
     assert found["layout_shift, empty form"] < 0.001
     assert found["layout_shift, form filled in"] < 0.001
-    assert found["layout_shift, with history"] < 0.05  # of the whole visit
+    assert found["layout_shift, job from start to end"] < 0.001
+    assert found["layout_shift, with history"] < 0.001
     assert found["slowest_interaction_ms"] < 1000
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_moves_while_a_job_waits_runs_and_ends(
+    browser: Browser, stack: Stack, width: int
+) -> None:
+    """No view is clicked: Chromium forgives what moves after a click."""
+    page = watched(browser, stack.url, slowdown=1)
+    page.set_viewport_size({"width": width, "height": 850})
+    few, many = {"steps": 3, "inner_steps": 6}, {"steps": 60, "inner_steps": 60}
+    first = stack.submit(png(96, 64), sampler=many)
+    job = stack.submit(png(64, 64), num_samples=2, sampler=few)
+    late = stack.submit(png(64, 64), sampler=many)
+    page.goto(f"/#{job['id']}")
+    expect(page.get_by_text(re.compile("Next in line|ahead"))).to_be_visible()
+    stack.http.post(first["urls"]["cancel"])
+    ended(page, "Restored")
+    expect(page.get_by_role("button", name="Spread")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    page.goto(f"/#{late['id']}")
+    expect(page.get_by_text(re.compile(r"Step \d+ of 60")).first).to_be_visible(timeout=SLOW)
+    stack.http.post(late["urls"]["cancel"])
+    ended(page, "Canceled")
+    failed = stack.http.post(
+        "/v1/restore",
+        files={"image": png(64, 64)},
+        data={"spec": json.dumps({"operator": {"type": "denoise"}, "sampler": many})},
+        headers={"Cancel-After": "1s"},
+    ).json()
+    page.goto(f"/#{failed['id']}")
+    ended(page, "Failed")
+    page.goto(f"/#{job['id']}")
+    expect(page.get_by_role("heading", name="How it was made")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    moved = seen(page)["shifts"]
+    page.close()
+    assert moved == []
 
 
 def test_the_files_are_small_and_name_no_other_host() -> None:

@@ -116,6 +116,16 @@ def test_the_page_degrades_as_the_library_does(
     assert close.float().mean() > (0.97 if "jpeg" in str(operator) else 0.9999)
 
 
+def test_each_mode_starts_with_an_operator_that_suits_it(page: Page) -> None:
+    expect(page.locator(".chip [value=auto]")).to_be_checked()
+    page.get_by_text("Demo: degrade a clean picture").click()
+    expect(page.locator(".chip [value=super_resolution]")).to_be_checked()
+    choose(page, png(64, 64), slot="Clean picture")
+    expect(page.get_by_text("16 × 16 pixels, computed on this page")).to_be_visible()
+    page.get_by_text("My picture is degraded").click()
+    expect(page.locator(".chip [value=auto]")).to_be_checked()
+
+
 def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
     simulated = page.evaluate(
         """async (operators) => {

@@ -39,6 +39,7 @@ def test_after_entering_a_key_once_everything_works(
     # the stream of events, the previews and the files need the cookie; sending needs the page's
     # origin
     choose(page, png(32, 32))
+    page.get_by_text("Low resolution", exact=True).click()
     sampler(page, steps=4, inner_steps=1)
     job_id = submit(page)
     ended(page, "Restored")
