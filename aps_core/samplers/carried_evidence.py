@@ -4,7 +4,7 @@ evaluates the prior anew in each.
 APS optimises a table of logits (L, K) from the prior's logits at every reverse step and discards it
 at the step's end. Here a token's logits are
 
-    phi = log p(token | decided tokens) + u . code
+    phi = beta log p(token | decided tokens) + u . code
 
 an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
@@ -49,6 +49,17 @@ class CarriedEvidence(AnchoredSampler):
     )
     learning_rate: float = Field(
         0.3, gt=0, le=20, description="Size of a correction (Adam's learning rate on the evidence)."
+    )
+    prior_power: float = Field(
+        1.0,
+        ge=0,
+        le=10,
+        description=(
+            "How much the prior's expectations count (power of its probabilities): 1 takes them as"
+            " they are, 0 ignores them. The prior expects something of each token by itself, so"
+            " what neighbouring tokens tell is counted several times; a power below 1 makes up for"
+            " it."
+        ),
     )
     prior_weight: float = Field(
         0.0,
@@ -104,7 +115,8 @@ class CarriedEvidence(AnchoredSampler):
         prior_NK = problem.logits(z_BL, fraction, self.guidance_scale)[z_BL == MASK]
         several = float(len(z_BL) > 1)
         noise = several if self.temperature is None else self.temperature
-        prior_NK = gumbel_perturbed(prior_NK, noise, problem.generator).log_softmax(-1)
+        prior_NK = gumbel_perturbed(prior_NK, noise, problem.generator)
+        prior_NK = (self.prior_power * prior_NK).log_softmax(-1)
         fit = _Fit(self, problem, z_BL, prior_NK, state.carried)
         curve = fit.run(problem.watch(done, self.steps))
         keep = (before - after) / before

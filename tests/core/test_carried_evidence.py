@@ -1,5 +1,6 @@
 """The sampler that carries evidence over the reverse steps, and its total-variation estimates."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,6 +39,26 @@ def test_samples_are_nearer_to_the_exact_posterior_than_the_priors(seed: int) ->
     prior = SamplerSpec.named("prior_only").model_validate({"steps": 4})
     ours, alone = (world.total_variation(drawn(world, each).z_BL) for each in (sampler, prior))
     assert ours < alone - 0.1
+
+
+def test_the_prior_s_power_reaches_from_no_prior_to_a_sharper_one() -> None:
+    """0 is a prior that knows nothing; 1 is the prior; with more it counts more."""
+    world, blank = ToyWorld(3), ToyWorld(3)
+    table = cast(Any, blank.prior)
+    blank.prior = cast(Any, SimpleNamespace(tokenizer=table.tokenizer, logits=_equal(table.logits)))
+    common = {"steps": 4, "inner_steps": 3, "temperature": 0.0}
+
+    def codes(power: float, world: ToyWorld = world) -> torch.Tensor:
+        sampler = CarriedEvidence(prior_power=power, **common)
+        return drawn(world, sampler, 8).x_BCHW
+
+    torch.testing.assert_close(codes(0.0), codes(1.0, blank))
+    assert not torch.equal(codes(0.0), codes(1.0))
+    assert not torch.equal(codes(0.25), codes(1.0))
+
+
+def _equal(logits: Any) -> Any:
+    return lambda *arguments, **options: torch.zeros_like(logits(*arguments, **options))
 
 
 def test_a_resumed_run_gives_the_same_tokens() -> None:

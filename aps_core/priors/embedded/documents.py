@@ -30,6 +30,7 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
             "steps": 10,
             "inner_steps": 10,
             "learning_rate": 0.3,
+            "prior_power": 0.25,
             "correction": 2.0,
             "smoothness": 1.0,
             "anchor_score": "margin",
