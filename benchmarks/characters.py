@@ -15,6 +15,7 @@ disagree where a character is wrong is the question of ``benchmarks/guesses.py``
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -74,9 +75,15 @@ def examined(case: Case, page: Page, method: str, restore: Restore) -> Reading:
     started = time.process_time()
     x_CHW = restore(case).mean(0).clamp(-1, 1)
     seconds = time.process_time() - started
-    rate = error_rate(page.text, read(x_CHW))
-    quality = float(psnr(x_CHW[None], case.truth_CHW[None])) if method != "truth" else float("inf")
-    return Reading(case.task, page.name, method, rate, len(page.text), quality, seconds)
+    return Reading(
+        task=case.task,
+        page=page.name,
+        method=method,
+        error_rate=error_rate(page.text, read(x_CHW)),
+        characters=len(page.text),
+        psnr=math.inf if method == "truth" else float(psnr(x_CHW[None], case.truth_CHW[None])),
+        seconds=seconds,
+    )
 
 
 def run(chosen: list[Page], tasks: tuple[str, ...], out: Path) -> list[Reading]:
