@@ -17,7 +17,7 @@ from aps_core.operators import OperatorSpec
 from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf, Spec
 
-OPERATOR = AnyOf(OperatorSpec, None)
+OPERATOR = AnyOf(OperatorSpec)
 Command = Callable[..., Any]
 PICTURE = PictureFile()
 

@@ -13,7 +13,7 @@ import builtins
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import entry_points
@@ -106,15 +106,33 @@ own family.
 class AnyOf:
     """Pydantic annotation that validates against the class registered under the object's ``type``.
 
-    Objects without a ``type`` use ``default``, if one is set.
+    Objects without a ``type`` use ``default``, if one is set. ``refusal`` says why a class is not
+    accepted here; it is empty for the others, and the JSON Schema lists only those.
     """
 
-    def __init__(self, root: type[Spec], default: str | None) -> None:
+    def __init__(
+        self,
+        root: type[Spec],
+        default: str | None = None,
+        refusal: Callable[[Any], str] = lambda _: "",
+    ) -> None:
         self.root = root
         self.default = default
+        self.refusal = refusal
+
+    def _accepted(self) -> dict[str, type[Spec]]:
+        return {name: cls for name, cls in self.root.family.items() if not self.refusal(cls)}
+
+    def _check(self, cls: type[Spec]) -> None:
+        if reason := self.refusal(cls):
+            name = repr(cls.model_fields["type"].default)
+            raise PydanticCustomError(
+                "refused_type", "{name}: {reason}", {"name": name, "reason": reason}
+            )
 
     def _validate(self, value: Any) -> Spec:
         if isinstance(value, self.root):
+            self._check(type(value))
             return value
         if not isinstance(value, dict):
             raise PydanticCustomError("spec_type", "Input should be an object with a 'type'")
@@ -124,8 +142,9 @@ class AnyOf:
             raise PydanticCustomError(
                 "unknown_type",
                 "Unknown type {name}; known: {known}",
-                {"name": repr(name), "known": ", ".join(sorted(self.root.family))},
+                {"name": repr(name), "known": ", ".join(sorted(self._accepted()))},
             )
+        self._check(chosen)  # before it is parsed: untrusted input could nest arbitrarily
         return chosen.model_validate(value)
 
     def __get_pydantic_core_schema__(
@@ -141,12 +160,12 @@ class AnyOf:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        choices = [self._reference(cls, handler) for _, cls in sorted(self.root.family.items())]
+        choices = [self._reference(cls, handler) for _, cls in sorted(self._accepted().items())]
         described = {"oneOf": choices, "discriminator": {"propertyName": "type"}}
         return described if self.default is None else {**described, "x-default-type": self.default}
 
     def _reference(self, cls: type[Spec], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A reference to the class's definition, which is recursive for ``compose``."""
+        """A reference to the class's definition, which is recursive if it contains its family."""
         name = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
         reference = core_schema.definition_reference_schema(name)
         if cls in _described.get():
@@ -162,13 +181,15 @@ class AnyOf:
             _described.reset(token)
 
 
-def any_of(root: type[Spec], default: str | None = None) -> Any:
+def any_of(
+    root: type[Spec], default: str | None = None, *, refusal: Callable[[Any], str] = lambda _: ""
+) -> Any:
     """A pydantic field type that accepts any member of the family ``root``, including members
-    registered later.
+    registered later, but those for which ``refusal`` gives a reason.
 
     An object without a ``type`` is validated as the member named ``default``, if one is given.
     """
-    return Annotated[root, AnyOf(root, default)]
+    return Annotated[root, AnyOf(root, default, refusal)]
 
 
 def discover(package: ModuleType, group: str) -> None:

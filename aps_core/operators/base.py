@@ -67,6 +67,9 @@ class OperatorSpec(Spec, family=True):
     lengths: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that are lengths in pixels of the upload; see :meth:`scaled`."""
 
+    alone: ClassVar[str] = ""
+    """Why the operator cannot be a stage of ``compose``; empty if it can."""
+
     @property
     def checkpoints(self) -> tuple[str, ...]:
         """All downloaded weights this operator needs."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
 from aps_core.operators.inpainting import Inpainting
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import any_of
 
 if TYPE_CHECKING:
@@ -27,30 +26,13 @@ class Compose(OperatorSpec):
     JPEG.
     """
 
+    alone: ClassVar[str] = "one 'compose' cannot hold another; list all stages in one"
+
     type: Literal["compose"] = "compose"
     stages: Annotated[
-        list[any_of(OperatorSpec)],  # type: ignore[valid-type]
+        list[any_of(OperatorSpec, refusal=lambda cls: cls.alone)],  # type: ignore[valid-type]
         Field(min_length=1, max_length=4, description="Operators in the order they were applied."),
     ]
-
-    @field_validator("stages", mode="before")
-    @classmethod
-    def _flat(cls, stages: Any) -> Any:
-        # rejected before inner stages are parsed, because untrusted input could nest arbitrarily
-        for stage in stages if isinstance(stages, list) else []:
-            if (
-                stage.get("type") if isinstance(stage, dict) else getattr(stage, "type", None)
-            ) == "compose":
-                raise ValueError("a 'compose' cannot hold another one; list all stages in one")
-        return stages
-
-    @field_validator("stages")
-    @classmethod
-    def _known(cls, stages: list[OperatorSpec]) -> list[OperatorSpec]:
-        for stage in stages:
-            if isinstance(stage, UnknownOperator):
-                raise ValueError(f"'{stage.type}' identifies all that happened and stands alone")
-        return stages
 
     @property
     def linear(self) -> bool:  # type: ignore[override]

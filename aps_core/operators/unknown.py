@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
@@ -49,6 +49,8 @@ class UnknownOperator(OperatorSpec):
     Until then, sizes and estimates are those of an operator that keeps the picture's size. The
     result is never larger than the upload.
     """
+
+    alone: ClassVar[str] = "an operator that identifies what happened stands alone"
 
     @abstractmethod
     def find(self, search: Search) -> Found:

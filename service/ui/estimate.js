@@ -45,13 +45,15 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   let offered = {}; // settings that keep the whole picture
   let timer = 0;
   let asked = 0;
+  let known = ""; // settings and size that were asked about last
 
-  const show = (text, { reduced = null, presets = null, refused = false } = {}) => {
+  /** ``text`` beside the button; ``more`` above it: what a reduction loses, or why the job is ``refused``. */
+  const show = (text, { more = null, presets = null, refused = false } = {}) => {
     line.textContent = text;
     line.classList.toggle("known", Boolean(presets));
     line.classList.toggle("refused", refused);
-    lost.textContent = reduced ?? "";
-    details.hidden = !reduced;
+    lost.textContent = more ?? "";
+    details.hidden = !more;
     whole.hidden = true;
     settings.preset?.show(presets ?? {});
   };
@@ -84,12 +86,13 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
       if (number !== asked) return; // a later change has been asked about
       const { output_size: output, reduced_size: reduced, seconds, seconds_by_preset: presets, refusal } = found;
       const keeps = reduced && task.type === "edit";
-      const text = refusal?.detail ?? (output ? t.forecast.picture(output, seconds) : t.forecast.text(seconds));
-      show(text, { reduced: reduced && (keeps ? t.forecast.drawn(reduced) : t.forecast.reduced(size, reduced)), presets, refused: Boolean(refusal) });
+      const loss = reduced && (keeps ? t.forecast.drawn(reduced) : t.forecast.reduced(size, reduced));
+      const text = refusal ? `${refusal.title}.` : output ? t.forecast.picture(output, seconds) : t.forecast.text(seconds);
+      show(text, { more: refusal?.detail ?? loss, presets, refused: Boolean(refusal) });
       longest = reduced ? Math.max(...reduced) : 0;
       crop.hidden = !reduced || !onCrop;
       crop.disabled = false;
-      if (reduced) await offerWhole(spec, size, number);
+      if (reduced || refusal) await offerWhole(spec, size, number);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       if (number === asked) show(""); // a submission names the problem at its field
@@ -97,6 +100,9 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
   }
 
   const later = () => {
+    const now = JSON.stringify([settings.read(), sizeOf()]);
+    if (now === known) return; // a click on an offer ends the typing in a field, which is no change
+    known = now;
     asked++; // an answer on its way, and these offers, belong to the settings before this change
     crop.disabled = whole.disabled = true;
     clearTimeout(timer);

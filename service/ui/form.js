@@ -61,11 +61,9 @@ export function group(schema, defs, pointer, suggested, skip = []) {
 /** One of several kinds, told apart by ``type``: radio buttons at the top, a select inside a list or where one is the default.
  * ``suggested`` holds values by kind; with it only fields that were filled in are read, and the default kind is not named. */
 export function choice(schema, defs, pointer, suggested) {
-  const kinds = schema.oneOf.map((kind) => resolve(kind, defs));
   const usual = schema["x-default-type"];
   const nested = pointer.split("/").length > 2 || usual !== undefined;
-  // kinds that contain further kinds are not offered within one another
-  const offered = kinds.filter((kind) => !nested || !containsKinds(kind)).sort((a, b) => rank(a) - rank(b));
+  const offered = schema.oneOf.map((kind) => resolve(kind, defs)).sort((a, b) => rank(a) - rank(b));
   const details = el("div", { class: "choice-details" });
   const asSelect = nested || schema.optional;
   const picker = asSelect ? selectPicker(offered, pointer, schema.optional) : radioPicker(offered, schema, pointer);
@@ -102,7 +100,6 @@ export function choice(schema, defs, pointer, suggested) {
 
 const RANKS = Object.keys(t.names);
 const rank = ({ properties }) => (RANKS.indexOf(properties.type.default) + 1 || RANKS.length + 1);
-const containsKinds = (kind) => Object.values(kind.properties).some((property) => property.type === "array");
 
 function radioPicker(kinds, schema, pointer) {
   const name = nextId();

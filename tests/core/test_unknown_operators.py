@@ -243,7 +243,7 @@ assert "torch" not in sys.modules
 
 
 def test_it_stands_alone_and_degrades_nothing():
-    with pytest.raises(ValidationError, match="'auto' identifies all that happened"):
+    with pytest.raises(ValidationError, match="'auto': an operator that identifies"):
         OperatorSpec.named("compose").model_validate({"stages": [{"type": "auto"}]})
     with pytest.raises(InvalidSpec, match="cannot degrade a picture"):
         Auto().bind((3, 8, 8))

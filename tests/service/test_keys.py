@@ -126,9 +126,8 @@ def test_jobs_of_other_clients_are_not_found(guarded: httpx.Client, stack: Stack
         listed = guarded.get(f"/v1/jobs{cursor}", headers=by("bob")).json()["jobs"]
         assert job["id"] not in [each["id"] for each in listed]
     assert job["id"] not in stack.http.get("/v1/jobs?limit=100").text
-    assert [mine["id"] for mine in guarded.get("/v1/jobs", headers=by("ann")).json()["jobs"]] == [
-        job["id"]
-    ]
+    mine = guarded.get("/v1/jobs", headers=by("ann")).json()["jobs"]
+    assert job["id"] in [each["id"] for each in mine]
     for method, path in operations:
         assert guarded.request(method, path, headers=by("ann")).status_code in (
             200,

@@ -12,6 +12,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 from pydantic import BaseModel, Field
 
+from aps_core.operators import OperatorSpec
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.durations import in_words
 from aps_core.samplers import SamplerSpec
@@ -133,7 +134,12 @@ def test_irrelevant_fields_are_hidden(page: Page) -> None:
 def test_several_degradations_are_sent_in_their_order(page: Page, stack: Stack) -> None:
     choose(page, png(32, 32))
     page.get_by_text("Several", exact=True).click()
-    page.get_by_role("combobox", name="Degradation").select_option("denoise")
+    stage = page.get_by_role("combobox", name="Degradation")
+    offered = stage.evaluate("select => [...select.options].map((option) => option.value)")
+    alone = {name for name in OperatorSpec.family if OperatorSpec.named(name).alone}
+    assert alone >= {"auto", "blind_blur", "compose"}
+    assert set(offered) == set(OperatorSpec.family) - alone
+    stage.select_option("denoise")
     page.get_by_role("button", name="Add a degradation").click()
     page.get_by_role("combobox", name="Degradation").nth(1).select_option("jpeg")
     page.get_by_label("Quality").fill("30")
@@ -227,7 +233,13 @@ def test_a_size_that_is_refused_is_explained_before_submission(page: Page) -> No
     page.get_by_text("Noise only", exact=True).click()
     page.get_by_text("More settings").click()
     page.get_by_label("Longest side of the result").fill("900")
-    expect(page.locator(".forecast-line.refused")).to_contain_text("this device allows")
+    refused = page.locator(".forecast-line.refused")
+    expect(refused).to_have_text("The picture is too large for this device.")
+    expect(page.get_by_text("this device allows")).to_be_visible()
+    tiles = page.get_by_role("button", name="Keep full size, in tiles (about")
+    tiles.click()
+    expect(refused).to_be_hidden()
+    expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result 900 × 700 pixels"))
 
 
 def test_a_picture_that_is_too_large_is_offered_in_tiles(page: Page) -> None:
