@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 from pydantic import BaseModel
+
+from aps_core.registry import json_schema
 
 TYPES = {"integer": "INTEGER", "number": "NUMBER", "boolean": "true|false", "string": "TEXT"}
 
@@ -42,7 +43,7 @@ class SpecOption(click.Option):
     @property
     def schema(self) -> dict[str, Any]:
         """Schema of the field, with its reference resolved."""
-        whole = _schema(self.model)
+        whole = json_schema(self.model)
         definitions = whole.get("$defs", {})
 
         def resolved(schema: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +71,6 @@ class SpecOption(click.Option):
         """Completes the choices of an enumeration."""
         names = [str(choice) for choice in choices(self.schema)]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-@cache
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return model.model_json_schema()
 
 
 def choices(schema: dict[str, Any]) -> list[Any]:

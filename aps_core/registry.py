@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -90,11 +90,11 @@ class Spec(Config):
 
 
 @cache
-def json_schema(spec: type[Spec]) -> JsonSchemaValue:
-    """The class's JSON Schema, not to be changed. It lists other families' members, so a
-    registration makes all schemas anew.
+def json_schema(model: type[BaseModel]) -> JsonSchemaValue:
+    """A model's JSON Schema, not to be changed. It lists families' members, so a registration
+    makes all schemas anew.
     """
-    return spec.model_json_schema()
+    return model.model_json_schema()
 
 
 _described: ContextVar[frozenset[type[Spec]]] = ContextVar("described", default=frozenset())
@@ -104,7 +104,8 @@ own family.
 
 
 class AnyOf:
-    """Pydantic annotation that validates against the class registered under the object's ``type``.
+    """Pydantic annotation of a field that accepts any member of the family ``root``, also one that
+    is registered later: ``Annotated[SamplerSpec, AnyOf(SamplerSpec)]``.
 
     Objects without a ``type`` use ``default``, if one is set. ``refusal`` says why a class is not
     accepted here; it is empty for the others, and the JSON Schema lists only those.
@@ -179,17 +180,6 @@ class AnyOf:
             )
         finally:
             _described.reset(token)
-
-
-def any_of(
-    root: type[Spec], default: str | None = None, *, refusal: Callable[[Any], str] = lambda _: ""
-) -> Any:
-    """A pydantic field type that accepts any member of the family ``root``, including members
-    registered later, but those for which ``refusal`` gives a reason.
-
-    An object without a ``type`` is validated as the member named ``default``, if one is given.
-    """
-    return Annotated[root, AnyOf(root, default, refusal)]
 
 
 def discover(package: ModuleType, group: str) -> None:

@@ -5,10 +5,11 @@
 Restores the middle 128 pixels of every picture of a folder with the default sampler of both
 embedded priors, and again with equal logits in the place of the documents prior, which leaves its
 tokenizer. ``--controls`` adds a single reverse step with equal logits and as many decodes, random
-order, the prior's own confidence in place of the posterior's (the paper's APS-I), and the prior
-alone. Measurement and seed are the same for all. Rows are appended to a CSV file, and an
-interrupted run continues. Printed by task: mean PSNR of the baselines and of every method, and what
-the documents prior gains over the others, with its 95 % interval, paired over pictures.
+order, the prior's own confidence in place of the posterior's (the paper's APS-I), the prior's full
+weight, and the prior alone. Measurement and seed are the same for all. Rows are appended to a CSV
+file, and an interrupted run continues. Printed by task: mean PSNR of the baselines and of every
+method, and what the documents prior gains over the others, with its 95 % interval, paired over
+pictures.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def controls(documents: ImageEngine, blank: ImageEngine) -> dict[str, tuple[Imag
         "single optimisation": (blank, Variant(DEFAULT.method, settings=single)),
         "random order": (documents, Variant(DEFAULT.method, settings={"remasking": "random"})),
         "prior's order": (documents, Variant(DEFAULT.method, settings={"remasking": "prior"})),
+        "full weight": (documents, Variant(DEFAULT.method, settings={"prior_power": 1.0})),
         "prior alone": (documents, Variant("prior_only")),
     }
 

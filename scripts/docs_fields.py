@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from aps_cli.spec_option import choices, range_of
-from aps_core.registry import Spec
+from aps_core.registry import Spec, json_schema
 
 NAMES = {"string": "text", "array": "list"}
 """Types whose JSON name says less."""
@@ -36,7 +36,7 @@ def contents(path: str) -> str:
 
 
 def _table(cls: type[BaseModel], *, with_default: bool) -> str:
-    schema = cls.model_json_schema()
+    schema = json_schema(cls)
     heads = ["field", "type", *(["default"] if with_default else []), "meaning"]
     rows = [heads, ["---"] * len(heads)]
     for name, entry in schema["properties"].items():

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from aps_core.diagnosis.propose import least_confidence, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis
-from aps_core.operators import OperatorSpec
-from aps_core.registry import Config, any_of
+from aps_core.operators import AnyOperator, OperatorSpec
+from aps_core.registry import Config
 
 if TYPE_CHECKING:
     from aps_core.blind.em import Estimate
@@ -45,7 +45,7 @@ class Found(Config):
     """
 
     asked: str = Field(description="Type of the unknown operator of the job: 'auto', ...")
-    operator: any_of(OperatorSpec) = Field(description="The operator used.")  # type: ignore[valid-type]
+    operator: AnyOperator = Field(description="The operator used.")
     working_size: int | None = Field(
         None, description="Longer side of the restored picture that the operator needs, if any."
     )

@@ -12,7 +12,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
 from aps_core.operators.inpainting import Inpainting
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ class Compose(OperatorSpec):
 
     type: Literal["compose"] = "compose"
     stages: Annotated[
-        list[any_of(OperatorSpec, refusal=lambda cls: cls.alone)],  # type: ignore[valid-type]
+        list[Annotated[OperatorSpec, AnyOf(OperatorSpec, refusal=lambda cls: cls.alone)]],
         Field(min_length=1, max_length=4, description="Operators in the order they were applied."),
     ]
 

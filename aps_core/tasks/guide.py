@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
 from aps_core.tasks.guide_run import GuideRun
 from aps_core.tasks.text_results import TextResult
@@ -40,7 +40,7 @@ class GuideSpec(TaskSpec):
             "Guide the answer by the reward. If off, the prior is sampled without guidance."
         ),
     )
-    reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
+    reward: Annotated[RewardSpec, AnyOf(RewardSpec)] | None = Field(
         None, description="How the reward is computed. Default: the prior's recommendation."
     )
     more_prompts: tuple[Prompt, ...] = Field(

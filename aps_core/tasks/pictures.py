@@ -12,7 +12,7 @@ from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec
 from aps_core.priors.base import PRESETS, Preset
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.tasks.base import Size, TaskSpec
@@ -33,7 +33,7 @@ class PictureTaskSpec(TaskSpec):
             " recommendation, 'balanced'. Applies to sampler settings that are left out."
         ),
     )
-    sampler: any_of(SamplerSpec, default="aps") = Field(  # type: ignore[valid-type]
+    sampler: Annotated[SamplerSpec, AnyOf(SamplerSpec, default="aps")] = Field(
         default_factory=APSConfig,
         description=(
             "Sampler and its settings ('aps' if no type is given); omitted fields follow the"
@@ -105,7 +105,7 @@ class PictureTaskSpec(TaskSpec):
 class MeasuredTaskSpec(PictureTaskSpec):
     """A picture task whose samples must agree with a measurement."""
 
-    loss: any_of(LossSpec, default="measurement") = Field(  # type: ignore[valid-type]
+    loss: Annotated[LossSpec, AnyOf(LossSpec, default="measurement")] = Field(
         default_factory=MeasurementLoss,
         description=(
             "Loss and its settings ('measurement' if no type is given); omitted fields follow the"

@@ -13,10 +13,9 @@ from aps_core.errors import ImageTooLarge, InvalidSpec
 from aps_core.imaging import noise
 from aps_core.imaging.images import MAX_PIXELS, Coverage, Picture
 from aps_core.imaging.tiling import Tiling
-from aps_core.operators import OperatorSpec
+from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
-from aps_core.registry import any_of
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
 from aps_core.tasks.documents import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
@@ -48,7 +47,7 @@ class RestoreSpec(MeasuredTaskSpec):
             " on documents for pages and screens, if they have it."
         ),
     )
-    operator: any_of(OperatorSpec) = Field(description="How the picture was degraded.")  # type: ignore[valid-type]
+    operator: AnyOperator = Field(description="How the picture was degraded.")
     sigma: Sigma = Field(
         "auto",
         description=(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.provenance import TRAINED
 from aps_core.imaging.resampling import resize
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 from aps_core.style_measures import StyleMeasureSpec
 from aps_core.style_measures.gram import Gram
 from aps_core.tasks.base import Inputs, RunContext, Size
@@ -46,7 +46,7 @@ class StylizeSpec(PictureTaskSpec):
 
     type: Literal["stylize"] = "stylize"
     prompt: Prompt = Field(description="Text that describes what the picture shows.")
-    measure: any_of(StyleMeasureSpec, default="gram") = Field(  # type: ignore[valid-type]
+    measure: Annotated[StyleMeasureSpec, AnyOf(StyleMeasureSpec, default="gram")] = Field(
         default_factory=Gram,
         description=(
             "How the style of the result is compared with the style picture's ('gram' if no type is"
@@ -162,7 +162,7 @@ class StylizeSpec(PictureTaskSpec):
         """
         from aps_core.objectives.gram import Content, WeightedSum
 
-        tokenizer, measure = engine.prior.tokenizer, cast(StyleMeasureSpec, self.measure)
+        tokenizer, measure = engine.prior.tokenizer, self.measure
         style_CHW = reference(images.to_tensor(_style(inputs)).to(engine.device), height, width)
         style = measure.bind(style_CHW, tokenizer, engine.network)
         if inputs.image is None or not self.content_strength:

@@ -6,11 +6,11 @@ Defaults are the paper's for question answering (appendix, section "Question Ans
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from aps_core.registry import Config, any_of
+from aps_core.registry import AnyOf, Config
 from aps_core.text.relaxations import RelaxationSpec, StraightThrough
 
 
@@ -118,7 +118,7 @@ class TextConfig(Config):
         le=10,
         description="Size of a correction (Adam's learning rate on the logits, in nats per step).",
     )
-    relaxation: any_of(RelaxationSpec, default="aps") = Field(  # type: ignore[valid-type]
+    relaxation: Annotated[RelaxationSpec, AnyOf(RelaxationSpec, default="aps")] = Field(
         default_factory=StraightThrough,
         description=(
             "What the reward model reads at undecided positions ('aps' if no type is given)."

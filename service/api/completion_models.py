@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from aps_core.priors import PriorSpec, TextPriorSpec
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 from aps_core.text.chat import MAX_PROMPT
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
@@ -96,7 +96,7 @@ class ChatRequest(_Strict):
     stream_options: StreamOptions | None = Field(None, description="What else to stream.")
 
     guidance: bool = Field(True, description="Extension: guide the answer by the reward.")
-    reward: any_of(RewardSpec) | None = Field(  # type: ignore[valid-type]
+    reward: Annotated[RewardSpec, AnyOf(RewardSpec)] | None = Field(
         None, description="Extension: the reward, as in POST /v1/guide."
     )
     num_samples: int | None = Field(

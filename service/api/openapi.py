@@ -129,8 +129,9 @@ def _bodies(spec: type[TaskSpec], max_bytes: int) -> dict[str, Any]:
     return {str(each["title"]): each for each in (request, form, asked)}
 
 
-def _spec(spec: type[TaskSpec]) -> dict[str, Any]:
-    return {**component(spec), "description": "The task's settings."}
+def _spec(task: type[TaskSpec]) -> dict[str, Any]:
+    """The field ``spec`` of a body."""
+    return {**component(task), "description": "The task's settings."}
 
 
 def _batch_bodies(max_bytes: int) -> dict[str, Any]:

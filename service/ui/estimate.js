@@ -92,9 +92,10 @@ export function forecast(task, { settings, sizeOf, onCrop, valid }) {
       longest = reduced ? Math.max(...reduced) : 0;
       crop.hidden = !reduced || !onCrop;
       crop.disabled = false;
-      if (reduced || refusal) await offerWhole(spec, size, number);
+      if ((reduced || refusal) && "working_size" in task.schema.properties) await offerWhole(spec, size, number);
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
+      known = ""; // asked again at the next event
       if (number === asked) show(""); // a submission names the problem at its field
     }
   }

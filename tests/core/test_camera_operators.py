@@ -17,8 +17,10 @@ from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 from aps_core.operators.compose import Compose
 from aps_core.operators.defocus_blur import disc_kernel
+from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.kernel_blur import KernelBlur, kernel_rows, resampled_kernel
 from aps_core.operators.linear_motion_blur import line_kernel
+from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import Inputs, RestoreSpec
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/coffee.png"
@@ -143,7 +145,7 @@ def test_lengths_are_in_pixels_of_the_upload_at_any_working_size(operator):
     """Blurring and then reducing a photograph equals reducing it and then blurring less."""
     truth = images.to_tensor(images.open_image(PHOTO.read_bytes()))
     spec = RestoreSpec.model_validate({"operator": operator, "working_size": 96})
-    uploaded = spec.operator.bind(tuple(truth.shape))(truth[None])[0]
+    uploaded = spec.operator.bind((3, *truth.shape[1:]))(truth[None])[0]
     seen, small = (resize(x, (96, 96)) for x in (uploaded, truth))
     scaled = spec.working_operator((256, 256)).bind((3, 96, 96))(small[None])[0]
     unscaled = spec.operator.bind((3, 96, 96))(small[None])[0]
@@ -164,7 +166,9 @@ def test_only_lengths_are_scaled_and_only_if_the_upload_is_reduced():
     used = spec.working_operator((512, 400))
     assert isinstance(used, Compose)
     blur, reduction = used.stages
+    assert isinstance(blur, GaussianBlur)
     assert blur.sigma == pytest.approx(0.5)
+    assert isinstance(reduction, SuperResolution)
     assert reduction.factor == 2
     assert "blur of 0.5 pixels, then a reduction" in spec.working_operator((512, 400)).words()
 
@@ -174,7 +178,7 @@ def test_a_random_path_keeps_its_shape_when_the_upload_is_reduced():
     spec = RestoreSpec.model_validate(
         {"operator": {"type": "motion_blur", "kernel_size": 15}, "working_size": 128}
     )
-    seen = resize(spec.operator.bind(tuple(truth.shape))(truth[None])[0], (128, 128))
+    seen = resize(spec.operator.bind((3, *truth.shape[1:]))(truth[None])[0], (128, 128))
     small = resize(truth, (128, 128))[None]
     found = spec.working_operator((256, 256)).bind((3, 128, 128))(small)
     assert psnr(found, seen[None]).item() > 45

@@ -48,13 +48,13 @@ def test_the_prior_s_power_reaches_from_no_prior_to_a_sharper_one() -> None:
     blank.prior = cast(Any, SimpleNamespace(tokenizer=table.tokenizer, logits=_equal(table.logits)))
     common = {"steps": 4, "inner_steps": 3, "temperature": 0.0}
 
-    def codes(power: float, world: ToyWorld = world) -> torch.Tensor:
+    def restored(power: float, world: ToyWorld = world) -> torch.Tensor:
         sampler = CarriedEvidence(prior_power=power, **common)
         return drawn(world, sampler, 8).x_BCHW
 
-    torch.testing.assert_close(codes(0.0), codes(1.0, blank))
-    assert not torch.equal(codes(0.0), codes(1.0))
-    assert not torch.equal(codes(0.25), codes(1.0))
+    torch.testing.assert_close(restored(0.0), restored(1.0, blank))
+    assert not torch.equal(restored(0.0), restored(1.0))
+    assert not torch.equal(restored(0.25), restored(1.0))
 
 
 def _equal(logits: Any) -> Any:

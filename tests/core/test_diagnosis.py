@@ -16,6 +16,7 @@ from PIL import Image
 from aps_core.diagnosis import Diagnosis, diagnose
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
 from aps_core.errors import ImageRejected
+from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import RestoreSpec
 from training.diagnosis.simulate import Truth, degraded, to_image
 
@@ -206,6 +207,7 @@ def test_proposals_are_restore_jobs(family):
     spec = RestoreSpec.model_validate(proposal)
     spec.check((256, 256), None, False)
     if family == "enlarged":
+        assert isinstance(spec.operator, SuperResolution)
         assert spec.measurement_size((256, 256))[0] * spec.operator.factor <= 256
 
 

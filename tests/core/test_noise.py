@@ -18,6 +18,7 @@ from aps_core.imaging.resampling import resize
 from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.operators.compose import Compose
 from aps_core.tasks import RestoreSpec
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.png"))
@@ -163,9 +164,11 @@ def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_of
     """The noise left to see in a blurred and compressed picture is far less than its error."""
     stages = [{"type": "defocus_blur", "radius": 4.0}, {"type": "jpeg", "quality": quality}]
     spec = RestoreSpec.model_validate({"operator": {"type": "compose", "stages": stages}})
-    blurred = spec.operator.stages[0].bind(photos[0].shape)(photos[0][None])
-    compressed = spec.operator.stages[1].bind(photos[0].shape)(blurred)
+    assert isinstance(spec.operator, Compose)
+    blur, compression = spec.operator.stages
+    blurred = blur.bind(photos[0].shape)(photos[0][None])
+    compressed = compression.bind(photos[0].shape)(blurred)
     error = (compressed - blurred).std().item()
     sigma = spec.with_sigma(compressed[0], None, 0.0023).spread(compressed[0])
     assert 0.8 * error <= sigma <= 2 * error
-    assert spec.operator.stages[0].rounding == 0
+    assert blur.rounding == 0

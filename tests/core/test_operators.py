@@ -3,7 +3,7 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from aps_core.operators.colorize import Colorize
 from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.motion_blur import motion_kernel
 from aps_core.operators.unknown import UnknownOperator
-from aps_core.registry import any_of
+from aps_core.registry import AnyOf
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHAPE = (3, 32, 40)
@@ -94,7 +94,7 @@ def test_different_seeds_draw_different_operators():
 
 def test_json_round_trip(spec):
     class Holder(BaseModel):
-        operator: any_of(OperatorSpec)  # type: ignore[valid-type]
+        operator: Annotated[OperatorSpec, AnyOf(OperatorSpec)]
 
     held = Holder(operator=spec)
     assert Holder.model_validate_json(held.model_dump_json()).operator == spec

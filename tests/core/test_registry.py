@@ -2,14 +2,14 @@
 
 import subprocess
 import sys
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec
-from aps_core.registry import Spec, any_of
+from aps_core.registry import AnyOf, Spec
 
 
 class FruitSpec(Spec, family=True):
@@ -24,7 +24,7 @@ class Apple(FruitSpec):
 
 
 class Basket(BaseModel):
-    fruit: any_of(FruitSpec)  # type: ignore[valid-type]
+    fruit: Annotated[FruitSpec, AnyOf(FruitSpec)]
 
 
 def test_names():

@@ -22,6 +22,8 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec
 from aps_core.operators.auto import Auto
+from aps_core.operators.compose import Compose
+from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
@@ -124,6 +126,7 @@ def compressed(name, quality, kind, true):
 def test_beside_jpeg_traces_the_blur_stays_as_diagnosed():
     upload = compressed("tajmahal", 85, "motion", (13.0, 20.0))
     proposed, found = found_by(examine(upload), "auto"), Auto().find(Search(upload))
+    assert isinstance(found.operator, Compose)
     assert [stage.type for stage in found.operator.stages] == ["linear_motion_blur", "jpeg"]
     assert found == proposed
 
@@ -146,6 +149,7 @@ def test_a_part_is_diagnosed_from_the_whole_picture(engine):
     result = run(auto(), Inputs(part, whole=whole), engine)
     assert isinstance(result, PictureResult)
     assert result.found is not None
+    assert isinstance(result.found.operator, LinearMotionBlur)
     assert result.found.operator.length == pytest.approx(13, abs=1)
     assert result.found.operator.angle == pytest.approx(20, abs=5)
     assert result.pictures_BCHW.shape[-2:] == (64, 64)

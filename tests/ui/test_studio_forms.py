@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from pydantic import BaseModel, Field
 
 from aps_core.operators import OperatorSpec
@@ -17,7 +17,7 @@ from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.durations import in_words
 from aps_core.samplers import SamplerSpec
 from tests.stack import Stack, png
-from tests.ui.pages import choose, sampler, submit
+from tests.ui.pages import choose, sampler, submit, task
 
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
@@ -240,6 +240,23 @@ def test_a_size_that_is_refused_is_explained_before_submission(page: Page) -> No
     tiles.click()
     expect(refused).to_be_hidden()
     expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result 900 × 700 pixels"))
+
+
+def test_the_refusal_of_a_text_offers_no_picture_s_way_out(page: Page) -> None:
+    asked: list[dict[str, Any]] = []
+    refusal = {"code": "job_too_long", "title": "The job would take too long", "detail": "An hour."}
+    predicted = {"output_size": None, "reduced_size": None, "seconds": 3600, "tokens": 80}
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.post_data_json["spec"])
+        route.fulfill(json={**predicted, "refusal": refusal, "seconds_by_preset": {}})
+
+    page.route("**/v1/guide/estimate", refuse)
+    task(page, "Guide text")
+    expect(page.locator(".forecast-line.refused")).to_have_text("The job would take too long.")
+    expect(page.get_by_text("An hour.")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert not [spec for spec in asked if "working_size" in spec]
 
 
 def test_a_picture_that_is_too_large_is_offered_in_tiles(page: Page) -> None:
