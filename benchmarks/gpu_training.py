@@ -75,7 +75,7 @@ def trained(folder: Path, tiny: bool) -> dict[str, Any]:
     """
     where = ["--corpus", str(corpus(folder))]
     minutes = (0.005, 0.01) if tiny else (1.0, 1.5)
-    size = ("--crop", "32", "--batch", "2") if tiny else ("--crop", "128", "--batch", "256")
+    size = ("--batch", "2") if tiny else ("--batch", "256")
     tokenizer, prior = folder / "tokenizer", folder / "prior"
     told: dict[str, Any] = {}
     for part, budget in zip(("tokenizer", "tokenizer resumed"), minutes, strict=True):

@@ -23,9 +23,8 @@ from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
 from training.documents.prior import export as export_prior
 from training.documents.prior import flipped
-from training.documents.tokenizer import shape
 from training.prior import build, config_for, text_tokenizer
-from training.tokenizer import export
+from training.tokenizer import export, shape
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
 LINES = ["The lantern was lit and nobody noticed the stranger at the door of the inn."] * 3

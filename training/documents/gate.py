@@ -26,7 +26,7 @@ from aps_core.operators.super_resolution import SuperResolution
 from aps_core.priors.embedded.image import fast_dtype
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import ResBlock
-from training.documents import runs
+from training import runs
 from training.documents.crops import DocumentCrops
 from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train

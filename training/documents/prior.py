@@ -23,7 +23,7 @@ from transformers import LlamaForCausalLM
 from aps_core.priors.embedded.image import fast_dtype
 from aps_core.priors.mmada.network import MMaDAConfig, MMaDAPrior, load_mmada
 from aps_core.tokenizers.magvit2 import load_magvit
-from training.documents import runs
+from training import runs
 from training.documents.crops import DocumentCrops, stream
 from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train

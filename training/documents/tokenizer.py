@@ -20,34 +20,24 @@ import torch
 from torch import Tensor, nn
 
 from aps_core.evaluation.metrics import psnr
-from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
-from training.documents import runs
+from aps_core.tokenizers.magvit2_net import Magvit2
+from training import runs
 from training.documents.crops import DocumentCrops, stream
 from training.loop import device_and_threads, steps_done, train
-from training.tokenizer import TokenizerLoss, export, optimizers_for, validate
-
-
-def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int) -> MagvitConfig:
-    """One level at 4 pixels a token."""
-    return MagvitConfig(
-        ch=ch,
-        decoder_ch=decoder_ch,
-        patch=4,
-        z_channels=bits,
-        codebook_dim=bits,
-        encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(blocks,)),
-        decoder=LevelConfig(ch_mult=(1,), num_res_blocks=(decoder_blocks,)),
-    )
-
+from training.tokenizer import (
+    LARGE_SHARE,
+    TokenizerLoss,
+    export,
+    optimizers_for,
+    shape,
+    validate,
+)
 
 SHAPES = {
     "e128-d128x1": shape(128, 4, 128, 1, 12),
     "e128-d96x4": shape(128, 4, 96, 4, 12),
 }
 """Shapes that were compared; their decoders cost under 40 % of the photographs' tokenizer's."""
-
-LARGE_SHARE = 0.25
-"""Share of the batches with 128-pixel crops at a constant rate; all of them while annealing."""
 
 
 def mixed(crops: DocumentCrops, batch: int, large_share: float) -> Tensor:

@@ -19,7 +19,7 @@ def parser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument(
-        "--corpus", type=Path, required=True, help="folder of training.documents.build"
+        "--corpus", type=Path, required=True, help="folder with the training pictures"
     )
     made.add_argument(
         "--out", type=Path, required=True, help="run folder; an existing run is resumed"
