@@ -1,143 +1,102 @@
-"""Stage 2: trains the embedded image prior, an MMaDA transformer, on the tokenizer's token grids.
+r"""Stage 2: trains the embedded image prior, an MMaDA transformer, on the tokenizer's token grids.
 
-    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer --out runs/prior \\
-        --minutes 45
+    python -m training.prior --corpus CORPUS --tokenizer runs/tokenizer-annealed --out runs/prior
 
-The loss is masked cross-entropy with MMaDA's mask ratios cos(pi/2 u) on 128-pixel crops, which are
-encoded during training. Some batches are captioned; a tenth of their captions is dropped for
-classifier-free guidance. The output folder has the layout of a published MMaDA checkpoint.
+Stops, continues and anneals like :mod:`training.tokenizer`. The loss is masked cross-entropy with
+MMaDA's mask ratios cos(pi/2 u) on 128-pixel crops, which are encoded during training. A share of
+the visible bits is flipped, because APS shows the prior anchors that may be wrong. Some batches are
+captioned; a tenth of their captions is dropped for classifier-free guidance. The output folder has
+the layout of a published MMaDA checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
-from tokenizers import Tokenizer as TextTokenizer
-from tokenizers import decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from aps_core.priors.embedded.image import fast_dtype
-from aps_core.priors.llada.network import published_key
-from aps_core.priors.mmada.network import Layout, MMaDAConfig, MMaDAPrior
-from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
+from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
+from aps_core.tokenizers.magvit2 import load_magvit
 from aps_core.types import MASK
-from training import corpus
-from training.loop import device_and_threads, train
+from training import corpus, runs
+from training.loop import device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
-from training.schedule import Cosine
+from training.prior_network import (
+    build,
+    config_for,
+    export,
+    take_layers,
+    take_tables,
+    text_tokenizer,
+)
 
 CAPTIONED_SHARE = 0.2
 CAPTION_DROPPED = 0.1
-TEXT_VOCABULARY = 1024
-GROUP_BITS = 4
 
 
-def text_tokenizer(captions: list[str]) -> TextTokenizer:
-    """Trains a byte-pair vocabulary on the captions."""
-    tokenizer = TextTokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        captions,
-        trainers.BpeTrainer(
-            vocab_size=TEXT_VOCABULARY, initial_alphabet=alphabet, show_progress=False
-        ),
-    )
-    return tokenizer
+class CaptionedCrops:
+    """Draws crops with their captions; most batches have none."""
+
+    def __init__(self, pictures: list[corpus.Picture], seed: int) -> None:
+        plain = [p for p in pictures if p.group != "icon"]
+        captioned = [p for p in pictures if p.caption]
+        self.plain = corpus.CropSampler(plain, 128, seed, min_scale=0.75)
+        self.captioned = corpus.CropSampler(captioned, 128, seed + 1, min_scale=0.75)
+        self.random = self.plain.random
+
+    def batch(self, count: int) -> tuple[Tensor, list[str]]:
+        """Pictures (count, 3, 128, 128) in [-1, 1] and their captions, possibly empty."""
+        captioned = self.random.random() < CAPTIONED_SHARE
+        crops = [(self.captioned if captioned else self.plain).crop() for _ in range(count)]
+        captions = [
+            (caption or "") if captioned and self.random.random() > CAPTION_DROPPED else ""
+            for _, caption in crops
+        ]
+        return torch.stack([x for x, _ in crops]), captions
 
 
-def config_for(text_vocabulary: int, bits: int, width: int, layers: int) -> MMaDAConfig:
-    """Network configuration; the ids are text tokens, then special tokens, then image codes."""
-    special = {
-        name: text_vocabulary + i
-        for i, name in enumerate(("t2i", "bos", "eos", "soi", "eoi", "mask"))
-    }
-    layout = Layout(
-        image_offset=text_vocabulary + len(special) + 1,
-        codebook_size=2**bits,
-        max_text_len=32,
-        native_grid=(32, 32),
-        **special,
-    )
-    return MMaDAConfig(
-        d_model=width,
-        n_heads=width // 32,
-        n_kv_heads=width // 32,
-        n_layers=layers,
-        mlp_hidden_size=width * 8 // 3,
-        rms_norm_eps=1e-5,
-        rope_theta=10000.0,
-        embedding_size=layout.image_offset + layout.codebook_size,
-        max_sequence_length=2048,
-        layout=layout,
-    )
-
-
-class SharedBits(nn.Module):
-    """Embedding table with shared parameters, used during training only.
-
-    Codes that share a group of bits share a learned vector, so that rare codes also learn from
-    similar frequent ones. After training, it is folded into a plain table.
-    """
-
-    def __init__(self, bits: int, width: int, offset: int) -> None:
-        super().__init__()
-        codes = torch.arange(2**bits)
-        groups = [(codes >> shift) & (2**GROUP_BITS - 1) for shift in range(0, bits, GROUP_BITS)]
-        self.groups: Tensor
-        self.register_buffer(
-            "groups",
-            torch.stack(groups) + 2**GROUP_BITS * torch.arange(len(groups))[:, None],
-            persistent=False,
-        )
-        self.table = nn.Parameter(0.02 * torch.randn(len(groups) * 2**GROUP_BITS, width))
-        self.offset = offset
-
-    def forward(self, weight: Tensor) -> Tensor:
-        shared = self.table[self.groups].sum(0)
-        return torch.cat([weight[: self.offset], weight[self.offset :] + shared])
+def flipped(codes_BL: Tensor, bits: int, largest: float, generator: torch.Generator) -> Tensor:
+    """The codes with bits flipped at a rate that is uniform in [0, ``largest``] for each grid."""
+    rate_B11 = largest * torch.rand(len(codes_BL), 1, 1, generator=generator)
+    flip_BLb = torch.rand(*codes_BL.shape, bits, generator=generator) < rate_B11
+    return codes_BL ^ (flip_BLb << torch.arange(bits)).sum(-1).to(codes_BL.device)
 
 
 class PriorLoss:
-    """Draws crops, encodes and masks them, and computes the masked cross-entropy loss."""
+    """Draws crops, encodes, masks and disturbs them; masked cross-entropy."""
 
     def __init__(
         self,
         prior: MMaDAPrior,
-        sampler: corpus.CropSampler,
-        captioned: corpus.CropSampler,
-        batch_size: int,
-        device: torch.device,
+        draw: Callable[[], tuple[Tensor, list[str]]],
+        flips: float,
+        seed: int,
     ) -> None:
+        """``draw``: pictures (B, 3, 128, 128) in [-1, 1] and their captions."""
         self.prior = prior
-        self.sampler = sampler
-        self.captioned = captioned
-        self.batch_size = batch_size
-        self.device = device
-        self.random = sampler.random
+        self.draw = draw
+        self.flips = flips
+        self.bits = prior.tokenizer.codebook_KD.shape[1]
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
-        captioned = self.random.random() < CAPTIONED_SHARE
-        crops = [
-            (self.captioned if captioned else self.sampler).crop() for _ in range(self.batch_size)
-        ]
-        captions = [
-            (c or "") if captioned and self.random.random() > CAPTION_DROPPED else ""
-            for _, c in crops
-        ]
-        tokenizer = self.prior.tokenizer
-        codes_BL = tokenizer.encode(torch.stack([x for x, _ in crops]).to(self.device))
-        fraction_B1 = torch.cos(torch.rand(len(codes_BL), 1, device=self.device) * math.pi / 2)
-        masked_BL = torch.rand(codes_BL.shape, device=self.device) < fraction_B1
-        loss, _ = masked_nll(self.prior, codes_BL, masked_BL, captions)
+        device = self.prior.tokenizer.codebook_KD.device
+        x_BCHW, captions = self.draw()
+        codes_BL = self.prior.tokenizer.encode(x_BCHW.to(device))
+        fraction_B1 = torch.cos(
+            torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2
+        )
+        masked_BL = (torch.rand(codes_BL.shape, generator=self.generator) < fraction_B1).to(device)
+        shown_BL = flipped(codes_BL, self.bits, self.flips, self.generator)
+        loss, _ = masked_nll(self.prior, codes_BL, masked_BL, captions, shown_BL)
         return loss, {"nll": loss.item()}
 
 
@@ -188,98 +147,75 @@ def validate(prior: MMaDAPrior, model: nn.Module, codes_BL: Tensor) -> dict[str,
     return scores
 
 
-def save(model: LlamaForCausalLM, config: MMaDAConfig, text: TextTokenizer, out: Path) -> None:
-    """Writes a checkpoint folder under the published key names."""
-    tensors = {published_key(k): v.half().contiguous() for k, v in model.state_dict().items()}
-    save_file(tensors, out / "model.safetensors")
-    (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
-    text.save(str(out / "tokenizer.json"))
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of this stage, for photographs and documents."""
+    made = runs.parser(description, 1200, 8, "token grids a step (128 on a GPU)")
+    made.add_argument(
+        "--tokenizer", type=Path, required=True, help="folder with the trained tokenizer"
+    )
+    made.add_argument("--width", type=int, default=192)
+    made.add_argument("--layers", type=int, default=4)
+    made.add_argument(
+        "--start", type=Path, help="folder of a prior of the same shape whose layers to start from"
+    )
+    made.add_argument(
+        "--tables",
+        action="store_true",
+        help="start from its token tables, too: the tokenizer was started from its tokenizer",
+    )
+    made.add_argument(
+        "--flips", type=float, default=0.1, help="largest share of visible bits flipped"
+    )
+    return made
 
 
-def build(
-    config: MMaDAConfig, tokenizer: MagvitTokenizer, text: TextTokenizer, device: torch.device
-) -> MMaDAPrior:
-    """Creates an untrained network with :class:`SharedBits` tables."""
-    model = LlamaForCausalLM(config.llama())
-    nn.Module.to(model, device)
-    bits = tokenizer.codebook_KD.shape[1]
-    for module in (model.model.embed_tokens, model.lm_head):
-        parametrize.register_parametrization(
-            module,
-            "weight",
-            SharedBits(bits, config.d_model, config.layout.image_offset).to(device),
-        )
-    prior = MMaDAPrior(
-        model, model.lm_head.weight[config.layout.image_offset :], config, tokenizer, text
-    )
-    model.requires_grad_(True)
-    return prior
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        required=True,
-        help="folder with photos_train.zip and icons_train.zip",
-    )
-    parser.add_argument(
-        "--tokenizer", type=Path, required=True, help="run folder of training.tokenizer"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="run folder; a previous run in it is resumed"
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=45,
-        help="compute budget (8 on a data-centre GPU, 45 on two CPU cores)",
-    )
-    parser.add_argument("--width", type=int, default=192)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--batch", type=int, default=8, help="token grids per step (128 on a GPU)")
-    parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-
+def train_prior(
+    args: argparse.Namespace,
+    captions: list[str],
+    draw: Callable[[int], Callable[[], tuple[Tensor, list[str]]]],
+    held_out: dict[str, Tensor],
+) -> None:
+    """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that draws a
+    batch with its captions. ``held_out``: named sets of pictures (N, 3, 128, 128) in [-1, 1].
+    """
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
-    training, validation = corpus.load(args.corpus)
+    out, schedule = runs.folder_and_schedule(args)
     tokenizer = load_magvit(args.tokenizer, device, fast_dtype(device))
-    text = text_tokenizer(sorted({p.caption for p in training if p.caption}))
+    text = text_tokenizer(captions)
     config = config_for(
         text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
     )
     prior = build(config, tokenizer, text, device)
-    held_out = torch.cat(
-        [tokenizer.encode(corpus.square(p, 128)[None].to(device)) for p in validation]
-    )
+    if args.start and not steps_done(out):
+        trained = load_mmada(args.start, tokenizer, device, torch.float32).model
+        take_layers(prior.model, trained)
+        if args.tables:
+            take_tables(prior.model, trained)
+    seed = args.seed + steps_done(out)
+    loss = PriorLoss(prior, draw(seed), args.flips, seed)
+    sets = {name: tokenizer.encode(x.to(device)) for name, x in held_out.items()}
 
-    plain = corpus.CropSampler(
-        [p for p in training if p.group != "icon"], 128, args.seed, min_scale=0.75
-    )
-    captioned = corpus.CropSampler(
-        [p for p in training if p.caption], 128, args.seed + 1, min_scale=0.75
-    )
-    loss = PriorLoss(prior, plain, captioned, args.batch, device)
+    def validated(averaged: nn.Module) -> dict[str, float]:
+        assert isinstance(averaged, LlamaForCausalLM)
+        export(averaged, prior, config, out)
+        scores = {name: validate(prior, averaged, codes_BL) for name, codes_BL in sets.items()}
+        return {f"{k}_{name}": v for name, values in scores.items() for k, v in values.items()}
+
     hidden = [p for name, p in prior.model.named_parameters() if "_proj" in name]
     optimizers = muon_and_adamw(prior.model, hidden, args.rate, 0.05)
-    averaged = train(
-        prior.model,
-        loss,
-        optimizers,
-        args.out,
-        Cosine(args.minutes),
-        lambda m: validate(prior, m, held_out),
+    train(prior.model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+
+
+def main() -> None:
+    args = parser(__doc__).parse_args()
+    training, validation = corpus.load(args.corpus)
+    train_prior(
+        args,
+        sorted({p.caption for p in training if p.caption}),
+        lambda seed: partial(CaptionedCrops(training, seed).batch, args.batch),
+        {"photographs": torch.stack([corpus.square(p, 128) for p in validation])},
     )
-    assert isinstance(averaged, LlamaForCausalLM)
-    for module in (averaged.model.embed_tokens, averaged.lm_head):
-        parametrize.remove_parametrizations(module, "weight")
-    save(averaged, config, text, args.out)
 
 
 if __name__ == "__main__":

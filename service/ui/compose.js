@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { canSimulate } from "./degrade.js";
 import { demo } from "./demo.js";
 import { diagnosisOf } from "./diagnosis.js";
-import { el } from "./dom.js";
+import { el, painted } from "./dom.js";
 import * as drafts from "./drafts.js";
 import { forecast } from "./estimate.js";
 import { gallery } from "./gallery.js";
@@ -50,20 +50,11 @@ export function composer(task, described, samples, { onJob, onProblem }) {
     event.preventDefault();
     if (submit.disabled) return; // being sent
     onProblem(null);
-    const missing = pictures.missing();
-    if (missing) return onProblem({ message: missing });
-    if (!validate(form)) return onProblem({ message: t.fixFields });
-    const demonstrated = demonstration?.on() ? demonstration : null;
-    const problem = await demonstrated?.problem();
-    if (problem) return onProblem({ message: problem });
     submit.disabled = true;
     submit.textContent = t.submitting;
+    await painted(); // the button answers at once
     try {
-      const { files, spec } = await (demonstrated ? demonstrated.request(settings.read()) : plainly());
-      const job = await api.submit(task.type, files, spec);
-      if (demonstrated) await remember(job, demonstrated.made());
-      await drafts.drop(task.type);
-      onJob(job);
+      await send();
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       onProblem(error);
@@ -73,6 +64,20 @@ export function composer(task, described, samples, { onJob, onProblem }) {
       submit.textContent = words.submit;
     }
   });
+  /** Sends the form if it is complete; says what is missing otherwise. */
+  async function send() {
+    const missing = pictures.missing();
+    if (missing) return onProblem({ message: missing });
+    if (!validate(form)) return onProblem({ message: t.fixFields });
+    const demonstrated = demonstration?.on() ? demonstration : null;
+    const problem = await demonstrated?.problem();
+    if (problem) return onProblem({ message: problem });
+    const { files, spec } = await (demonstrated ? demonstrated.request(settings.read()) : plainly());
+    const job = await api.submit(task.type, files, spec);
+    if (demonstrated) await remember(job, demonstrated.made());
+    await drafts.drop(task.type);
+    onJob(job);
+  }
   document.addEventListener("paste", (event) => {
     const pasted = event.clipboardData?.files[0];
     if (pasted && form.isConnected) pictures.give(pasted, t.pasted);

@@ -14,7 +14,7 @@ export function diagnosisOf(slot, settings, { skip, onRestore }) {
   const doubts = el("ul", { class: "help" });
   const text = el("p", { class: "note warn", textContent: t.diagnosis.text, hidden: true });
   const documents = el("p", { class: "help", textContent: t.diagnosis.documents, hidden: true });
-  const restore = button(t.diagnosis.restore, onRestore, { class: "primary" });
+  const restore = button(t.diagnosis.restore, onRestore, { class: "tonal" });
   const correct = button(t.diagnosis.correct, () => {
     settings.write(proposal);
     settings.show("operator");

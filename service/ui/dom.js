@@ -31,3 +31,6 @@ export const button = (text, action, properties = {}) => el("button", { type: "b
 
 /** A picture of 20 x 20 units drawn as one stroked path, for buttons that have a name of their own. */
 export const icon = (path) => svg("svg", { viewBox: "0 0 20 20", width: 20, height: 20, "aria-hidden": "true", class: "glyph" }, svg("path", { d: path }));
+
+/** Resolves once what was changed shows. */
+export const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));

@@ -1,7 +1,7 @@
 // The controls of single values: text, number, switch or selection, each with label, help and range.
 
 import { el } from "./dom.js";
-import { humanise, plain, t } from "./strings.js";
+import { humanise, plain, t, valueName } from "./strings.js";
 import { mark } from "./validity.js";
 
 /** Texts that may be as long get several lines. */
@@ -92,7 +92,7 @@ export function select(schema, pointer, suggested) {
   const fallback = suggested ?? schema.default;
   const optional = suggested !== undefined;
   const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
-  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: t.values[value] ?? humanise(String(value)) }));
+  for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: valueName(value) }));
   const write = (value) => (inputElement.value = value === undefined || (optional && value === fallback) ? "" : schema.enum.indexOf(value));
   if (!optional) write(fallback);
   const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);

@@ -6,7 +6,7 @@ import { button, el } from "./dom.js";
 import { shareBox } from "./share.js";
 import { codeBox } from "./snippets.js";
 import { expired } from "./stage.js";
-import { humanise, t } from "./strings.js";
+import { humanise, t, valueName } from "./strings.js";
 import { truthFacts, truthOf } from "./truth.js";
 
 /** The parts of a job's page that are about its result; none is shown until ``show``. Without ``onAgain`` they are read-only. */
@@ -143,7 +143,7 @@ function factsOf(job, described) {
     prompt: job.output_size ? spec.prompt : undefined,
     seed: spec.seed,
     sampler: spec.sampler && t.samplerText(spec.sampler.steps, spec.sampler.inner_steps),
-    prior: spec.prior,
+    prior: spec.prior && valueName(spec.prior),
     size: job.output_size && t.size(...job.output_size),
     misfit: metrics.noise_floor > 0 && metrics.misfit?.length ? `${metrics.misfit.map(number).join(", ")} / ${number(metrics.noise_floor)}` : undefined,
     seconds: metrics.sampling_seconds && t.seconds(metrics.sampling_seconds),

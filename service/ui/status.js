@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { button, el } from "./dom.js";
 import { dropAll } from "./drafts.js";
 import { forgetKey } from "./key.js";
-import { t } from "./strings.js";
+import { t, valueName } from "./strings.js";
 
 /** Shows the status on ``opener``, which opens ``panel`` with the details; they are fetched each time. */
 export function statusPanel(opener, panel, described) {
@@ -42,7 +42,7 @@ const processes = (workers) => [...Map.groupBy(workers, ({ name, prior }) => nam
 function kinds(workers) {
   const labelled = processes(workers).map((held) => {
     const pixels = Math.max(...held.map((worker) => worker.max_pixels));
-    return { device: t.devices[held[0].device] ?? held[0].device, text: t.holds(held.map(({ prior }) => prior).sort(), pixels) };
+    return { device: t.devices[held[0].device] ?? held[0].device, text: t.holds(held.map(({ prior }) => valueName(prior)).sort(), pixels) };
   });
   return [...Map.groupBy(labelled, ({ device, text }) => `${device} ${text}`).values()].map((alike) => ({ ...alike[0], count: alike.length }));
 }

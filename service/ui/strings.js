@@ -157,6 +157,7 @@ export const t = {
   noDefault: "None",
   leftOut: "Recommended",
   values: { true: "Yes", false: "No" },
+  priors: { embedded: "Photographs (embedded)", embedded_documents: "Pages and screens (embedded)", embedded_text: "Text (embedded)", mmada_8b: "MMaDA 8B", mmada_8b_mixcot: "MMaDA 8B MixCoT", dream_7b: "Dream 7B", llada_8b: "LLaDA 8B", vq_diffusion: "VQ-Diffusion" },
   removeStep: (n) => `Remove ${n}`,
   lists: {
     steps: { add: "Add a degradation", title: (n) => `Degradation ${n}` },
@@ -210,6 +211,7 @@ export const t = {
   needPicture: (label) => `Choose a picture first: ${label.toLowerCase()}.`,
   needMask: "Paint over the part to regenerate first.",
   fixFields: "Some settings are out of range; see the marked fields.",
+  notConnected: "Not connected",
   unreachable: "The service cannot be reached. Check the connection and try again.",
   unreadable: (status) => `The service answered with status ${status}.`,
   notAPicture: (name) => `“${name}” cannot be shown as a picture.`,
@@ -334,6 +336,9 @@ export const plain = (text = "") => text.replaceAll("`", "");
 
 /** A readable label for an identifier of the schema. */
 export const humanise = (name) => name.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
+
+/** The name of one of a field's values. */
+export const valueName = (value) => t.values[value] ?? t.priors[value] ?? humanise(String(value));
 
 /** The texts of a task; general ones for a task without texts of its own. */
 export function wordsOf(task, summary = "") {

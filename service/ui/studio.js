@@ -30,8 +30,8 @@ async function start() {
     [described, samples] = await Promise.all([api.capabilities(), api.samples()]);
   } catch (error) {
     if (!(error instanceof api.Problem)) throw error;
-    alertUser(error);
-    byId("alert").append(button(t.tryAgain, start, { class: "small" }));
+    const words = el("div", { class: "intro", role: "alert" }, el("h1", { textContent: t.notConnected }), el("p", { textContent: error.message }));
+    byId("view").replaceChildren(words, button(t.tryAgain, start, { class: "primary" }));
     return;
   }
   described.tasks.sort((a, b) => rank(a.type) - rank(b.type));

@@ -21,9 +21,9 @@ from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
-from training.documents.prior import export as export_prior
-from training.documents.prior import flipped
-from training.prior import build, config_for, text_tokenizer
+from training.prior import flipped
+from training.prior_network import build, config_for, text_tokenizer
+from training.prior_network import export as export_prior
 from training.tokenizer import export, shape
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"

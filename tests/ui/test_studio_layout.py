@@ -128,8 +128,12 @@ def test_an_error_fits_every_width(page: Page, shown: Any, complaints: list[str]
     shown("refused")
     page.route("**/v1/capabilities", lambda route: route.abort())
     page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
     shown("unreachable")
+    page.unroute("**/v1/capabilities")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="Restore a picture")).to_be_visible()
     complaints.clear()
 
 

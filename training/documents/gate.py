@@ -31,7 +31,7 @@ from training.documents.crops import DocumentCrops
 from training.documents.tokenizer import held_out
 from training.loop import device_and_threads, steps_done, train
 from training.muon import muon_and_adamw
-from training.prior import SharedBits
+from training.prior_network import SharedBits
 from training.schedule import Cosine
 
 SIGMA = 0.05
