@@ -153,4 +153,5 @@ def take_tables(model: LlamaForCausalLM, other: LlamaForCausalLM) -> None:
     ):
         parts = mine.parametrizations.weight
         parts[0].table.zero_()
-        parts.original.copy_(theirs.weight)
+        rows = theirs.weight  # a head may be loaded without its rows of text
+        parts.original[-len(rows) :].copy_(rows)

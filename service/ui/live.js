@@ -45,6 +45,8 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     ),
   );
 
+  if (first.output_size) element.style.setProperty("--fit", first.output_size[0] / first.output_size[1]);
+
   function update(changed) {
     if (ended) return; // a late answer to an earlier question
     job = changed;

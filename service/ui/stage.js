@@ -48,7 +48,7 @@ function pictureStage(job, task, words) {
 
   return {
     element: el("div", { class: "picture-stage" }, view.element),
-    tools: el("div", {}, tools, legend),
+    tools: el("div", { class: "stage-below" }, tools, legend),
     before,
     add(event) {
       grid.add(event);

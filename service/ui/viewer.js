@@ -26,7 +26,6 @@ export function viewer(size, words, before) {
     split,
   );
   stage.style.setProperty("--ratio", `${width} / ${height}`);
-  stage.style.setProperty("--fit", width / height);
   if (before) {
     beforeImage.src = before.url;
     beforeImage.classList.toggle("coarse", before.coarse < COARSE_PIXELS);

@@ -182,7 +182,7 @@ def test_nothing_moves_by_itself_and_clicks_are_answered_at_once(
     assert found["layout_shift, form filled in"] < 0.001
     assert found["layout_shift, job from start to end"] < 0.001
     assert found["layout_shift, with history"] < 0.001
-    assert found["slowest_interaction_ms"] < 1000
+    assert max(found["theme_switch_ms"], found["slowest_other_interaction_ms"]) < 1000
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -108,7 +108,7 @@ def test_letters_of_a_page_may_be_guesses(page: Page, width: int) -> None:
     ended(page, "Restored")
     expect(page.get_by_role("note")).to_contain_text("check them against the original")
     facts = page.locator(".job")
-    expect(facts).to_contain_text("Pages and screens (embedded)")
+    expect(facts).to_contain_text("Pages and screens")
     assert findings(page) == []
     assert too_wide(page, "page") == []
 
