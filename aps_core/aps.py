@@ -121,6 +121,13 @@ def quantized_expectation(
         Loss (B,), misfit (B,) and picture (B, 3, H, W).
     """
     x_bar_ND = expected_code(phi_NK, tokenizer.codebook_KD)  # lines 8-9: softmax(phi) @ codebook
+    return quantized_loss(x_bar_ND, place, tokenizer, objective, grid)
+
+
+def quantized_loss(
+    x_bar_ND: Tensor, place: Place, tokenizer: Tokenizer, objective: Objective, grid: Grid
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines 10-13, from the expected codes (N, D); the rest as :func:`quantized_expectation`."""
     x_ND = tokenizer.quantize(x_bar_ND.detach())[1]  # line 10
     x_tilde_ND = x_bar_ND + (x_ND - x_bar_ND).detach()  # line 11: straight-through
     x_hat_BCHW = tokenizer.decode(place(x_tilde_ND), grid)  # line 12

@@ -142,12 +142,12 @@ ALGORITHM = {
         "inner.run(",
     ),
     "8, 9": ("x = softmax(phi); x_bar = sum_k c_k x[k]", "quantized_expectation", "expected_code("),
-    "10": ("x = Q_lfq(x_bar)", "quantized_expectation", "tokenizer.quantize("),
-    "11": ("x_tilde = x_bar + sg[x - x_bar]", "quantized_expectation", ".detach()  # line 11"),
-    "12": ("x_hat = D(x_tilde)", "quantized_expectation", "tokenizer.decode("),
+    "10": ("x = Q_lfq(x_bar)", "quantized_loss", "tokenizer.quantize("),
+    "11": ("x_tilde = x_bar + sg[x - x_bar]", "quantized_loss", ".detach()  # line 11"),
+    "12": ("x_hat = D(x_tilde)", "quantized_loss", "tokenizer.decode("),
     "13": (
         "L = reconstruction(A(x_hat), y) + lambda_p perceptual(A(x_hat), y)",
-        "quantized_expectation",
+        "quantized_loss",
         "objective(x_hat_BCHW)",
     ),
     "16, 17": (

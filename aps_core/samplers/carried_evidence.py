@@ -176,12 +176,14 @@ class _Fit:
         prior_NK: Tensor,
         carried: Any,
     ) -> None:
+        from aps_core.sampling.expectation import Tilt
+
         self.config = config
         self.problem = problem
-        self.prior_NK = prior_NK
-        self.codebook_KD = problem.prior.tokenizer.codebook_KD
+        codebook_KD = problem.prior.tokenizer.codebook_KD
+        self.tilt = Tilt(prior_NK, codebook_KD)
         self.rows_N = (z_BL == MASK).flatten().nonzero()[:, 0]
-        self.decided_BLD = self.codebook_KD[z_BL.clamp(min=0)]
+        self.decided_BLD = codebook_KD[z_BL.clamp(min=0)]
         self.u = carried["u"].clone() if carried else self._start(z_BL)
         self.adam = torch.optim.Adam([self.u.requires_grad_()], lr=config.learning_rate, fused=True)
         if carried:
@@ -208,8 +210,7 @@ class _Fit:
 
     def logits(self) -> Tensor:
         """Logits (N, K) of the masked tokens: the prior tilted by the evidence."""
-        u_ND = self.u.flatten(0, 1)[self.rows_N]
-        return (self.prior_NK + u_ND @ self.codebook_KD.T).detach()
+        return self.tilt.logits(self.u.detach().flatten(0, 1)[self.rows_N])
 
     def run(self, watch: Any) -> list[float]:
         """Takes all Adam steps; returns the loss before each, mean over the samples."""
@@ -230,19 +231,18 @@ class _Fit:
         return curve
 
     def _loss(self) -> Tensor:
-        from aps_core.aps import quantized_expectation
+        from aps_core.aps import quantized_loss
 
         problem, config = self.problem, self.config
         u_ND = self.u.flatten(0, 1)[self.rows_N]
-        phi_NK = self.prior_NK + u_ND @ self.codebook_KD.T
-        loss_B, self.misfit_B, x_hat_BCHW = quantized_expectation(
-            phi_NK, self._place, problem.prior.tokenizer, problem.objective, problem.grid
+        x_bar_ND = self.tilt.expected_code(u_ND)
+        loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
+            x_bar_ND, self._place, problem.prior.tokenizer, problem.objective, problem.grid
         )
         self.x_hat_BCHW = x_hat_BCHW.detach()
         loss = loss_B.sum()
         if config.prior_weight:
-            x_bar_ND = phi_NK.softmax(-1) @ self.codebook_KD
-            kl_N = (u_ND * x_bar_ND).sum(-1) - phi_NK.logsumexp(-1)
+            kl_N = (u_ND * x_bar_ND).sum(-1) - self.tilt.logits(u_ND).logsumexp(-1)
             temperature = problem.objective.temperature or 1.0
             loss = loss + config.prior_weight * temperature * kl_N.sum()
         return loss

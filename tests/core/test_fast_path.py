@@ -17,11 +17,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aps_core.aps import sample_aps
 from aps_core.samplers.aps import APSConfig
-from aps_core.sampling.expectation import expected_code
+from aps_core.sampling.expectation import Tilt, expected_code
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.frozen import Conv2d, GroupNorm
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig
+from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
 from benchmarks.inner_loop import Case
 from benchmarks.job import prior_tflop
@@ -121,6 +122,47 @@ def test_expected_code_and_its_gradient():
     got = value_and_gradient(lambda phi: expected_code(phi, book), phi, probe)
     for ours, plain in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, plain)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 8])
+def test_tilted_expected_code_and_its_gradient(bits):
+    """The fast way for sign patterns, also far from the prior, against the plain one."""
+    torch.manual_seed(bits)
+    book = LookupFreeQuantizer(bits).codebook_KD.double()
+    log_p = (3 * torch.randn(6, 2**bits).double()).log_softmax(-1)
+    u, probe = torch.randn(6, bits).double(), torch.randn(6, bits).double()
+    tilt = Tilt(log_p, book)
+    assert tilt.halves is not None
+    for scale in (0.1, 1.0, 5.0):
+        expected = value_and_gradient(
+            lambda u: (log_p + u @ book.T).softmax(-1) @ book, scale * u, probe
+        )
+        got = value_and_gradient(tilt.expected_code, scale * u, probe)
+        for ours, plain in zip(got, expected, strict=True):
+            torch.testing.assert_close(ours, plain)
+
+
+def test_a_tilt_neither_overflows_nor_vanishes():
+    """Evidence against all that the prior expects, of hundreds of nats, in single precision."""
+    book = LookupFreeQuantizer(6).codebook_KD
+    log_p = torch.full((1, 64), -1000.0)
+    log_p[0, 0] = 0.0  # all bits -1, nearly certain
+    for size, sign in ((1.0, -1.0), (200.0, 1.0)):
+        value, gradient = value_and_gradient(
+            Tilt(log_p, book).expected_code, torch.full((1, 6), size), torch.ones(1, 6)
+        )
+        assert torch.allclose(value, torch.full((1, 6), sign), atol=1e-4)
+        assert gradient.isfinite().all()
+
+
+def test_a_learned_codebook_is_tilted_by_all_its_codes():
+    torch.manual_seed(0)
+    book, u = torch.randn(32, 5), torch.randn(6, 5)
+    log_p = torch.randn(6, 32).log_softmax(-1)
+    tilt = Tilt(log_p, book)
+    assert tilt.halves is None
+    expected = (log_p + u @ book.T).softmax(-1) @ book
+    torch.testing.assert_close(tilt.expected_code(u), expected)
 
 
 def saved_bytes(plan, dtype):
