@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from aps_core.priors.mmada.network import load_mmada
+from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
 from aps_core.runtime.memory import magvit_decoder
-from aps_core.tokenizers.magvit2 import load_magvit
+from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2
 from aps_core.types import MASK
 from training.documents import sources
@@ -22,9 +22,15 @@ from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
 from training.prior import flipped
-from training.prior_network import build, config_for, text_tokenizer
+from training.prior_network import (
+    build,
+    config_for,
+    take_layers,
+    take_tables,
+    text_tokenizer,
+)
 from training.prior_network import export as export_prior
-from training.tokenizer import export, shape
+from training.tokenizer import export, shape, take_encoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
 LINES = ["The lantern was lit and nobody noticed the stranger at the door of the inn."] * 3
@@ -144,30 +150,76 @@ def test_the_decoder_has_its_own_width(tokenizer):
     assert magvit_decoder(tokenizer).saved == pytest.approx(2 * narrow)
 
 
-def test_the_exported_prior_is_the_trained_one(tokenizer, tmp_path):
-    torch.manual_seed(0)
-    device = torch.device("cpu")
-    loaded = load_magvit(tokenizer, device, torch.float32)
-    text = text_tokenizer([])
-    config = config_for(text.get_vocab_size(), bits=4, width=64, layers=1)
-    prior = build(config, loaded, text, device)
-    folder = tmp_path / "prior"
-    folder.mkdir()
-    export_prior(prior.model, prior, config, folder)
-    again = load_mmada(folder, loaded, device, torch.float32)
+HALF_DECIDED: dict[str, Any] = {
+    "grid": (32, 32),
+    "mask_fraction": 0.5,
+    "condition": "",
+    "guidance_scale": 0.0,
+}
+
+
+def half_decided() -> torch.Tensor:
     z_BL = torch.full((1, 1024), MASK)
     z_BL[0, :500] = 3
-    arguments: dict[str, Any] = {
-        "grid": (32, 32),
-        "mask_fraction": 0.5,
-        "condition": "",
-        "guidance_scale": 0.0,
-    }
-    rows = slice(config.layout.image_offset, None)
+    return z_BL
+
+
+TEXT = text_tokenizer([])
+CONFIG = config_for(TEXT.get_vocab_size(), bits=4, width=64, layers=1)
+
+
+def untrained_prior(loaded: MagvitTokenizer) -> MMaDAPrior:
+    return build(CONFIG, loaded, TEXT, torch.device("cpu"))
+
+
+def logits_of(prior: MMaDAPrior) -> torch.Tensor:
+    """Logits of a prior in training, whose tables are computed at each use."""
+    rows = slice(prior.layout.image_offset, None)
     prior.head_KD = prior.model.lm_head.weight[rows].detach()
-    expected = prior.logits(z_BL, **arguments)
-    assert torch.allclose(again.logits(z_BL, **arguments), expected, atol=2e-2)
+    return prior.logits(half_decided(), **HALF_DECIDED)
+
+
+@pytest.fixture
+def trained(tokenizer, tmp_path):
+    """A prior in training, and what it exports, loaded."""
+    torch.manual_seed(0)
+    loaded = load_magvit(tokenizer, "cpu", torch.float32)
+    prior = untrained_prior(loaded)
+    folder = tmp_path / "prior"
+    folder.mkdir()
+    export_prior(prior.model, prior, CONFIG, folder)
+    return prior, load_mmada(folder, loaded, torch.device("cpu"), torch.float32)
+
+
+def test_the_exported_prior_is_the_trained_one(trained):
+    prior, again = trained
+    expected = logits_of(prior)
+    assert torch.allclose(again.logits(half_decided(), **HALF_DECIDED), expected, atol=2e-2)
     assert expected.std() > 0.05
+
+
+def test_a_prior_starts_where_another_one_ended(trained):
+    _, other = trained
+    torch.manual_seed(1)
+    prior = untrained_prior(other.tokenizer)
+    expected = other.logits(half_decided(), **HALF_DECIDED)
+    assert not torch.allclose(logits_of(prior), expected, atol=2e-2)
+    take_layers(prior.model, other.model)
+    assert not torch.allclose(logits_of(prior), expected, atol=2e-2)  # its tables are its own
+    take_tables(prior.model, other.model)
+    assert torch.allclose(logits_of(prior), expected, atol=1e-4)
+
+
+def test_a_tokenizer_starts_with_the_codes_of_another_one():
+    torch.manual_seed(0)
+    small = Magvit2(shape(ch=32, blocks=1, decoder_ch=32, decoder_blocks=1, bits=4))
+    large = Magvit2(shape(ch=32, blocks=3, decoder_ch=64, decoder_blocks=2, bits=4))
+    x = torch.rand(2, 3, 16, 16) * 2 - 1
+    assert not torch.allclose(large.encoder(x), small.encoder(x))
+    take_encoder(large, small)
+    assert torch.allclose(large.encoder(x), small.encoder(x), atol=1e-6)
+    with pytest.raises(ValueError, match="more than blocks"):
+        take_encoder(Magvit2(shape(32, 1, 32, 1, 4)), large)
 
 
 def test_the_withheld_pages():
