@@ -4,7 +4,8 @@
 
 The package (MIT) holds the published weights as a graph of 43,000 TensorFlow operations of 43
 kinds. TensorFlow.js runs it in a browser; this file evaluates it in PyTorch, one operation after
-the other. Nothing in the product imports it.
+the other. On a picture of 64 pixels it differs from TensorFlow.js (WebAssembly) by at most 1.4e-5.
+Nothing in the product imports it.
 """
 
 from __future__ import annotations
