@@ -15,13 +15,17 @@ from pydantic import ValidationError
 
 import aps_core as aps
 from aps_cli.main import main
+from aps_core.blind.effort import Effort
+from aps_core.blind.em import WIDEST
 from aps_core.blind.families import FAMILIES
+from aps_core.blind.photograph import blur_of
 from aps_core.diagnosis import examine, found_by
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec
 from aps_core.operators.auto import Auto
+from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.unknown import Search
@@ -29,6 +33,7 @@ from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples/photos"
+DOCUMENTS = PHOTOS.parent / "documents"
 SAMPLER = {
     "type": "carried_evidence",
     "steps": 2,
@@ -113,6 +118,24 @@ def test_the_spectrum_measures_the_blur_more_closely(kind, true, name, sigma):
     assert found.search.parameters == family.named(used)
     assert found.search.path[0] == family.named(guess)
     assert found == Auto().find(Search(upload)), "equal inputs give equal answers"
+
+
+@pytest.mark.parametrize(
+    ("kind", "true", "name"),
+    [("motion", (13.0, 20.0), "scan-1550"), ("defocus", (2.0,), "page-comfortaa")],
+)
+def test_the_spectrum_of_a_page_is_believed_near_the_diagnosis_only(kind, true, name):
+    """A search that looks farther ends at half of the true size."""
+    family = FAMILIES[kind]
+    x_CHW = images.to_tensor(images.open_image((DOCUMENTS / f"{name}.png").read_bytes()))
+    upload = blurred(x_CHW, family.blur(true), 0.02)
+    guess = tuple(examine(upload).blur[each] for each in family.names)
+    farther = blur_of(upload.image, family, guess, None, Effort(3, 3), widest=WIDEST)
+    assert family.distance(farther.parameters, true) > 0.6
+    found = BlindBlur().find(Search(upload))
+    assert found.asked == "blind_blur"
+    used = tuple(getattr(found.operator, each) for each in family.names)
+    assert family.distance(used, true) < 0.2
 
 
 def compressed(name, quality, kind, true):
