@@ -123,7 +123,9 @@ def bm3d() -> Restore:
 
 
 def fsr() -> Restore:
-    """Frequency selective reconstruction (Genser et al. 2018) of missing pixels, its best mode."""
+    """Frequency selective reconstruction (Genser et al. 2018) of missing pixels, its fast mode. In
+    OpenCV 5.0.0.93 the best mode is worse: 16.0 against 21.8 dB on a photograph of 48 pixels.
+    """
     import cv2
 
     if not hasattr(cv2, "xphoto"):
@@ -132,10 +134,10 @@ def fsr() -> Restore:
     def restore(case: Case) -> Tensor:
         assert case.operator.weight is not None
         known = case.operator.weight.expand(1, 1, case.height, case.width)[0, 0].numpy()
-        y = (_rows(case.y_CHW) * 255).round().astype(np.uint8)
-        x = np.zeros_like(y)
+        y = np.ascontiguousarray((_rows(case.y_CHW) * 255).round().astype(np.uint8))
+        x = np.zeros_like(y)  # contiguous: OpenCV would fill a copy
         mask = np.where(known > 0, 255, 0).astype(np.uint8)
-        cv2.xphoto.inpaint(y, mask, x, cv2.xphoto.INPAINT_FSR_BEST)
+        cv2.xphoto.inpaint(y, mask, x, cv2.xphoto.INPAINT_FSR_FAST)
         return _tensor(x / 255)
 
     return restore
