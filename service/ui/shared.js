@@ -22,6 +22,8 @@ async function open() {
 
 fillPage();
 themeButton(byId("theme"));
-const show = api.guarded(alertUser, open);
+/** Says in the page why there is nothing to show. */
+const refuse = (problem) => byId("view").replaceChildren(el("div", { class: "intro", role: "alert" }, el("h1", { textContent: problem.title || t.shared.title }), el("p", { textContent: problem.message })));
+const show = api.guarded(refuse, open);
 window.addEventListener("hashchange", show);
 show();
