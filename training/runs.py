@@ -31,7 +31,6 @@ def parser(
     made.add_argument("--batch", type=int, default=batch, help=batch_help)
     made.add_argument("--rate", type=float, default=2e-3)
     made.add_argument("--threads", type=int)
-    made.add_argument("--workers", type=int, default=0, help="processes that draw (14 with a GPU)")
     made.add_argument("--seed", type=int, default=0)
     return made
 

@@ -13,8 +13,10 @@ the saved network is an unmodified instance of the published class.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -174,9 +176,9 @@ def take_encoder(model: Magvit2, trained: Magvit2) -> None:
     missing, unexpected = model.encoder.load_state_dict(trained.encoder.state_dict(), strict=False)
     if unexpected or not all(name.startswith("down.0.block.") for name in missing):
         raise ValueError(f"The encoders differ in more than blocks: {missing}, {unexpected}.")
-    for block in model.encoder.down[0].block[trained.config.encoder.num_res_blocks[0] :]:  # type: ignore[index]
-        nn.init.zeros_(block.conv2.weight)
-        nn.init.zeros_(block.conv2.bias)
+    for name in missing:
+        if ".conv2." in name:
+            nn.init.zeros_(model.encoder.get_parameter(name))
 
 
 class MixedCrops:
@@ -194,31 +196,53 @@ class MixedCrops:
         return self.small.batch(count)
 
 
-def main() -> None:
-    parser = runs.parser(__doc__, 1200, 16, "64-pixel crops a step (256 on a GPU)")
-    parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
-    parser.add_argument("--start", type=Path, help="folder of a tokenizer whose encoder to take")
-    args = parser.parse_args()
+def parser(
+    description: str | None, shapes: dict[str, MagvitConfig], on_gpu: int
+) -> argparse.ArgumentParser:
+    """The options of this stage, for photographs and documents."""
+    made = runs.parser(description, 1200, 16, f"64-pixel crops a step ({on_gpu} on a GPU)")
+    made.add_argument("--shape", choices=shapes, default=next(iter(shapes)))
+    made.add_argument("--start", type=Path, help="folder of a tokenizer whose encoder to take")
+    return made
 
+
+def train_tokenizer(
+    args: argparse.Namespace,
+    config: MagvitConfig,
+    draw: Callable[[float, int], Callable[[], Tensor]],
+    scores: Callable[[Magvit2, torch.device], dict[str, float]],
+) -> None:
+    """Trains as ``args`` of :func:`parser` say. ``draw``: from the share of large crops and a seed,
+    a function that draws a batch. ``scores``: of the averaged model.
+    """
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
-    training, validation = corpus.load(args.corpus)
-    held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
-    model = Magvit2(SHAPES[args.shape]).to(device)
+    model = Magvit2(config).to(device)
     if args.start and not steps_done(out):
         take_encoder(model, load_magvit(args.start, device, torch.float32).net)
-    crops = MixedCrops(training, args.seed + steps_done(out), 1.0 if args.anneal else LARGE_SHARE)
-    warmup = 0.0 if args.start else CONTINUOUS_WARMUP
-    loss = TokenizerLoss(model, lambda: crops.batch(args.batch), device, warmup)
+    batch = draw(1.0 if args.anneal else LARGE_SHARE, args.seed + steps_done(out))
+    loss = TokenizerLoss(model, batch, device, 0.0 if args.start else CONTINUOUS_WARMUP)
 
     def validated(averaged: nn.Module) -> dict[str, float]:
         assert isinstance(averaged, Magvit2)
         export(averaged, out)  # the next stage can begin on interim weights
-        return validate(averaged, held_out)
+        return scores(averaged, device)
 
     optimizers = optimizers_for(model, args.rate)
     train(model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+
+
+def main() -> None:
+    args = parser(__doc__, SHAPES, 256).parse_args()
+    training, validation = corpus.load(args.corpus)
+    held_out = torch.stack([corpus.square(p, 128) for p in validation])
+    train_tokenizer(
+        args,
+        SHAPES[args.shape],
+        lambda large, seed: partial(MixedCrops(training, seed, large).batch, args.batch),
+        lambda model, device: validate(model, held_out.to(device)),
+    )
 
 
 if __name__ == "__main__":

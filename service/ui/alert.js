@@ -1,4 +1,4 @@
-// The box that shows a problem.
+// A problem, in a box over the page or in its place.
 
 import { button, byId, el } from "./dom.js";
 import { t } from "./strings.js";
@@ -11,3 +11,6 @@ export function alertUser(problem) {
   box.replaceChildren(...(problem ? [el("p", {}, title, el("span", { textContent: problem.message })), close] : []));
   box.hidden = !problem;
 }
+
+/** What stands in the page's place where there is nothing to show. */
+export const failure = (title, { message }) => el("div", { class: "intro", role: "alert" }, el("h1", { textContent: title }), el("p", { textContent: message }));

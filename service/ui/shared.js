@@ -1,6 +1,6 @@
 // A shared result, read-only. The page's address is shared.html#JOB/TOKEN; browsers do not send the part after the hash.
 
-import { alertUser } from "./alert.js";
+import { alertUser, failure } from "./alert.js";
 import * as api from "./api.js";
 import { byId, el } from "./dom.js";
 import { jobView } from "./live.js";
@@ -23,7 +23,7 @@ async function open() {
 fillPage();
 themeButton(byId("theme"));
 /** Says in the page why there is nothing to show. */
-const refuse = (problem) => byId("view").replaceChildren(el("div", { class: "intro", role: "alert" }, el("h1", { textContent: problem.title || t.shared.title }), el("p", { textContent: problem.message })));
+const refuse = (problem) => byId("view").replaceChildren(failure(problem.title || t.shared.title, problem));
 const show = api.guarded(refuse, open);
 window.addEventListener("hashchange", show);
 show();

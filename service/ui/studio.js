@@ -1,6 +1,6 @@
 // The page: shows a task's form, the history, or the job whose id is in the address.
 
-import { alertUser } from "./alert.js";
+import { alertUser, failure } from "./alert.js";
 import * as api from "./api.js";
 import { batchView, PREFIX as SEVERAL } from "./batch.js";
 import { composer } from "./compose.js";
@@ -30,8 +30,7 @@ async function start() {
     [described, samples] = await Promise.all([api.capabilities(), api.samples()]);
   } catch (error) {
     if (!(error instanceof api.Problem)) throw error;
-    const words = el("div", { class: "intro", role: "alert" }, el("h1", { textContent: t.notConnected }), el("p", { textContent: error.message }));
-    byId("view").replaceChildren(words, button(t.tryAgain, start, { class: "primary" }));
+    byId("view").replaceChildren(failure(t.notConnected, error), button(t.tryAgain, start, { class: "primary" }));
     return;
   }
   described.tasks.sort((a, b) => rank(a.type) - rank(b.type));

@@ -5,6 +5,7 @@ All random numbers come from one numpy generator. Crops are (3, S, S) float32 in
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
@@ -190,6 +191,13 @@ class _Stream(IterableDataset[Tensor]):
         crops = DocumentCrops.of(self.tiles, (self.seed, worker.id if worker else 0))
         while True:
             yield self.draw(crops)
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """The option for the last argument of :func:`stream`."""
+    parser.add_argument(
+        "--workers", type=int, default=0, help="processes that draw (14 with a GPU)"
+    )
 
 
 def stream(

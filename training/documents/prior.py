@@ -14,7 +14,7 @@ from functools import partial
 
 from torch import Tensor
 
-from training.documents.crops import DocumentCrops, stream
+from training.documents.crops import DocumentCrops, add_workers, stream
 from training.documents.tokenizer import held_out
 from training.prior import parser, train_prior
 
@@ -30,7 +30,9 @@ def drawing(args: argparse.Namespace, seed: int) -> Callable[[], tuple[Tensor, l
 
 
 def main() -> None:
-    args = parser(__doc__).parse_args()
+    made = parser(__doc__)
+    add_workers(made)
+    args = made.parse_args()
     sets = {name: x[:HELD_OUT] for name, x in held_out(args.corpus).items()}
     train_prior(args, [], partial(drawing, args), sets)
 

@@ -12,6 +12,7 @@ run goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,17 +22,8 @@ from torch import Tensor, nn
 
 from aps_core.evaluation.metrics import psnr
 from aps_core.tokenizers.magvit2_net import Magvit2
-from training import runs
-from training.documents.crops import DocumentCrops, stream
-from training.loop import device_and_threads, steps_done, train
-from training.tokenizer import (
-    LARGE_SHARE,
-    TokenizerLoss,
-    export,
-    optimizers_for,
-    shape,
-    validate,
-)
+from training.documents.crops import DocumentCrops, add_workers, stream
+from training.tokenizer import parser, shape, train_tokenizer, validate
 
 SHAPES = {
     "e128-d128x1": shape(128, 4, 128, 1, 12),
@@ -78,26 +70,19 @@ def scores(model: nn.Module, sets: dict[str, Tensor]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = runs.parser(__doc__, 1200, 16, "64-pixel crops a step (1024 on a GPU)")
-    parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
-    args = parser.parse_args()
+    made = parser(__doc__, SHAPES, 1024)
+    add_workers(made)
+    args = made.parse_args()
+    pictures = held_out(args.corpus)
 
-    device = device_and_threads(args.threads)
-    torch.manual_seed(args.seed)
-    out, schedule = runs.folder_and_schedule(args)
-    model = Magvit2(SHAPES[args.shape]).to(device)
-    draw = partial(mixed, batch=args.batch, large_share=1.0 if args.anneal else LARGE_SHARE)
-    batches = stream(args.corpus / "tiles", args.seed + steps_done(out), draw, args.workers)
-    loss = TokenizerLoss(model, lambda: next(batches), device)
-    sets = {name: x.to(device) for name, x in held_out(args.corpus).items()}
+    def draw(large_share: float, seed: int) -> Callable[[], Tensor]:
+        crops = partial(mixed, batch=args.batch, large_share=large_share)
+        return partial(next, stream(args.corpus / "tiles", seed, crops, args.workers))
 
-    def validated(averaged: nn.Module) -> dict[str, float]:
-        assert isinstance(averaged, Magvit2)
-        export(averaged, out)  # the next stage can begin on interim weights
-        return scores(averaged, sets)
+    def scored(model: Magvit2, device: torch.device) -> dict[str, float]:
+        return scores(model, {name: x.to(device) for name, x in pictures.items()})
 
-    optimizers = optimizers_for(model, args.rate)
-    train(model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+    train_tokenizer(args, SHAPES[args.shape], draw, scored)
 
 
 if __name__ == "__main__":
