@@ -24,6 +24,7 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators.base import OperatorSpec
+from aps_core.operators.kernel_blur import KernelBlur
 from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, InnerInfo
@@ -65,14 +66,8 @@ def blur_of(
     Raises:
         SamplingCancelled: ``on_inner`` returned False.
     """
-    zoom = 1
-    while guess[0] * family.deviation > LARGEST * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
-        zoom *= 2
-    part = image.reduce(zoom) if zoom > 1 else image
-    part = part.crop(most_detailed(part))
-    y_CHW = images.to_tensor(images.Picture(part)).to(engine.device if engine else "cpu")
-    estimated = noise.estimate_sigma(y_CHW)
-    deviation = max(estimated if sigma is None else sigma / zoom, QUANTISATION)
+    zoom = reduction(image, guess[0] * family.deviation)
+    y_CHW, deviation = examined(image, zoom, sigma, engine.device if engine else "cpu")
     found = expectation_maximisation(
         family,
         family.scaled(guess, 1 / zoom),
@@ -89,7 +84,7 @@ def blur_of(
             else lambda _: y_CHW[None]  # not used
         ),
         (UnseenDetail if engine else PowerLaw)(y_CHW, deviation, MARGIN),
-        side=min(part.size) - 2 * MARGIN,
+        side=min(y_CHW.shape[1:]) - 2 * MARGIN,
         iterations=effort.iterations,
         widest=widest,
     )
@@ -99,6 +94,34 @@ def blur_of(
         chains=[family.scaled(each, zoom) for each in found.chains],
         path=[family.scaled(each, zoom) for each in found.path],
     )
+
+
+def reduction(image: Image.Image, deviation: float) -> int:
+    """Factor by which a picture is reduced for the search.
+
+    Args:
+        image: the whole picture.
+        deviation: approximate standard deviation of the light, in its pixels.
+    """
+    zoom = 1
+    while deviation > LARGEST * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
+        zoom *= 2
+    return zoom
+
+
+def examined(
+    image: Image.Image, zoom: float, sigma: float | None, device: torch.device | str
+) -> tuple[Tensor, float]:
+    """The most detailed part (3, H, W) of a picture reduced by ``zoom``, and the standard deviation
+    of its noise; ``sigma`` is that of the whole picture, None estimates it.
+    """
+    part = image
+    if zoom > 1:
+        width, height = (round(side / zoom) for side in image.size)
+        part = image.resize((width, height), Image.Resampling.LANCZOS)
+    y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part)))).to(device)
+    estimated = noise.estimate_sigma(y_CHW)
+    return y_CHW, max(estimated if sigma is None else sigma / zoom, QUANTISATION)
 
 
 @dataclass
@@ -114,7 +137,7 @@ class PosteriorSamples:
     drawn: int = 0
 
     def __call__(self, blur: OperatorSpec) -> Tensor:
-        """Pictures (B, 3, H, W)."""
+        """Pictures (B, 3, H, W) from the posterior under a blur."""
         engine, (_, height, width) = self.engine, self.y_CHW.shape
         bound = blur.bind((3, height, width), engine.device).cropped(height, width)
         loss = MeasurementLoss(perceptual_weight=0.0)
@@ -130,6 +153,11 @@ class PosteriorSamples:
         )
         return sample.x_BCHW[..., :height, :width].float()
 
+    def of_kernel(self, kernel_KK: Tensor) -> Tensor:
+        """The same under a kernel, the picture of a point of light."""
+        rows = kernel_KK.double().cpu().tolist()
+        return self(KernelBlur(kernel=tuple(tuple(row) for row in rows)))
+
     def _sampler(self) -> CarriedEvidence:
         recommended = self.engine.spec.recommended_for(CarriedEvidence)
         short = {"steps": STEPS, "inner_steps": INNER_STEPS, "correction": 0.0}
@@ -137,7 +165,7 @@ class PosteriorSamples:
 
     def _hook(self, number: int) -> Callable[[InnerInfo], bool | None] | None:
         """Reports the search as the inner iterations of the first reverse step."""
-        hook, total = self.on_inner, self.effort.iterations * STEPS * INNER_STEPS
+        hook, total = self.on_inner, self.effort.draws * STEPS * INNER_STEPS
         if hook is None:
             return None
 

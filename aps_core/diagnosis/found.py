@@ -9,11 +9,15 @@ from pydantic import Field
 from aps_core.diagnosis.propose import least_confidence, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis
 from aps_core.operators import AnyOperator, OperatorSpec
+from aps_core.operators.base import KernelRows
 from aps_core.registry import Config
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from aps_core.blind.em import Estimate
     from aps_core.blind.families import Family
+    from aps_core.blind.kernel_search import KernelEstimate
 
 
 class BlurSearch(Config):
@@ -39,6 +43,40 @@ class BlurSearch(Config):
         )
 
 
+class KernelSearch(Config):
+    """How a kernel of any shape was estimated."""
+
+    kernel: KernelRows = Field(description="The estimate, in pixels of the upload.")
+    spread: float = Field(
+        description="Mean share of the light that one chain alone would send elsewhere."
+    )
+    path: list[KernelRows] = Field(
+        description="Kernels from the start to the end, first at a reduced resolution."
+    )
+    support: float = Field(
+        description=(
+            "By how much the logarithm of its likelihood exceeds that of the parametric blur and"
+            " the price of its weights; below 0, the parametric blur is used."
+        )
+    )
+
+    @classmethod
+    def of(cls, estimate: KernelEstimate) -> Self:
+        """An estimate as data."""
+        return cls(
+            kernel=rows_of(estimate.kernel_KK),
+            spread=round(estimate.spread, 4),
+            path=[rows_of(each_KK) for each_KK in estimate.path],
+            support=round(estimate.support, 1),
+        )
+
+
+def rows_of(kernel_KK: Tensor) -> KernelRows:
+    """The weights of a kernel, rounded to a hundred-thousandth."""
+    rows = kernel_KK.double().cpu().round(decimals=5).tolist()
+    return tuple(tuple(row) for row in rows)
+
+
 class Found(Config):
     """The operator that a job used in place of an unknown one. Part of the result and of
     checkpoints, so that a resumed run uses the same operator.
@@ -53,6 +91,10 @@ class Found(Config):
     confidence: Confidence = Field(description="Lowest confidence of the findings used.")
     unsure: tuple[str, ...] = Field((), description="What is uncertain, and why.")
     search: BlurSearch | None = Field(None, description="How the blur was estimated, if it was.")
+
+    kernel_search: KernelSearch | None = Field(
+        None, description="How a kernel of any shape was estimated, if it was."
+    )
 
     def notes(self) -> list[str]:
         """Messages for the caller."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -24,6 +25,13 @@ UNGUIDED = 2.0
 """Standard deviation of the light in pixels where the search starts if no blur was diagnosed."""
 EVERYWHERE = 1.5
 """Reach of a search whose direction, or size, was not diagnosed."""
+PHOTOGRAPH = (
+    "The blur's shape: a free kernel is estimated for pages and screens only. On photographs it was"
+    " worse than a blur of a known kind."
+)
+UNSUPPORTED = "the picture does not support a free kernel."
+CERTAIN = 0.1
+"""Spread of a kernel over the restorations up to which it is called fairly sure."""
 
 
 class BlindBlur(UnknownOperator):
@@ -39,12 +47,14 @@ class BlindBlur(UnknownOperator):
             " diagnosis finds."
         ),
     )
-    method: Literal["spectrum", "em"] = Field(
+    method: Literal["spectrum", "em", "free_kernel"] = Field(
         "spectrum",
         description=(
             "'spectrum': integrates over all pictures whose spectrum falls as those of photographs"
             " do, in about a second; 'em': expectation-maximisation over short restorations by the"
-            " prior."
+            " prior; 'free_kernel': by 'spectrum' first, then by expectation-maximisation over"
+            " kernels of any shape, such as that of a shaken camera. If the picture does not"
+            " support such a kernel, the first estimate is used."
         ),
     )
     chains: int = Field(
@@ -52,10 +62,16 @@ class BlindBlur(UnknownOperator):
         ge=2,
         le=4,
         description="Restorations drawn in every iteration.",
-        json_schema_extra={"x-when": {"method": "em"}},
+        json_schema_extra={"x-when": {"method": ["em", "free_kernel"]}},
     )
     iterations: int = Field(
-        3, ge=2, le=20, description="Times that the blur is estimated, each more finely."
+        3,
+        ge=2,
+        le=20,
+        description=(
+            "Times that the blur is estimated, each more finely; a free kernel at each of two"
+            " resolutions."
+        ),
     )
 
     def words(self) -> str:
@@ -64,7 +80,7 @@ class BlindBlur(UnknownOperator):
     @property
     def effort(self) -> Effort:
         """What the search computes."""
-        return Effort(self.chains, self.iterations)
+        return Effort(self.chains, self.iterations, free=self.method == "free_kernel")
 
     def token_passes(self, stride: int) -> int:
         """Decoder evaluations of the examined part times its tokens."""
@@ -82,13 +98,65 @@ class BlindBlur(UnknownOperator):
             NothingToRestore: the diagnosis finds no blur, and none was estimated.
             InvalidSpec: the prior cannot draw pictures.
         """
-        from aps_core.blind.families import FAMILIES
-        from aps_core.blind.photograph import blur_of
         from aps_core.diagnosis import examine
 
-        if self.method == "em" and search.engine is None:
+        if self.method != "spectrum" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
         diagnosis = examine(search.upload)
+        if self.method == "free_kernel":
+            return self._of_any_shape(diagnosis, search)
+        return self._of_a_family(diagnosis, search)
+
+    def _of_any_shape(self, diagnosis: Diagnosis, search: Search) -> Found:
+        """A kernel of any shape, if the picture supports it; else the blur of a family.
+
+        Raises:
+            NothingToRestore: neither was found.
+        """
+        from aps_core.blind.families import FAMILIES
+        from aps_core.blind.kernel_search import kernel_of
+        from aps_core.diagnosis.found import Found, KernelSearch
+        from aps_core.operators.kernel_blur import KernelBlur
+
+        assert search.engine is not None  # checked by find
+        if not diagnosis.shows_document:
+            known = self._of_a_family(diagnosis, search)
+            return known.model_copy(update={"unsure": (*known.unsure, PHOTOGRAPH)})
+        family: Found | None = None
+        with suppress(NothingToRestore):
+            family = self._of_a_family(diagnosis, search)
+        start = family.operator if family else FAMILIES["gaussian"].blur((UNGUIDED,))
+        estimate = kernel_of(
+            search.upload.image.convert("RGB"),
+            start,
+            search.engine,
+            self.effort,
+            sigma=search.sigma,
+            seed=search.seed,
+            on_inner=search.on_inner,
+        )
+        told = KernelSearch.of(estimate)
+        if told.support > 0:
+            kernel = KernelBlur(kernel=told.kernel)
+            return Found(
+                asked=self.type,
+                operator=kernel,
+                text=f"Estimated from {self.chains} restorations that differ by {told.spread:.0%}:"
+                f" {kernel.words()}. {diagnosis.summary}",
+                confidence="not sure" if told.spread > CERTAIN else "fairly sure",
+                unsure=tuple(diagnosis.unsure),
+                search=family and family.search,
+                kernel_search=told,
+            )
+        if family is None:
+            raise NothingToRestore(f"{diagnosis.summary} No blur was found: {UNSUPPORTED}")
+        unsure = (*family.unsure, f"The blur's shape: {UNSUPPORTED}")
+        return family.model_copy(update={"unsure": unsure, "kernel_search": told})
+
+    def _of_a_family(self, diagnosis: Diagnosis, search: Search) -> Found:
+        from aps_core.blind.families import FAMILIES
+        from aps_core.blind.photograph import blur_of
+
         values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
         if kind is None:
@@ -97,7 +165,7 @@ class BlindBlur(UnknownOperator):
             )
         family = FAMILIES[kind]
         guess, widest = first_guess(family, values)
-        if self.method == "spectrum" and diagnosis.shows_document and values.get("family") == kind:
+        if self.method != "em" and diagnosis.shows_document and values.get("family") == kind:
             return self._near_diagnosis(diagnosis, family.blur(guess), search)
         estimate = blur_of(
             search.upload.image.convert("RGB"),
@@ -131,7 +199,7 @@ class BlindBlur(UnknownOperator):
         return refined(found, diagnosis, search)
 
     def _source(self, estimate: Estimate) -> str:
-        if self.method == "spectrum":
+        if self.method != "em":
             return "the picture's spectrum"
         return f"{self.chains} restorations that differ by {estimate.deviation:.0%}"
 

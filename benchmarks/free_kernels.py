@@ -1,0 +1,274 @@
+"""Blind deblurring of pages and screens moved along curves: kernels of any shape.
+
+Every case is a picture of ``examples/documents``, blurred with the trace of a random smooth
+movement (``SIDES`` pixels) and with noise added. The most detailed part is restored by total
+variation with each method's kernel:
+
+- ``known``: the true kernel;
+- ``family``: ``blind_blur`` with ``method="spectrum"``, its default: a Gaussian, defocus or
+  straight motion; the blurred part itself if it finds no blur;
+- ``joint``: picture and kernel are optimised in turn, the picture by total variation;
+- ``em_equal``: expectation-maximisation with equal logits in place of the prior's;
+- ``em_prior``: expectation-maximisation with the prior;
+- ``free_kernel``: ``blind_blur`` with ``method="free_kernel"``: ``em_prior`` if the picture
+  supports its kernel, else ``family``.
+
+With ``--straight``, the blurs are those of ``benchmarks.blind``: ``family`` should be preferred.
+Correlation is that of kernels, and PSNR that of pictures, at the best shift: a shifted kernel with
+a picture shifted the other way explains the upload as well. A collapse is a kernel with less than
+half of the true width.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import math
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aps_core.blind import free_kernel, kernel_search
+from aps_core.blind.effort import MARGIN
+from aps_core.blind.families import FAMILIES
+from aps_core.blind.kernel_search import kernel_of, light_of
+from aps_core.blind.photograph import PosteriorSamples, examined, most_detailed
+from aps_core.errors import NothingToRestore
+from aps_core.evaluation.tables import paired_interval
+from aps_core.imaging import images, noise
+from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators import OperatorSpec
+from aps_core.operators.blind_blur import UNGUIDED, BlindBlur
+from aps_core.operators.kernel_blur import KernelBlur
+from aps_core.operators.unknown import Search
+from aps_core.runtime.engine import ImageEngine
+from benchmarks.blind import BLURS
+from benchmarks.blind_parts import EXAMPLES, SETS
+from benchmarks.prior_share import EqualLogits
+
+SIDES = (9, 13, 17)
+"""Extents of the movements in pixels."""
+METHODS = ("known", "family", "joint", "em_equal", "em_prior", "free_kernel")
+COLUMNS = (
+    *("picture", "blur", "noise", "method", "correlation", "width", "collapsed", "support"),
+    *("psnr_input", "psnr_known", "psnr", "seconds"),
+)
+SHIFT = 3
+"""Largest shift in pixels by which kernels and pictures are aligned."""
+
+
+def movement(seed: int, side: int) -> KernelBlur:
+    """The blur of a random smooth movement that covers ``side`` pixels."""
+    rng = np.random.default_rng(seed)
+    velocity, place = rng.normal(size=2), np.zeros(2)
+    trace = []
+    for _ in range(400):
+        velocity = 0.98 * velocity + 0.25 * rng.normal(size=2)
+        place = place + velocity
+        trace.append(place)
+    centred = np.array(trace) - np.mean(trace, axis=0)
+    centred *= (side / 2 - 1) / np.abs(centred).max()
+    edges = np.arange(side + 1) - side / 2
+    fine = np.concatenate([np.linspace(a, b, 20) for a, b in itertools.pairwise(centred)])
+    kernel, _, _ = np.histogram2d(fine[:, 0], fine[:, 1], bins=(edges, edges))
+    return KernelBlur(kernel=tuple(tuple(row) for row in kernel.tolist()))
+
+
+class Case:
+    """A blurred page."""
+
+    def __init__(self, path: Path, blur: OperatorSpec, sigma: float) -> None:
+        x_CHW = images.to_tensor(images.open_image(path.read_bytes()))
+        seen_CHW = blur.bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
+        y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
+        self.blur, self.upload = blur, images.Picture(images.to_pil(y_CHW))
+        left, top, right, bottom = most_detailed(self.upload.image)
+        self.x_CHW = x_CHW[:, top:bottom, left:right]
+        self.y_CHW, self.sigma = examined(self.upload.image, 1, None, "cpu")
+        self.weight = SETS[path.parent.name][1]
+
+    def restored(self, blur: OperatorSpec | None) -> Tensor:
+        """The total-variation restoration of the part; without a blur the part itself."""
+        if blur is None:
+            return self.y_CHW
+        bound = blur.bind((3, *self.y_CHW.shape[1:]))
+        likelihood = MeasurementObjective(bound, self.y_CHW, self.sigma, "l2")
+        return total_variation_estimate(
+            likelihood, self.y_CHW[None], steps=120, weight=self.weight
+        )[0]
+
+    def psnr(self, x_CHW: Tensor) -> float:
+        """Without the border, at the best shift to a quarter of a pixel."""
+        height, width = x_CHW.shape[1:]
+        down, right = torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None]
+        spectrum, inner = torch.fft.rfft2(x_CHW), slice(MARGIN, -MARGIN)
+
+        def error(dy: float, dx: float) -> tuple[float, float, float]:
+            turned = spectrum * torch.exp(-2j * math.pi * (down * dy + right * dx))
+            moved = torch.fft.irfft2(turned, (height, width))
+            return float((moved - self.x_CHW)[:, inner, inner].square().mean()), dy, dx
+
+        whole = range(-SHIFT, SHIFT + 1)
+        _, dy, dx = min(error(dy, dx) for dy in whole for dx in whole)
+        quarters = [step / 4 for step in range(-3, 4)]
+        least, _, _ = min(error(dy + a, dx + b) for a in quarters for b in quarters)
+        return 10 * math.log10(4 / least)
+
+
+class JointPictures:
+    """In the place of the E step: the one best picture by total variation."""
+
+    def __init__(self, *, y_CHW: Tensor, sigma: float, drawn: int, **_: Any) -> None:
+        self.y_CHW, self.sigma, self.drawn = y_CHW, sigma, drawn
+
+    def of_kernel(self, kernel_KK: Tensor) -> Tensor:
+        """The picture (1, 3, H, W)."""
+        blur = as_blur(kernel_KK)
+        likelihood = MeasurementObjective(
+            blur.bind((3, *self.y_CHW.shape[1:])), self.y_CHW, self.sigma, "l2"
+        )
+        weight = SETS["documents"][1]
+        return total_variation_estimate(likelihood, self.y_CHW[None], steps=80, weight=weight)
+
+
+def as_blur(kernel_KK: Tensor) -> KernelBlur:
+    """The blur with a kernel."""
+    return KernelBlur(kernel=tuple(tuple(row) for row in kernel_KK.double().tolist()))
+
+
+def correlation(one: OperatorSpec, other: OperatorSpec) -> float:
+    """Largest normalised correlation of two kernels over all shifts."""
+    one_HW, other_HW = light_of(one), light_of(other)
+    spectra = torch.fft.rfft2(one_HW) * torch.fft.rfft2(other_HW).conj()
+    return float(torch.fft.irfft2(spectra, one_HW.shape).max() / one_HW.norm() / other_HW.norm())
+
+
+def blurs_of(
+    case: Case, engine: ImageEngine, iterations: int
+) -> Iterator[tuple[str, OperatorSpec | None, float | None, float]]:
+    """Method, its blur, its support and its seconds."""
+    yield "known", case.blur, None, 0.0
+    begun = time.perf_counter()
+    free = BlindBlur(method="free_kernel", iterations=iterations)
+    family: OperatorSpec | None
+    try:
+        family = BlindBlur().find(Search(case.upload)).operator
+    except NothingToRestore:
+        family = None
+    yield "family", family, None, time.perf_counter() - begun
+    start = family or FAMILIES["gaussian"].blur((UNGUIDED,))
+    equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
+    equal.prior = EqualLogits(engine.prior.tokenizer)
+    for method, used, pictures in (
+        ("joint", engine, JointPictures),
+        ("em_equal", equal, PosteriorSamples),
+        ("em_prior", engine, PosteriorSamples),
+    ):
+        begun = time.perf_counter()
+        with patch.object(kernel_search, "PosteriorSamples", pictures):
+            found = kernel_of(case.upload.image, start, used, free.effort)
+        seconds = time.perf_counter() - begun
+        kernel = as_blur(found.kernel_KK)
+        yield method, kernel, found.support, seconds
+    yield "free_kernel", kernel if found.support > 0 else family, found.support, seconds
+
+
+def rows(
+    cases: list[tuple[Path, str, OperatorSpec, float]],
+    engine: ImageEngine,
+    iterations: int,
+    seconds: float,
+) -> Iterator[dict[str, Any]]:
+    """One row for every case and method, until the time has passed."""
+    start = time.monotonic()
+    for path, name, blur, sigma in cases:
+        if time.monotonic() - start > seconds:
+            return
+        case = Case(path, blur, sigma)
+        same = {
+            "picture": path.stem,
+            "blur": name,
+            "noise": sigma,
+            "psnr_input": round(case.psnr(case.y_CHW), 2),
+            "psnr_known": round(case.psnr(case.restored(blur)), 2),
+        }
+        for method, found, support, spent in blurs_of(case, engine, iterations):
+            width = free_kernel.deviation(light_of(found)) if found else 0.0
+            true = free_kernel.deviation(light_of(blur))
+            yield same | {
+                "method": method,
+                "correlation": round(correlation(found, blur), 3) if found else "",
+                "width": round(width / true, 3),
+                "collapsed": int(width < true / 2),
+                "support": "" if support is None else round(support),
+                "psnr": round(case.psnr(case.restored(found)), 2),
+                "seconds": round(spent, 1),
+            }
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Means of every method, as Markdown."""
+    lines = [
+        "| method | cases | correlation | width / true | collapsed | PSNR - blurred"
+        " | PSNR - known | within 2 dB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for method in METHODS:
+        chosen = [row for row in found if row["method"] == method]
+        lost = [row["psnr"] - row["psnr_known"] for row in chosen]
+        gain, low, high = paired_interval([row["psnr"] - row["psnr_input"] for row in chosen])
+        match = np.mean([row["correlation"] for row in chosen if row["correlation"] != ""])
+        lines.append(
+            f"| {method} | {len(chosen)} | {match:.3f}"
+            f" | {np.median([row['width'] for row in chosen]):.2f}"
+            f" | {np.mean([row['collapsed'] for row in chosen]):.0%}"
+            f" | {gain:+.2f} [{low:.2f}, {high:.2f}] | {np.mean(lost):+.2f}"
+            f" | {np.mean([each > -2 for each in lost]):.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Computes the cases, writes a CSV as it goes, prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--straight", action="store_true", help="blurs of known families instead")
+    parser.add_argument("--noise", nargs="+", type=float, default=[0.02, 0.05])
+    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after them")
+    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    engine = ImageEngine.load(SETS["documents"][0], "cpu")
+    moved = {f"{side} px, {seed}": movement(seed, side) for side in SIDES for seed in range(5)}
+    straight = {f"{kind} {' '.join(map(str, of))}": FAMILIES[kind].blur(of) for kind, of in BLURS}
+    cases = [
+        (path, name, blur, sigma)
+        for path in sorted((EXAMPLES / "documents").glob("*.png"))
+        for name, blur in (straight if asked.straight else moved).items()
+        for sigma in asked.noise
+    ]
+    random.Random(0).shuffle(cases)  # the first ones are a sample of all
+    made = []
+    with asked.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for row in rows(cases, engine, asked.iterations, asked.seconds):
+            made.append(row)
+            writer.writerow(row)
+            file.flush()
+    print(table(made))
+
+
+if __name__ == "__main__":
+    main()
