@@ -90,7 +90,8 @@ class Case:
         x_CHW = images.to_tensor(images.open_image(path.read_bytes()))
         seen_CHW = blur.bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
         y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
-        self.blur, self.upload = blur, images.Picture(images.to_pil(y_CHW))
+        self.blur = blur
+        self.upload = images.Picture(images.to_pil(y_CHW))
         left, top, right, bottom = most_detailed(self.upload.image)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.y_CHW, self.sigma = examined(self.upload.image, 1, None, "cpu")
@@ -128,7 +129,9 @@ class JointPictures:
     """In the place of the E step: the one best picture by total variation."""
 
     def __init__(self, *, y_CHW: Tensor, sigma: float, drawn: int, **_: Any) -> None:
-        self.y_CHW, self.sigma, self.drawn = y_CHW, sigma, drawn
+        self.y_CHW = y_CHW
+        self.sigma = sigma
+        self.drawn = drawn
 
     def of_kernel(self, kernel_KK: Tensor) -> Tensor:
         """The picture (1, 3, H, W)."""

