@@ -94,7 +94,7 @@ class Case:
         self.upload = images.Picture(images.to_pil(y_CHW))
         left, top, right, bottom = most_detailed(self.upload.image)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
-        self.y_CHW, self.sigma = examined(self.upload.image, 1, None, "cpu")
+        self.y_CHW, self.sigma = examined(self.upload.image, 1, None, 0.0, "cpu")
         self.weight = SETS[path.parent.name][1]
 
     def restored(self, blur: OperatorSpec | None) -> Tensor:

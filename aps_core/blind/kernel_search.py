@@ -58,6 +58,7 @@ def kernel_of(
     effort: Effort,
     *,
     sigma: float | None = None,
+    rounding: float = 0.0,
     seed: int = 0,
     on_inner: InnerHook | None = None,
 ) -> KernelEstimate:
@@ -69,6 +70,7 @@ def kernel_of(
         engine: image prior of the E step.
         effort: chains, and iterations at the full resolution.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
+        rounding: standard deviation of an error beside the noise, such as that of JPEG.
         seed: seed of every random draw.
         on_inner: called between inner iterations; returning False cancels.
 
@@ -86,7 +88,7 @@ def kernel_of(
     for scale in SCALES:
         if scale > 1 and min(image.size) < fine * scale * LEAST_SIDE:
             continue
-        y_CHW, deviation = examined(image, fine * scale, sigma, engine.device)
+        y_CHW, deviation = examined(image, fine * scale, sigma, rounding, engine.device)
         samples = PosteriorSamples(
             engine=engine,
             y_CHW=y_CHW,

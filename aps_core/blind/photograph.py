@@ -7,6 +7,7 @@ with any blur.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ def blur_of(
     *,
     widest: float = WIDEST,
     sigma: float | None = None,
+    rounding: float = 0.0,
     seed: int = 0,
     on_inner: InnerHook | None = None,
 ) -> Estimate:
@@ -60,6 +62,7 @@ def blur_of(
         effort: chains and iterations.
         widest: reach of the first M step.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
+        rounding: standard deviation of an error beside the noise, such as that of JPEG.
         seed: seed of every random draw.
         on_inner: called between inner iterations; returning False cancels.
 
@@ -67,7 +70,8 @@ def blur_of(
         SamplingCancelled: ``on_inner`` returned False.
     """
     zoom = reduction(image, guess[0] * family.deviation)
-    y_CHW, deviation = examined(image, zoom, sigma, engine.device if engine else "cpu")
+    device = engine.device if engine else "cpu"
+    y_CHW, deviation = examined(image, zoom, sigma, rounding, device)
     found = expectation_maximisation(
         family,
         family.scaled(guess, 1 / zoom),
@@ -110,10 +114,15 @@ def reduction(image: Image.Image, deviation: float) -> int:
 
 
 def examined(
-    image: Image.Image, zoom: float, sigma: float | None, device: torch.device | str
+    image: Image.Image,
+    zoom: float,
+    sigma: float | None,
+    rounding: float,
+    device: torch.device | str,
 ) -> tuple[Tensor, float]:
     """The most detailed part (3, H, W) of a picture reduced by ``zoom``, and the standard deviation
-    of its noise; ``sigma`` is that of the whole picture, None estimates it.
+    of its errors. ``sigma`` is the noise of the whole picture, None estimates it; ``rounding`` is
+    that of another error.
     """
     part = image
     if zoom > 1:
@@ -121,7 +130,8 @@ def examined(
         part = image.resize((width, height), Image.Resampling.LANCZOS)
     y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part)))).to(device)
     estimated = noise.estimate_sigma(y_CHW)
-    return y_CHW, max(estimated if sigma is None else sigma / zoom, QUANTISATION)
+    noisy = max(estimated if sigma is None else sigma / zoom, QUANTISATION)
+    return y_CHW, math.hypot(noisy, rounding / zoom)
 
 
 @dataclass

@@ -1,10 +1,11 @@
-"""Blind deblurring: the blur is estimated together with the picture."""
+"""Blind deblurring: the blur is estimated from the upload."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from pydantic import Field
 from aps_core.blind.effort import SIDE, Effort
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.operators.base import OperatorSpec
+from aps_core.operators.jpeg import JPEG
 from aps_core.operators.unknown import Search, UnknownOperator
 
 if TYPE_CHECKING:
@@ -34,12 +36,9 @@ CERTAIN = 0.1
 """Spread of a kernel over the restorations up to which it is called fairly sure."""
 
 
-class BlindBlur(UnknownOperator):
-    """Blurred by an unknown amount: the strength that explains the most detailed part best is
-    estimated first.
-    """
+class UnknownBlur(UnknownOperator):
+    """A blur, the strength of which is estimated from the most detailed part of the upload."""
 
-    type: Literal["blind_blur"] = "blind_blur"
     kind: Kind | Literal["auto"] = Field(
         "auto",
         description=(
@@ -69,13 +68,10 @@ class BlindBlur(UnknownOperator):
         ge=2,
         le=20,
         description=(
-            "Times that the blur is estimated, each more finely; a free kernel at each of two"
-            " resolutions."
+            "Times that the blur is estimated, each more finely; a free kernel at each of"
+            " four resolutions."
         ),
     )
-
-    def words(self) -> str:
-        return "a blur of unknown strength"
 
     @property
     def effort(self) -> Effort:
@@ -90,7 +86,7 @@ class BlindBlur(UnknownOperator):
             else int(self.effort.decodes * math.ceil(SIDE / stride) ** 2)
         )
 
-    def find(self, search: Search) -> Found:
+    def blur(self, search: Search, diagnosis: Diagnosis) -> Found:
         """The estimated blur; the diagnosed one if the estimate does not converge, or on a page or
         screen does not settle near it.
 
@@ -98,11 +94,8 @@ class BlindBlur(UnknownOperator):
             NothingToRestore: the diagnosis finds no blur, and none was estimated.
             InvalidSpec: the prior cannot draw pictures.
         """
-        from aps_core.diagnosis import examine
-
         if self.method != "spectrum" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
-        diagnosis = examine(search.upload)
         if self.method == "free_kernel":
             return self._of_any_shape(diagnosis, search)
         return self._of_a_family(diagnosis, search)
@@ -132,6 +125,7 @@ class BlindBlur(UnknownOperator):
             search.engine,
             self.effort,
             sigma=search.sigma,
+            rounding=rounding_of(diagnosis),
             seed=search.seed,
             on_inner=search.on_inner,
         )
@@ -156,6 +150,7 @@ class BlindBlur(UnknownOperator):
     def _of_a_family(self, diagnosis: Diagnosis, search: Search) -> Found:
         from aps_core.blind.families import FAMILIES
         from aps_core.blind.photograph import blur_of
+        from aps_core.blind.refine import REACH
 
         values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
@@ -163,7 +158,7 @@ class BlindBlur(UnknownOperator):
             raise NothingToRestore(
                 f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind'."
             )
-        family = FAMILIES[kind]
+        family, rounding = FAMILIES[kind], rounding_of(diagnosis)
         guess, widest = first_guess(family, values)
         if self.method != "em" and diagnosis.shows_document and values.get("family") == kind:
             return self._near_diagnosis(diagnosis, family.blur(guess), search)
@@ -175,9 +170,13 @@ class BlindBlur(UnknownOperator):
             self.effort,
             widest=widest,
             sigma=search.sigma,
+            rounding=rounding,
             seed=search.seed,
             on_inner=search.on_inner,
         )
+        if rounding and values and family.distance(guess, estimate.parameters) > REACH:
+            # beside JPEG, a movement's zeros are covered and others appear
+            estimate = replace(estimate, converged=False)
         return self._found(diagnosis, family, guess if values else None, estimate)
 
     def _near_diagnosis(self, diagnosis: Diagnosis, blur: OperatorSpec, search: Search) -> Found:
@@ -229,6 +228,31 @@ class BlindBlur(UnknownOperator):
             unsure=tuple(diagnosis.unsure),
             search=BlurSearch.of(family, estimate),
         )
+
+
+class BlindBlur(UnknownBlur):
+    """Blurred by an unknown amount: the strength that explains the most detailed part best is
+    estimated first.
+    """
+
+    type: Literal["blind_blur"] = "blind_blur"
+
+    def words(self) -> str:
+        return "a blur of unknown strength"
+
+    def find(self, search: Search) -> Found:
+        """See :meth:`UnknownBlur.blur`."""
+        from aps_core.diagnosis import examine
+
+        return self.blur(search, examine(search.upload))
+
+
+def rounding_of(diagnosis: Diagnosis) -> float:
+    """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
+    one. A search that does not know of it explains the upload by smaller blurs.
+    """
+    qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]
+    return max((JPEG(quality=min(95, quality)).rounding for quality in qualities), default=0.0)
 
 
 def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:

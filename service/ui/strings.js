@@ -183,7 +183,7 @@ export const t = {
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },
   names: { // in the order in which they are offered
     auto: "Find out", super_resolution: "Low resolution", defocus_blur: "Out of focus", gaussian_blur: "Gaussian blur", motion_blur: "Shaken camera", linear_motion_blur: "Straight motion", denoise: "Noise only", jpeg: "JPEG", inpainting: "Missing pixels", hdr: "Clipped highlights", colorize: "Black and white",
-    blind_blur: "Unknown blur", kernel_blur: "Own blur kernel", saturating_blur: "Saturating blur", nonlinear_blur: "Nonlinear blur", compose: "Several",
+    blind_blur: "Unknown blur", blind: "Unknown blur, reduction, JPEG", kernel_blur: "Own blur kernel", saturating_blur: "Saturating blur", nonlinear_blur: "Nonlinear blur", compose: "Several",
     entrgi: "EntRGi", aps: "APS", aps_i: "APS-I", aps_ii: "APS-II", g2d2: "G2D2", sgdd: "SGDD", svdd: "SVDD", prior_only: "Prior alone",
     gram: "Gram statistics", csd: "CSD",
   },

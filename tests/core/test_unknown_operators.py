@@ -25,8 +25,10 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec
 from aps_core.operators.auto import Auto
+from aps_core.operators.blind import Blind
 from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
+from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
@@ -305,3 +307,35 @@ def test_the_result_of_a_page_warns_that_letters_may_be_guesses(engine, upload):
     assert "may be guesses" in result.metrics()["text_notice"]
     assert result.text_notice == result.sidecar()["text_notice"] == result.notes[-1]
     assert restored(auto(operator={"type": "denoise"}), upload, engine)[0].text_notice == ""
+
+
+def test_blind_estimates_the_blur_below_jpeg_traces():
+    """Without its rounding as noise, the estimate is less than half of the true width."""
+    upload = compressed("chelsea", 50, "gaussian", (1.5,))
+    found = Blind(kind="gaussian").find(Search(upload))
+    assert isinstance(found.operator, Compose)
+    blur, jpeg = found.operator.stages
+    assert blur.type == "gaussian_blur"
+    assert blur.sigma == pytest.approx(1.5, rel=0.15)
+    assert isinstance(jpeg, JPEG)
+    assert jpeg.quality == pytest.approx(50, abs=3)
+    assert found.asked == "blind"
+    assert found.operator.words() in found.text
+    alone = BlindBlur(kind="gaussian").find(Search(upload))
+    assert alone.operator == blur
+    unaware = blur_of(upload.image, FAMILIES["gaussian"], (2.0,), None, Effort(3, 3))
+    assert unaware.parameters[0] < 1.5 / 2
+
+
+def test_blind_takes_the_rest_from_the_diagnosis():
+    x = photo("castle")
+    small = images.to_pil(x).reduce(2)
+    enlarged = Picture(small.resize((small.width * 2, small.height * 2), Image.Resampling.BICUBIC))
+    proposed, found = found_by(examine(enlarged), "blind"), Blind().find(Search(enlarged))
+    assert proposed.operator.type == "super_resolution"
+    assert found == proposed, "no blur was found"
+    named = Blind(kind="gaussian").find(Search(enlarged))
+    assert named.operator.type == "gaussian_blur", "the two look alike: the named kind is taken"
+    assert named.working_size is None
+    with pytest.raises(NothingToRestore):
+        Blind().find(Search(images.Picture(images.to_pil(x))))

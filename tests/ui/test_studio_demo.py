@@ -136,6 +136,7 @@ def test_operators_that_cannot_be_simulated_are_named(page: Page) -> None:
     )
     assert set(OperatorSpec.family) - set(simulated) == {
         "auto",
+        "blind",
         "blind_blur",
         "defocus_blur",
         "kernel_blur",

@@ -1,0 +1,66 @@
+"""The blur is unknown, and so is what happened beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from aps_core.errors import NothingToRestore
+from aps_core.operators.base import OperatorSpec
+from aps_core.operators.blind_blur import UnknownBlur
+from aps_core.operators.compose import Compose
+from aps_core.operators.denoise import Denoise
+from aps_core.operators.unknown import Search
+
+if TYPE_CHECKING:
+    from aps_core.diagnosis import Diagnosis, Found
+
+
+class Blind(UnknownBlur):
+    """Blurred, and perhaps also reduced and compressed, by unknown amounts: the blur is estimated
+    as by 'blind_blur', the rest is what the diagnosis finds.
+    """
+
+    type: Literal["blind"] = "blind"
+
+    def words(self) -> str:
+        return "an unknown blur, reduction, JPEG compression and noise"
+
+    def find(self, search: Search) -> Found:
+        """The estimated blur, followed by what else was diagnosed; the diagnosis alone if there is
+        no blur.
+
+        Raises:
+            NothingToRestore: there is nothing that an operator describes.
+            InvalidSpec: the prior cannot draw pictures.
+        """
+        from aps_core.diagnosis import examine, found_by
+
+        diagnosis = examine(search.upload)
+        diagnosed = found_by(diagnosis, self.type, search.size)
+        try:
+            blurred = self.blur(search, diagnosis)
+        except NothingToRestore:
+            if diagnosed is None:
+                raise
+            return diagnosed
+        others = self._others(diagnosis, diagnosed)
+        if not others:
+            return blurred
+        operator = Compose(stages=[blurred.operator, *others])
+        text = f"{blurred.text} Taken as {operator.words()}."
+        enlarged = any(stage.type == "super_resolution" for stage in others)
+        size = diagnosed.working_size if diagnosed and enlarged else None
+        return blurred.model_copy(update={"operator": operator, "text": text, "working_size": size})
+
+    def _others(self, diagnosis: Diagnosis, diagnosed: Found | None) -> list[OperatorSpec]:
+        """What was diagnosed beside the blur. A picture that looks enlarged where a kind of blur
+        was named is taken as blurred only: the two look alike.
+        """
+        if diagnosed is None:
+            return []
+        whole = diagnosed.operator
+        stages = whole.stages if isinstance(whole, Compose) else [whole]
+        dropped = {"gaussian_blur", "defocus_blur", "linear_motion_blur", Denoise().type}
+        if not diagnosis.blur:
+            dropped.add("super_resolution")
+        return [stage for stage in stages if stage.type not in dropped]
