@@ -28,6 +28,7 @@ from aps_core.operators.auto import Auto
 from aps_core.operators.blind import Blind
 from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
+from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.unknown import Search
@@ -315,7 +316,7 @@ def test_blind_estimates_the_blur_below_jpeg_traces():
     found = Blind(kind="gaussian").find(Search(upload))
     assert isinstance(found.operator, Compose)
     blur, jpeg = found.operator.stages
-    assert blur.type == "gaussian_blur"
+    assert isinstance(blur, GaussianBlur)
     assert blur.sigma == pytest.approx(1.5, rel=0.15)
     assert isinstance(jpeg, JPEG)
     assert jpeg.quality == pytest.approx(50, abs=3)
