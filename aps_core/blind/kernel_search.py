@@ -108,7 +108,8 @@ def kernel_of(
         kernel_KK, before, drawn = steps[-1], scale, samples.drawn
         path += [each.cpu() for each in steps]
     chains = [maximised(kernel_KK, x_CHW[None], likelihood) for x_CHW in x_BCHW]
-    simpler_JJ = light_of(known.scaled(1 / fine)).to(kernel_KK)
+    side = min(KERNEL_SIDE, 2 * min(y_CHW.shape[1:]) - 1)
+    simpler_JJ = centred(light_of(known.scaled(1 / fine)), side).to(kernel_KK)
     return KernelEstimate(
         kernel_KK=centred(enlarged(kernel_KK.cpu(), fine), 2 * radius * fine + 1),
         path=path,
@@ -118,10 +119,12 @@ def kernel_of(
 
 
 def light_of(blur: OperatorSpec) -> Tensor:
-    """What a blur makes of a point of light, (``KERNEL_SIDE``, ``KERNEL_SIDE``)."""
-    point_11KK = torch.zeros(1, 1, KERNEL_SIDE, KERNEL_SIDE)
-    point_11KK[..., KERNEL_SIDE // 2, KERNEL_SIDE // 2] = 1
-    light_KK = blur.bind((1, KERNEL_SIDE, KERNEL_SIDE))(point_11KK)[0, 0].clamp(min=0)
+    """What a blur makes of a point of light; ``KERNEL_SIDE`` pixels a side, or what it covers."""
+    reach = blur.support.pixels if blur.support else 0
+    side = max(KERNEL_SIDE, 2 * reach + 1)
+    point_11KK = torch.zeros(1, 1, side, side)
+    point_11KK[..., side // 2, side // 2] = 1
+    light_KK = blur.bind((1, side, side))(point_11KK)[0, 0].clamp(min=0)
     return light_KK / light_KK.sum()
 
 

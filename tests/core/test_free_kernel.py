@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from aps_core.blind import free_kernel, kernel_search
+from aps_core.blind.effort import Effort
 from aps_core.blind.kernel_search import KernelEstimate, light_of
 from aps_core.blind.likelihood import UnseenDetail
 from aps_core.errors import NothingToRestore
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
+from aps_core.operators.base import KERNEL_SIDE
 from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.kernel_blur import KernelBlur
@@ -129,6 +131,19 @@ def test_the_trace_of_a_shaken_camera_is_found_on_a_page(engine):
 
 def estimate(support):
     return KernelEstimate(torch.full((3, 3), 1 / 9), [torch.ones(1, 1)], 0.02, support)
+
+
+@pytest.mark.parametrize(("side", "width"), [(24, 1.0), (40, 6.0), (200, 30.0)])
+def test_any_size_of_picture_and_blur_can_be_searched(engine, monkeypatch, side, width):
+    """A blur may reach farther than a kernel has pixels, and the picture be smaller than one."""
+    noise_CHW = torch.rand(3, side, side, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(kernel_search, "SCALES", (1.0,))
+    monkeypatch.setattr(free_kernel, "DESCENT", 1)
+    found = kernel_search.kernel_of(
+        images.to_pil(noise_CHW), GaussianBlur(sigma=width), engine, Effort(2, 1, free=True)
+    )
+    assert found.kernel_KK.shape[0] <= KERNEL_SIDE
+    assert float(found.kernel_KK.sum()) == pytest.approx(1)
 
 
 def test_without_support_the_family_is_used_and_that_is_said(engine, monkeypatch):
