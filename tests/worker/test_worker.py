@@ -53,7 +53,7 @@ def test_priors_exceeding_device_memory_are_rejected_in_one_line(settings: Setti
     assert done.returncode == os.EX_CONFIG
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "cannot start" in line]
     assert re.search(
-        r"The priors need about 0\.\d+ GB \(embedded 0\.0386 GB and 0\.\d+ GB a job", line
+        r"The priors need about 0\.\d+ GB \(embedded 0\.0346 GB and 0\.\d+ GB a job", line
     ), line
     assert "but the device has 0.6 GB" in line
 
