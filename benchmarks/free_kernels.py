@@ -135,17 +135,12 @@ class JointPictures:
 
     def of_kernel(self, kernel_KK: Tensor) -> Tensor:
         """The picture (1, 3, H, W)."""
-        blur = as_blur(kernel_KK)
+        blur = KernelBlur.of(kernel_KK)
         likelihood = MeasurementObjective(
             blur.bind((3, *self.y_CHW.shape[1:])), self.y_CHW, self.sigma, "l2"
         )
         weight = SETS["documents"][1]
         return total_variation_estimate(likelihood, self.y_CHW[None], steps=80, weight=weight)
-
-
-def as_blur(kernel_KK: Tensor) -> KernelBlur:
-    """The blur with a kernel."""
-    return KernelBlur(kernel=tuple(tuple(row) for row in kernel_KK.double().tolist()))
 
 
 def correlation(one: OperatorSpec, other: OperatorSpec) -> float:
@@ -180,7 +175,7 @@ def blurs_of(
         with patch.object(kernel_search, "PosteriorSamples", pictures):
             found = kernel_of(case.upload.image, start, used, free.effort)
         seconds = time.perf_counter() - begun
-        kernel = as_blur(found.kernel_KK)
+        kernel = KernelBlur.of(found.kernel_KK)
         yield method, kernel, found.support, seconds
     yield "free_kernel", kernel if found.support > 0 else family, found.support, seconds
 

@@ -165,8 +165,7 @@ class PosteriorSamples:
 
     def of_kernel(self, kernel_KK: Tensor) -> Tensor:
         """The same under a kernel, the picture of a point of light."""
-        rows = kernel_KK.double().cpu().tolist()
-        return self(KernelBlur(kernel=tuple(tuple(row) for row in rows)))
+        return self(KernelBlur.of(kernel_KK))
 
     def _sampler(self) -> CarriedEvidence:
         recommended = self.engine.spec.recommended_for(CarriedEvidence)

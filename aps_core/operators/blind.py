@@ -8,7 +8,6 @@ from aps_core.errors import NothingToRestore
 from aps_core.operators.base import OperatorSpec
 from aps_core.operators.blind_blur import UnknownBlur
 from aps_core.operators.compose import Compose
-from aps_core.operators.denoise import Denoise
 from aps_core.operators.unknown import Search
 
 if TYPE_CHECKING:
@@ -56,11 +55,13 @@ class Blind(UnknownBlur):
         """What was diagnosed beside the blur. A picture that looks enlarged where a kind of blur
         was named is taken as blurred only: the two look alike.
         """
+        from aps_core.blind.families import FAMILIES
+
         if diagnosed is None:
             return []
         whole = diagnosed.operator
         stages = whole.stages if isinstance(whole, Compose) else [whole]
-        dropped = {"gaussian_blur", "defocus_blur", "linear_motion_blur", Denoise().type}
+        dropped = {"denoise", *(family.operator for family in FAMILIES.values())}
         if not diagnosis.blur:
             dropped.add("super_resolution")
         return [stage for stage in stages if stage.type not in dropped]

@@ -28,8 +28,8 @@ UNGUIDED = 2.0
 EVERYWHERE = 1.5
 """Reach of a search whose direction, or size, was not diagnosed."""
 PHOTOGRAPH = (
-    "The blur's shape: a free kernel is estimated for pages and screens only. On photographs it was"
-    " worse than a blur of a known kind."
+    "The blur's shape: a free kernel is estimated for pages and screens only. It was not"
+    " reliable on photographs."
 )
 UNSUPPORTED = "the picture does not support a free kernel."
 CERTAIN = 0.1
@@ -111,7 +111,7 @@ class UnknownBlur(UnknownOperator):
         from aps_core.diagnosis.found import Found, KernelSearch
         from aps_core.operators.kernel_blur import KernelBlur
 
-        assert search.engine is not None  # checked by find
+        assert search.engine is not None  # checked by blur
         if not diagnosis.shows_document:
             known = self._of_a_family(diagnosis, search)
             return known.model_copy(update={"unsure": (*known.unsure, PHOTOGRAPH)})
@@ -148,6 +148,7 @@ class UnknownBlur(UnknownOperator):
         return family.model_copy(update={"unsure": unsure, "kernel_search": told})
 
     def _of_a_family(self, diagnosis: Diagnosis, search: Search) -> Found:
+        """A blur of the asked or the diagnosed kind; raises as :meth:`blur`."""
         from aps_core.blind.families import FAMILIES
         from aps_core.blind.photograph import blur_of
         from aps_core.blind.refine import REACH

@@ -54,6 +54,11 @@ class KernelBlur(OperatorSpec):
                 raise ValueError("a kernel needs a weight above 0")
         return kernel
 
+    @classmethod
+    def of(cls, kernel_KK: Tensor) -> Self:
+        """The blur that makes this picture of a point of light."""
+        return cls(kernel=tuple(tuple(row) for row in kernel_KK.double().cpu().tolist()))
+
     @property
     def needs_kernel(self) -> bool:
         """Only for ``kernel='upload'``."""
