@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,6 +159,24 @@ class Likelihood(Protocol):
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """``-log q(y | x)`` (B,) in nats, up to a constant."""
+        ...
+
+
+Coverage = Literal["pixels", "gaps", "mixtures"]
+"""What was measured: every pixel by itself, single pixels of which some may be missing or clipped,
+or mixtures of pixels.
+"""
+
+
+@runtime_checkable
+class MeasurementLikelihood(Likelihood, Protocol):
+    """A likelihood that knows how the measurement was made."""
+
+    sigma: float
+    """Standard deviation of the noise, > 0."""
+
+    def coverage(self, x_BCHW: Tensor) -> Coverage:
+        """What was measured of pictures (B, 3, H, W)."""
         ...
 
 

@@ -149,7 +149,10 @@ def make_case(
     sigma: float,
     seed: int,
 ) -> Case:
-    """Simulates the measurement of one photograph. The noise depends on ``seed`` only."""
+    """Simulates the measurement of one photograph. The noise depends on ``seed`` only.
+
+    As in the service, what the operator rounds off counts as noise of the likelihood.
+    """
     x = truth_CHW[None].to(engine.device)
     if PROTOCOLS[protocol] > 1:
         x = F.interpolate(
@@ -158,8 +161,10 @@ def make_case(
     fields = strengths(task, truth_CHW.shape[-1])
     spec = OperatorSpec.named(str(fields["type"])).model_validate(fields)
     _, _, height, width = x.shape
-    operator = spec.bind((3, height, width), engine.device)
-    y = noise.add_noise(operator(x)[0], sigma, torch.Generator(engine.device).manual_seed(seed))
+    generator = torch.Generator(engine.device).manual_seed(seed)
+    y = noise.add_noise(spec.bind((3, height, width), engine.device)(x)[0], sigma, generator)
+    operator = spec.without_rounding().bind((3, height, width), engine.device)
+    sigma = max(sigma, spec.rounding)
     objective = engine.measurement_objective(operator, y, sigma, setup.loss)
     return Case(
         protocol=protocol,

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from aps_core.types import BoundOperator, Features
+from aps_core.types import BoundOperator, Coverage, Features
 
 
 class MeasurementObjective:
@@ -86,6 +86,14 @@ class MeasurementObjective:
         """Of Gaussian noise, whatever the norm of the loss; (B,) in nats up to a constant."""
         residual_BCHW = self._residual(self._measured(x_BCHW)[0]) / self.sigma
         return residual_BCHW.square().flatten(1).sum(1) / 2
+
+    def coverage(self, x_BCHW: Tensor) -> Coverage:
+        """Gaps are possible if A has a weight or clips; pixels are measured if A returns them."""
+        if self.operator.clips or self.operator.weight is not None:
+            return "gaps"
+        measured = self.operator.unclipped(x_BCHW)
+        height, width = measured.shape[-2:]
+        return "pixels" if torch.equal(measured, x_BCHW[..., :height, :width]) else "mixtures"
 
     def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""

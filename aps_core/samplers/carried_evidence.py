@@ -25,7 +25,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingDiverged
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.types import MASK, Likelihood
+from aps_core.types import MASK, Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
     import torch
@@ -97,6 +97,25 @@ class CarriedEvidence(AnchoredSampler):
             "How smooth the corrected picture becomes (weight of its own total variation)."
         ),
     )
+    curvature: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description=(
+            "How much the final correction continues slopes through missing or clipped pixels,"
+            " which the total variation alone fills with steps (weight of the curvature of the"
+            " picture and of its change). Without effect if there are none."
+        ),
+    )
+    denoising: float | None = Field(
+        None,
+        ge=0,
+        le=10,
+        description=(
+            "Smoothness of pictures with nothing but noise, times the noise's standard deviation."
+            " If left out, that of all others (`smoothness`)."
+        ),
+    )
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
         """The number of tokens to decide."""
@@ -137,13 +156,17 @@ class CarriedEvidence(AnchoredSampler):
         from aps_core.imaging.total_variation import total_variation_estimate
 
         objective = problem.objective
-        if not self.correction or not isinstance(objective, Likelihood):
+        if not self.correction or not isinstance(objective, MeasurementLikelihood):
             return x_BCHW
+        coverage, smoothness = objective.coverage(x_BCHW), self.smoothness
+        if coverage == "pixels" and self.denoising is not None:
+            smoothness = self.denoising / objective.sigma
         return total_variation_estimate(
             objective,
             x_BCHW,
-            weight=self.smoothness,
+            weight=smoothness,
             correction_weight=self.correction,
+            curvature_weight=self.curvature if coverage == "gaps" else 0.0,
             steps=100,
             learning_rate=0.03,
             watch=problem.watch_beside(

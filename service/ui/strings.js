@@ -178,6 +178,7 @@ export const t = {
     "/sampler/entropy_weight": "Push towards clear choices (entropy term)", "/sampler/remasking": "What is decided first (remasking)", "/sampler/anchor_score": "Measure of certainty (anchor score)",
     "/sampler/anchor_temperature": "Randomness of the order (anchor noise)", "/sampler/temperature": "Randomness (temperature)", "/sampler/state_update": "How many are decided (state update)",
     "/sampler/start": "Weight of a first estimate (start)", "/sampler/correction": "Final correction", "/sampler/smoothness": "Smoothness of the result (total variation)",
+    "/sampler/curvature": "Slopes through gaps (curvature)", "/sampler/denoising": "Smoothness where only noise is wrong",
     "/loss/norm": "What counts as a deviation (norm)", "/loss/perceptual_weight": "Weight of visual features (perceptual term)", "/loss/perceptual": "What computes visual features",
     "/sampler/order_temperature": "Randomness of the order (order temperature)",
     "/operator/sigma": "Blur width", "/operator/mask": "Which pixels are missing?", "/reward/type": "Reward type", "/sampler/type": "Sampler type", "/loss/type": "Loss type", "/measure/type": "Measure" },

@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from aps_core.errors import SamplingCancelled
-from aps_core.imaging.total_variation import total_variation, total_variation_estimate
+from aps_core.imaging.total_variation import (
+    curvature,
+    total_variation,
+    total_variation_estimate,
+)
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound
 from aps_core.samplers import SamplerSpec
@@ -126,3 +130,56 @@ def test_the_correction_agrees_with_the_measurement_and_changes_nothing_it_canno
     seen, unseen = (found - truth)[..., :8].abs().mean(), (found - decoded)[..., 10:].std()
     assert seen < 0.02
     assert unseen < 0.05
+
+
+def test_curvature_ignores_slopes_and_counts_bends() -> None:
+    ramp = torch.linspace(-1, 1, 12).expand(1, 3, 12, 12)
+    inside = ramp[..., 1:-1, 1:-1]  # at the border, the edge pixel is repeated
+    bends = float(curvature(ramp) - curvature(torch.zeros_like(ramp)))
+    at_borders = 2 * 12 * (2 / 11) * 3**0.5
+    assert bends == pytest.approx(at_borders, rel=0.02)
+    roof = torch.minimum(inside, -inside)
+    assert float(curvature(roof)) > float(curvature(inside)) + 1
+
+
+def test_curvature_continues_a_slope_through_a_gap() -> None:
+    truth = torch.linspace(-0.8, 0.8, 24).expand(1, 3, 24, 24).contiguous()
+    known = torch.ones(1, 1, 24, 24)
+    known[..., 8:16] = 0
+    objective = MeasurementObjective(Bound(lambda x: x * known, weight=known), truth, 0.02)
+    assert objective.coverage(truth) == "gaps"
+
+    def error(weight: float) -> float:
+        start = truth * known
+        estimate = total_variation_estimate(objective, start, weight=4.0, curvature_weight=weight)
+        return float((estimate - truth)[..., 9:15].abs().mean())
+
+    assert error(2.0) < error(0.0) / 3
+
+
+def test_coverage_tells_single_pixels_from_mixtures() -> None:
+    x = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    objectives = {
+        "pixels": MeasurementObjective(Bound(lambda x: x).cropped(7, 6), x[..., :7, :6], 0.1),
+        "mixtures": MeasurementObjective(Bound(lambda x: x.roll(1, 3)), x, 0.1),
+        "gaps": MeasurementObjective(Bound(lambda x: 2 * x, clips=True), x, 0.1),
+    }
+    assert {name: each.coverage(x) for name, each in objectives.items()} == {
+        n: n for n in objectives
+    }
+
+
+def test_little_noise_is_removed_by_as_strong_a_threshold_as_much_noise() -> None:
+    """With a constant weight of the total variation, little noise would remain."""
+    truth = torch.zeros(1, 3, 24, 24)
+    truth[..., 6:18, 6:18] = 0.8
+    objective = measured(truth, 0.02)
+    problem = cast(Any, SimpleNamespace(objective=objective, watch_beside=lambda *_: None))
+    noisy = objective.y_BCHW
+
+    def error(denoising: float | None) -> float:
+        sampler = CarriedEvidence(correction=2.0, smoothness=4.0, denoising=denoising)
+        return float((sampler.finish(problem, noisy) - truth).square().mean().sqrt())
+
+    assert error(0.8) < error(None) / 1.5 < 0.02
+    assert error(0.08) == pytest.approx(error(None), rel=1e-3)  # 0.08 / 0.02 = 4

@@ -33,6 +33,8 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
             "prior_power": 0.25,
             "correction": 2.0,
             "smoothness": 1.0,
+            "curvature": 1.0,
+            "denoising": 0.8,
             "anchor_score": "margin",
             "anchor_temperature": 2.0,
         },

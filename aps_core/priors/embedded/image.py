@@ -76,6 +76,8 @@ class EmbeddedPrior(EmbeddedImagePrior):
             "learning_rate": 0.3,
             "correction": 2.0,
             "smoothness": 4.0,
+            "curvature": 2.0,
+            "denoising": 0.8,
             "anchor_score": "margin",
             "anchor_temperature": 2.0,
         },
