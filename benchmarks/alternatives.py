@@ -1,34 +1,24 @@
 """Tables of the page that compares with alternatives (``docs/alternatives.md``).
 
-    python -m benchmarks.alternatives examples/photos
+    python -m benchmarks.alternatives
 
-Most of their numbers have been measured by other commands, on the same photographs with the same
-measurements and seeds. This one adds what is missing: biharmonic filling, and total variation in
-the same run, so that their times can be compared. Rows are appended to a CSV file, and an
-interrupted run continues. Prints the tables.
+Their numbers have been measured by other commands, on the same pictures with the same measurements
+and seeds. Prints the tables.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict
 from pathlib import Path
 
-from aps_core.evaluation.baselines import BASELINES
-from aps_core.evaluation.cases import Setup
-from aps_core.evaluation.photographs import Photographs, photographs
-from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
-from aps_core.evaluation.run import Plan, cases
+from aps_core.evaluation.rows import Row, read_rows
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.process import be_reproducible
-from benchmarks.variants import TASKS, arguments
+from benchmarks.variants import TASKS
 
 RESULTS = Path(__file__).parent / "results"
-MEASURED = RESULTS / "alternatives.csv"
-DEFAULT = RESULTS / "2026-11-22_embedded-default-17-photographs.csv"
-"""The default sampler and most baselines, by ``aps eval``."""
+DEFAULT = RESULTS / "2026-11-23_embedded-default-17-photographs.csv"
+"""The default sampler and the baselines, by ``aps eval``."""
 PRESETS = RESULTS / "2026-11-22_presets-6-photographs.csv"
 """By ``benchmarks.presets``."""
 DOCUMENTS = RESULTS / "2026-11-23_documents.csv"
@@ -66,14 +56,14 @@ def gain(rows: dict[str, Row], others: dict[str, Row]) -> str:
 
 def photograph_table() -> str:
     """PSNR dB / SSIM by task and method on the photographs, and the gain over the best other."""
-    found, added = by_method(DEFAULT), by_method(MEASURED)
+    found = by_method(DEFAULT)
     lines = []
     for task in TASKS:
         others = {"simple": found[task, "input"], "tv": found[task, "tv"]}
         if task in WIENER:
             others["wiener"] = found[task, "wiener"]
         if task == FILLING:
-            others["biharmonic"] = added[task, "biharmonic"]
+            others["biharmonic"] = found[task, "biharmonic"]
         ours = found[task, OURS]
         best = max(others, key=lambda name: mean(row.psnr for row in others[name].values()))
         columns = ("simple", "wiener", "biharmonic", "tv")
@@ -104,43 +94,21 @@ def seconds(found: Table, method: str, tasks: tuple[str, ...] = TASKS) -> float:
 
 def time_table() -> str:
     """Median times relative to total variation on the same tasks, each within its own run."""
-    found, added, presets = by_method(DEFAULT), by_method(MEASURED), by_method(PRESETS)
+    found, presets = by_method(DEFAULT), by_method(PRESETS)
     ours = seconds(found, OURS) / seconds(found, "tv")
     fast = seconds(presets, "fast") / seconds(presets, "balanced")
     times = {
         "simple": seconds(found, "input") / seconds(found, "tv"),
         "wiener": seconds(found, "wiener", WIENER) / seconds(found, "tv", WIENER),
         "tv": 1.0,
-        "biharmonic": seconds(added, "biharmonic", (FILLING,)) / seconds(added, "tv", (FILLING,)),
+        "biharmonic": seconds(found, "biharmonic", (FILLING,)) / seconds(found, "tv", (FILLING,)),
         "APS fast": ours * fast,
         "APS": ours,
     }
     return markdown(["method", "time, tv = 1"], [[k, f"{v:.2g}"] for k, v in times.items()])
 
 
-def run_baselines(engine: ImageEngine, photos: Photographs, out: Path) -> None:
-    """Appends what ``out`` lacks."""
-    known = {row.key for row in read_rows(out, Row)}
-    for number, case in cases(
-        engine, Setup.recommended(engine), photos, Plan(tasks=(FILLING,), variants=())
-    ):
-        for name in ("tv", "biharmonic"):
-            if (case.protocol, case.task, case.sigma, case.image, name) in known:
-                continue
-            started = time.perf_counter()
-            x_BCHW = BASELINES[name](case)
-            append(
-                out, score(case, name, x_BCHW, Cost(seconds=time.perf_counter() - started), None)
-            )
-        print(number, flush=True)
-
-
 def main() -> None:
-    asked = arguments(__doc__, str(MEASURED)).parse_args()
-    be_reproducible(asked.threads)
-    engine = ImageEngine.load("embedded")
-    photos = photographs(asked.photographs, 128)
-    run_baselines(engine, photos, asked.out)
     print("\n\n".join((photograph_table(), time_table(), document_table())))
 
 

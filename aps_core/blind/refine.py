@@ -19,9 +19,13 @@ REACH = 0.35
 """Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
 has other maxima farther away.
 """
-DISTURBING = {"jpeg", "enlarged", "missing"}
+DISTURBING = {"enlarged", "missing"}
 """With one of these findings, the spectrum is not more accurate: the likelihood assumes that noise
-is the only other degradation.
+and the rounding of JPEG are the only other degradations.
+"""
+SMALLEST_DISC = 2.5
+"""Radius in pixels below which the disc of a page or screen is not measured: its zeros lie at
+frequencies where letters have little power.
 """
 EFFORT = Effort(chains=2, iterations=3)
 
@@ -29,7 +33,8 @@ EFFORT = Effort(chains=2, iterations=3)
 def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     """``found`` with its blur measured in the picture's spectrum. Takes less than a second.
 
-    Unchanged if there is no blur of :data:`REFINED`, or if something :data:`DISTURBING` was found.
+    Unchanged if there is no blur of :data:`REFINED`, if something :data:`DISTURBING` was found, or
+    if a page is out of focus by a disc below :data:`SMALLEST_DISC`.
     If the measurement does not settle near the diagnosis, the diagnosed blur is kept, and
     ``unsure`` says so.
 
@@ -41,21 +46,43 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     from aps_core.blind.families import FAMILIES
     from aps_core.blind.photograph import blur_of
     from aps_core.diagnosis.found import BlurSearch
+    from aps_core.operators.compose import with_stage
 
     values = diagnosis.blur
     if values.get("family") not in REFINED or DISTURBING & {each.kind for each in diagnosis.wrong}:
         return found
     family = FAMILIES[values["family"]]
     guess = tuple(values[name] for name in family.names)
+    if values["family"] == "defocus" and diagnosis.shows_document and guess[0] < SMALLEST_DISC:
+        return found
     image = search.upload.image.convert("RGB")
-    estimate = blur_of(image, family, guess, None, EFFORT, widest=REACH, sigma=search.sigma)
+    estimate = blur_of(
+        image,
+        family,
+        guess,
+        None,
+        EFFORT,
+        widest=REACH,
+        sigma=search.sigma,
+        rounding=rounding_of(diagnosis),
+    )
     told = {"search": BlurSearch.of(family, estimate)}
     if not estimate.converged or family.distance(guess, estimate.parameters) > REACH:
         unsure = (*found.unsure, "The blur's size: the picture's spectrum does not confirm it.")
         return found.model_copy(update={**told, "unsure": unsure})
-    operator = family.blur(estimate.parameters)
+    operator = with_stage(found.operator, family.blur(estimate.parameters))
     text = (
         f"{diagnosis.summary} Measured more closely in the picture's spectrum, and taken as"
         f" {operator.words()}."
     )
     return found.model_copy(update={**told, "operator": operator, "text": text})
+
+
+def rounding_of(diagnosis: Diagnosis) -> float:
+    """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
+    one. A search that does not know of it explains the upload by smaller blurs.
+    """
+    from aps_core.operators.jpeg import JPEG
+
+    qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]
+    return max((JPEG(quality=min(95, quality)).rounding for quality in qualities), default=0.0)

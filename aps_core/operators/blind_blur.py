@@ -13,7 +13,6 @@ from pydantic import Field
 from aps_core.blind.effort import SIDE, Effort
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.operators.base import OperatorSpec
-from aps_core.operators.jpeg import JPEG
 from aps_core.operators.unknown import Search, UnknownOperator
 
 if TYPE_CHECKING:
@@ -108,6 +107,7 @@ class UnknownBlur(UnknownOperator):
         """
         from aps_core.blind.families import FAMILIES
         from aps_core.blind.kernel_search import kernel_of
+        from aps_core.blind.refine import rounding_of
         from aps_core.diagnosis.found import Found, KernelSearch
         from aps_core.operators.kernel_blur import KernelBlur
 
@@ -151,7 +151,7 @@ class UnknownBlur(UnknownOperator):
         """A blur of the asked or the diagnosed kind; raises as :meth:`blur`."""
         from aps_core.blind.families import FAMILIES
         from aps_core.blind.photograph import blur_of
-        from aps_core.blind.refine import REACH
+        from aps_core.blind.refine import REACH, rounding_of
 
         values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
@@ -246,14 +246,6 @@ class BlindBlur(UnknownBlur):
         from aps_core.diagnosis import examine
 
         return self.blur(search, examine(search.upload))
-
-
-def rounding_of(diagnosis: Diagnosis) -> float:
-    """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
-    one. A search that does not know of it explains the upload by smaller blurs.
-    """
-    qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]
-    return max((JPEG(quality=min(95, quality)).rounding for quality in qualities), default=0.0)
 
 
 def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:

@@ -131,3 +131,11 @@ class Compose(OperatorSpec):
             drawn,
             last.clips,
         )
+
+
+def with_stage(operator: OperatorSpec, stage: OperatorSpec) -> OperatorSpec:
+    """``operator`` with ``stage`` in place of its own stage of that type."""
+    if isinstance(operator, Compose):
+        stages = [with_stage(each, stage) for each in operator.stages]
+        return operator.model_copy(update={"stages": stages})
+    return stage if operator.type == stage.type else operator
