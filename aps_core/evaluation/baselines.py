@@ -25,10 +25,10 @@ TV_WEIGHTS = {
     "motion_blur": 6.0,
     "saturating_blur": 6.0,
     "nonlinear_blur": 6.0,
-    "sr2": 4.0,
+    "sr2": 8.0,
     "denoise": 8.0,
-    "jpeg": 8.0,
-    "inpainting50": 8.0,
+    "jpeg": 16.0,
+    "inpainting50": 16.0,
 }
 """Weight of the total variation by task, for photographs (``benchmarks.tune_tv``). Tasks that are
 not listed have the weight of a restoration's start.
