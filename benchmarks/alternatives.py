@@ -19,7 +19,7 @@ from benchmarks.variants import TASKS
 RESULTS = Path(__file__).parent / "results"
 DEFAULT = RESULTS / "2026-11-23_embedded-default-17-photographs.csv"
 """The default sampler and the baselines, by ``aps eval``."""
-PRESETS = RESULTS / "2026-11-22_presets-6-photographs.csv"
+PRESETS = RESULTS / "2026-11-23_presets-6-photographs.csv"
 """By ``benchmarks.presets``."""
 DOCUMENTS = RESULTS / "2026-11-23_documents.csv"
 """By ``benchmarks.documents``."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from aps_core.diagnosis import areas, crops, jpeg
+from aps_core.diagnosis import areas, crops, grain, jpeg
 from aps_core.diagnosis.blur import Blur, estimate
 from aps_core.diagnosis.propose import lossless_side, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis, Finding, summary_of
 from aps_core.imaging.images import MAX_PIXELS, Picture, mask_band, open_image
-from aps_core.imaging.noise_level import noisy_tiles
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
@@ -160,19 +158,16 @@ class _Examination:
             text = f"{impulses:.1%} of the pixels are single black or white ones"
             values = {"kind": "impulses", "share": round(impulses, 4)}
             return [Finding(kind="noise", wrong=True, text=text, confidence="sure", values=values)]
-        tiles = [
-            tile for part in self.rgb for tile in noisy_tiles(np.moveaxis(part, 2, 0) / 127.5 - 1)
-        ]
-        if len(tiles) < 4:
+        compressed = self.quality is not None or jpeg.traces(self.grey[0]) is not None
+        measured = grain.measured(self.rgb, compressed)
+        if measured is None:
             self.unsure.append("The noise: too few areas are neither black nor white.")
             return []
-        deviations, means = np.array(tiles).T
-        sigma = float(np.quantile(deviations, 0.1)) / 0.95
+        sigma, photon = measured
         if sigma < FAINT:
             return []
-        if self.quality is not None or jpeg.traces(self.grey[0]) is not None:
+        if compressed:
             self.unsure.append("How strong the noise was before the JPEG compression.")
-        photon = _photon_share(deviations, means)
         kind = "photons" if photon > POISSON_SHARE else "gaussian"
         strength = "strong noise" if sigma > STRONG else "noise"
         grows = ", growing with brightness" if kind == "photons" else ""
@@ -279,20 +274,3 @@ def _blur_finding(blur: Blur, word: Confidence) -> Finding:
         confidence=word,
         values={"family": blur.family, **values},
     )
-
-
-def _photon_share(deviations: Array, means: Array) -> float:
-    """Share of the variance at white that grows with brightness, by a line through the quietest
-    tiles of each brightness; 0 if the brightness hardly varies.
-    """
-    edges = np.quantile(means, np.linspace(0, 1, 7))
-    levels, variances = [], []
-    for low, high in pairwise(edges):
-        chosen = (means >= low) & (means <= high)
-        if chosen.sum() >= 8:
-            levels.append((means[chosen].mean() + 1) / 2)
-            variances.append(np.quantile(deviations[chosen], 0.2) ** 2)
-    if len(levels) < 3 or max(levels) - min(levels) < 0.25:
-        return 0.0
-    slope, constant = np.polyfit(levels, variances, 1)
-    return float(slope / max(slope + constant, 1e-9)) if slope > 0 else 0.0

@@ -19,6 +19,8 @@ carry less noise.
 """
 TILE = 32
 """Side in pixels of the tiles in which noise is estimated; tiles overlap by half."""
+CLIPPED_TILE = 8
+"""Side in pixels of the tiles of white paper or black ground; small enough to lie between lines."""
 LOW_DECILE = 0.95
 """Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
 deviation.
@@ -32,7 +34,8 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     eigenvalues of the patches' covariance therefore equal the noise variance (Chen, Zhu and Heng
     2015). Patches include all colours, whose details are correlated. The lowest decile over tiles
     excludes texture. Saturated and unobserved pixels are ignored; if single pixels are missing, a
-    patch consists of three observed pixels in a row. The result is 0 if too few patches remain.
+    patch consists of three observed pixels in a row. The result is 0 if too few patches remain. On
+    pages, where little else than the edges of letters is not saturated, see :func:`clipped_noise`.
 
     Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
     compression after the noise violates both; specify sigma in that case.
@@ -44,6 +47,8 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     tiles = list(noisy_tiles(y_CHW, observed))
     if len(tiles) >= 4:
         return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
+    if (clipped := clipped_noise(y_CHW, observed)) is not None:
+        return clipped
     y, valid = _usable(y_CHW, observed)
     for shapes in (((3, 3),), ((1, 3), (3, 1))):
         pairs = [_patches(y, valid, shape) for shape in shapes]
@@ -51,6 +56,36 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
         if chosen.shape[1] >= 10 * chosen.shape[0]:
             return float(np.sqrt(_noise_variance(np.cov(chosen)[None])[0]))
     return 0.0
+
+
+def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
+    """Standard deviation of the noise on white paper or black ground, of which clipping has left
+    one half; None if less than a fifth of the picture is such ground.
+
+    The squared distance from white is then sigma^2 / 2 on average. The lowest decile over tiles
+    excludes those with parts of letters.
+    """
+    channels, height, width = y_CHW.shape
+    rows, columns = height // CLIPPED_TILE, width // CLIPPED_TILE
+    y = y_CHW[:, : rows * CLIPPED_TILE, : columns * CLIPPED_TILE]
+    known = np.ones_like(y) if observed is None else np.broadcast_to(observed, y_CHW.shape)
+    known = known[:, : rows * CLIPPED_TILE, : columns * CLIPPED_TILE].astype(np.float64)
+
+    def sums(values: Array) -> Array:
+        tiles = values.reshape(channels, rows, CLIPPED_TILE, columns, CLIPPED_TILE)
+        total: Array = tiles.sum((0, 2, 4)).ravel()
+        return total
+
+    count = sums(known).clip(min=1)
+    deviations = []
+    for limit in (1.0, -1.0):
+        distance = np.abs(limit - y)
+        ground = sums(known * (distance < 1 - SATURATED)) >= 0.4 * count
+        deviations.append(np.sqrt(2 * sums(known * distance**2) / count)[ground])
+    found = np.concatenate(deviations)
+    if len(found) < max(4, rows * columns / 5):
+        return None
+    return float(np.quantile(found, 0.1)) / LOW_DECILE
 
 
 def noisy_tiles(y_CHW: Array, observed: Mask | None = None) -> Iterator[tuple[float, float]]:

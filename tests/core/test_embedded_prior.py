@@ -73,6 +73,23 @@ def test_restoring_a_jpeg_does_no_harm(engine, photos):
     assert psnr(after, truth[None]).item() > psnr(before[None], truth[None]).item()
 
 
+def test_the_evaluation_takes_the_rounding_of_a_jpeg_as_noise_too(engine, photos):
+    truth, setup = photos["coffee"], evaluation.Setup.recommended(engine)
+    case = evaluation.make_case(engine, setup, "native", "jpeg", "coffee", truth, 0.005, 0)
+    before, after = (evaluation.BASELINES[name](case) for name in ("input", "tv"))
+    assert psnr(after, truth[None]) > psnr(before, truth[None]) + 0.5
+
+
+@pytest.mark.slow
+def test_missing_pixels_are_filled_better_than_by_the_smoothest_surface(engine, photos):
+    truth, setup = photos["coffee"], evaluation.Setup.recommended(engine)
+    case = evaluation.make_case(engine, setup, "native", "inpainting70", "coffee", truth, 0.05, 0)
+    variant = evaluation.Variant("carried_evidence")
+    ours = evaluation.run_method(engine, setup, case, variant, 0)[0]
+    filled = evaluation.BASELINES["biharmonic"](case)
+    assert psnr(ours, truth[None]) > psnr(filled, truth[None]) + 0.2
+
+
 @pytest.mark.slow
 def test_measurement_beats_the_prior_alone(engine, photos):
     guided, _ = restored(engine, photos, "inpainting70", "aps", steps=6)

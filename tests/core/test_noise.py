@@ -14,6 +14,7 @@ from aps_core.imaging.noise import (
     least_sigma,
     poisson_sigma,
 )
+from aps_core.imaging.noise_level import clipped_noise
 from aps_core.imaging.resampling import resize
 from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
@@ -172,3 +173,33 @@ def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_of
     sigma = spec.with_sigma(compressed[0], None, 0.0023).spread(compressed[0])
     assert 0.8 * error <= sigma <= 2 * error
     assert blur.rounding == 0
+
+
+DOCUMENTS = sorted((PHOTOS[0].parents[1] / "documents").glob("*.png"))
+
+
+def clipped_pages(sigma):
+    for path in DOCUMENTS:
+        x = images.to_tensor(images.open_image(path.read_bytes()))
+        yield images.to_tensor(images.Picture(images.to_pil(noisy(x, sigma))))
+
+
+def test_clean_pages_have_no_noise():
+    """Where little but the edges of letters is not clipped, edges are not taken for noise.
+
+    One page has small type on tinted paper, which nothing clips.
+    """
+    assert [
+        path.stem
+        for path, y in zip(DOCUMENTS, clipped_pages(0.0), strict=True)
+        if estimate_sigma(y) > 0.01
+    ] == ["page-play"]
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.1])
+def test_noise_on_pages_is_told_from_the_half_that_clipping_left(sigma):
+    assert all(estimate_sigma(y) == pytest.approx(sigma, rel=0.15) for y in clipped_pages(sigma))
+
+
+def test_the_ground_of_a_page_is_not_mistaken_in_photographs(photos):
+    assert all(clipped_noise(x.double().numpy()) is None for x in photos)

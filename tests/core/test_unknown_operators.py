@@ -28,8 +28,8 @@ from aps_core.operators.auto import Auto
 from aps_core.operators.blind import Blind
 from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
-from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.defocus_blur import DefocusBlur
+from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.unknown import Search
