@@ -12,7 +12,8 @@ diagnosis and knows the kind of the blur:
 - ``em_equal``: ``blind_blur`` with ``method="em"``, and equal logits in place of the prior's;
 - ``em_prior``: ``blind_blur`` with ``method="em"``;
 - ``em_prior_plain``: the same, but the M step attributes all deviations to noise;
-- ``power_law``: ``blind_blur`` with ``method="spectrum"``, its default: no pictures at all;
+- ``power_law``: ``blind_blur`` with ``method="spectrum"``, its default, as a job runs it on the
+  whole upload (on pages it stays near the diagnosis): no pictures at all;
 - ``aps``: the same, but the part is restored by the default of the prior for such pictures.
 
 Kernels are compared by normalised correlation. A collapse is a size below half of the true one.
@@ -38,7 +39,7 @@ import torch
 from aps_core.blind.effort import MARGIN, Effort
 from aps_core.blind.em import Estimate, expectation_maximisation
 from aps_core.blind.families import FAMILIES, Family, Name, Parameters
-from aps_core.blind.likelihood import PowerLaw, UnseenDetail, WhiteNoise
+from aps_core.blind.likelihood import UnseenDetail, WhiteNoise
 from aps_core.blind.photograph import PosteriorSamples
 from aps_core.runtime.engine import ImageEngine
 from benchmarks.blind_parts import EXAMPLES, SETS, Part, Restorers, kernel_of
@@ -69,6 +70,8 @@ def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> E
         return Estimate(
             parameters=part.start, chains=[], path=[part.start], deviation=0.0, converged=True
         )
+    if method in ("power_law", "aps"):
+        return part.as_used()
     draw: Any = PosteriorSamples(
         engine=engine, y_CHW=part.y_CHW, sigma=part.sigma, effort=effort, seed=0
     )
@@ -81,11 +84,6 @@ def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> E
         draw = part.restored
     if method in ("joint", "em_prior_plain"):
         likelihood = WhiteNoise(part.y_CHW, part.sigma)
-    if method in ("power_law", "aps"):
-        draw, likelihood = (
-            lambda _: part.y_CHW[None],
-            PowerLaw(part.y_CHW, part.sigma, MARGIN),
-        )
     iterations = 5 if method == "joint" else effort.iterations
     side = min(part.y_CHW.shape[1:]) - 2 * MARGIN
     return expectation_maximisation(
@@ -117,7 +115,7 @@ def rows(
         if time.monotonic() - start > seconds:
             return
         family = FAMILIES[kind]
-        part = Part(path, family, true, sigma)
+        part = Part(path, kind, true, sigma)
         same = {
             "picture": path.stem,
             "kind": kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,19 @@ from skimage.restoration import unsupervised_wiener
 from torch import Tensor
 
 from aps_core.blind.effort import MARGIN
-from aps_core.blind.families import Family, Parameters
+from aps_core.blind.em import Estimate
+from aps_core.blind.families import FAMILIES, Name, Parameters
 from aps_core.blind.photograph import most_detailed
 from aps_core.diagnosis import examine
+from aps_core.errors import NothingToRestore
 from aps_core.evaluation.baselines import TV_WEIGHTS_DOCUMENTS
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import first_guess
+from aps_core.operators.blind_blur import BlindBlur, first_guess
+from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
@@ -49,12 +53,15 @@ class Restorers:
 class Part:
     """The most detailed part of a blurred picture."""
 
-    def __init__(self, path: Path, family: Family, true: Parameters, sigma: float) -> None:
+    def __init__(self, path: Path, kind: Name, true: Parameters, sigma: float) -> None:
+        family = FAMILIES[kind]
         x_CHW = images.to_tensor(images.open_image(path.read_bytes()))
         seen_CHW = family.blur(true).bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
         y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
         upload = images.to_pil(y_CHW)
-        self.values = examine(images.Picture(upload)).blur
+        self.kind = kind
+        self.upload = images.Picture(upload)
+        self.values = examine(self.upload).blur
         left, top, right, bottom = most_detailed(upload)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.picture = images.Picture(upload.crop((left, top, right, bottom)))
@@ -63,6 +70,18 @@ class Part:
         self.sigma = max(noise.estimate_sigma(self.y_CHW), QUANTISATION)
         self.weight = SETS[path.parent.name][1]
         self.start, self.widest = first_guess(family, self.values)
+
+    def as_used(self) -> Estimate:
+        """What ``blind_blur`` takes for the blur of the upload; the diagnosis if it gives up."""
+        parameters, converged = self.start, False
+        with suppress(NothingToRestore):
+            found = BlindBlur(kind=self.kind).find(Search(self.upload))
+            parameters = tuple(getattr(found.operator, name) for name in self.family.names)
+            converged = found.search is not None and found.search.converged
+        path = [self.start, parameters]
+        return Estimate(
+            parameters=parameters, chains=[], path=path, deviation=0.0, converged=converged
+        )
 
     def restored(self, blur: OperatorSpec) -> Tensor:
         """The total-variation restoration (1, 3, H, W)."""
