@@ -93,7 +93,9 @@ def readings(
             found["maxim"] = maxim(y_CHW)
         for method, picture_CHW in found.items():
             rate = error_rate(page.text, read(picture_CHW.clamp(-1, 1)))
-            yield Reading(page.name, kind, blur.words(), method, rate)
+            yield Reading(
+                page=page.name, kind=kind, blur=blur.words(), method=method, error_rate=rate
+            )
 
 
 def table(found: Sequence[Reading]) -> str:
