@@ -8,7 +8,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from aps_core.imaging.noise_level import LOW_DECILE, clipped_noise, noisy_tiles
+from aps_core.imaging.noise_level import (
+    LOW_DECILE,
+    clipped_noise,
+    estimate_noise,
+    noisy_tiles,
+)
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
@@ -31,9 +36,8 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> tuple[float, float] |
         deviations, means = np.array(tiles).T
         sigma = float(np.quantile(deviations, 0.1)) / LOW_DECILE
         return sigma, _photon_share(deviations, means)
-    clipped = [] if compressed else [clipped_noise(y_CHW) for y_CHW in values]
-    found = [sigma for sigma in clipped if sigma is not None]
-    return (min(found), 0.0) if found else None
+    shown = [] if compressed else [y for y in values if clipped_noise(y) is not None]
+    return (min(map(estimate_noise, shown)), 0.0) if shown else None
 
 
 def _photon_share(deviations: Array, means: Array) -> float:

@@ -35,7 +35,8 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     2015). Patches include all colours, whose details are correlated. The lowest decile over tiles
     excludes texture. Saturated and unobserved pixels are ignored; if single pixels are missing, a
     patch consists of three observed pixels in a row. The result is 0 if too few patches remain. On
-    pages, where little else than the edges of letters is not saturated, see :func:`clipped_noise`.
+    pages, where little else than the edges of letters is not saturated, the result is at most
+    :func:`clipped_noise`: whatever resembles noise there only adds to it.
 
     Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
     compression after the noise violates both; specify sigma in that case.
@@ -47,23 +48,24 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     tiles = list(noisy_tiles(y_CHW, observed))
     if len(tiles) >= 4:
         return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
-    if (clipped := clipped_noise(y_CHW, observed)) is not None:
-        return clipped
+    clipped = clipped_noise(y_CHW, observed)
+    found = [] if clipped is None else [clipped]
     y, valid = _usable(y_CHW, observed)
     for shapes in (((3, 3),), ((1, 3), (3, 1))):
         pairs = [_patches(y, valid, shape) for shape in shapes]
         chosen = np.concatenate([patches[:, complete] for patches, complete in pairs], axis=1)
         if chosen.shape[1] >= 10 * chosen.shape[0]:
-            return float(np.sqrt(_noise_variance(np.cov(chosen)[None])[0]))
-    return 0.0
+            found.append(float(np.sqrt(_noise_variance(np.cov(chosen)[None])[0])))
+            break
+    return min(found, default=0.0)
 
 
 def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
     """Standard deviation of the noise on white paper or black ground, of which clipping has left
-    one half; None if less than a fifth of the picture is such ground.
+    one half; None if less than a twentieth of the picture is such ground.
 
-    The squared distance from white is then sigma^2 / 2 on average. The lowest decile over tiles
-    excludes those with parts of letters.
+    The squared distance from white is then sigma^2 / 2 on average. Tiles with pixels beyond medium
+    grey have ink on them; the lowest decile excludes fainter parts of letters.
     """
     channels, height, width = y_CHW.shape
     rows, columns = height // CLIPPED_TILE, width // CLIPPED_TILE
@@ -80,10 +82,11 @@ def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
     deviations = []
     for limit in (1.0, -1.0):
         distance = np.abs(limit - y)
-        ground = sums(known * (distance < 1 - SATURATED)) >= 0.4 * count
+        blank = sums(known * (distance > 1)) == 0
+        ground = blank & (sums(known * (distance < 1 - SATURATED)) >= 0.4 * count)
         deviations.append(np.sqrt(2 * sums(known * distance**2) / count)[ground])
     found = np.concatenate(deviations)
-    if len(found) < max(4, rows * columns / 5):
+    if len(found) < max(4, rows * columns / 20):
         return None
     return float(np.quantile(found, 0.1)) / LOW_DECILE
 

@@ -14,7 +14,6 @@ from aps_core.imaging.noise import (
     least_sigma,
     poisson_sigma,
 )
-from aps_core.imaging.noise_level import clipped_noise
 from aps_core.imaging.resampling import resize
 from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
@@ -201,5 +200,6 @@ def test_noise_on_pages_is_told_from_the_half_that_clipping_left(sigma):
     assert all(estimate_sigma(y) == pytest.approx(sigma, rel=0.15) for y in clipped_pages(sigma))
 
 
-def test_the_ground_of_a_page_is_not_mistaken_in_photographs(photos):
-    assert all(clipped_noise(x.double().numpy()) is None for x in photos)
+def test_black_and_white_stripes_are_not_noise():
+    stripes = torch.tensor([-1.0, 1.0]).repeat_interleave(3).repeat(8).expand(3, 48, 48)
+    assert estimate_sigma(stripes) == 0
