@@ -160,6 +160,8 @@ class CarriedEvidence(AnchoredSampler):
             return x_BCHW
         coverage, smoothness = objective.coverage(x_BCHW), self.smoothness
         if coverage == "pixels" and self.denoising is not None:
+            # thresholds for noise are proportional to sigma (Donoho & Johnstone 1994), and the
+            # likelihood is divided by sigma^2
             smoothness = self.denoising / objective.sigma
         return total_variation_estimate(
             objective,
