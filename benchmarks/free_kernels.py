@@ -9,9 +9,11 @@ variation with each method's kernel:
   straight motion; the blurred part itself if it finds no blur;
 - ``joint``: picture and kernel are optimised in turn, the picture by total variation;
 - ``em_equal``: expectation-maximisation with equal logits in place of the prior's;
-- ``em_prior``: expectation-maximisation with the prior;
-- ``free_kernel``: ``blind_blur`` with ``method="free_kernel"``: ``em_prior`` if the picture
-  supports its kernel, else ``family``.
+- ``em_prior``: expectation-maximisation with the prior (``benchmarks.kernel_em``);
+- ``candidate``: the kernel of ``method="free_kernel"``, the one with the most evidence when the
+  picture's gradients are integrated out, whether it is used or not;
+- ``free_kernel``: ``blind_blur`` with ``method="free_kernel"``: the candidate if the picture
+  supports it, else ``family``.
 
 With ``--straight``, the blurs are those of ``benchmarks.blind``: ``family`` should be preferred.
 Correlation is that of kernels, and PSNR that of pictures, at the best shift: a shifted kernel with
@@ -30,17 +32,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aps_core.blind import free_kernel, kernel_search
 from aps_core.blind.effort import MARGIN
 from aps_core.blind.families import FAMILIES
-from aps_core.blind.kernel_search import kernel_of, light_of
-from aps_core.blind.photograph import PosteriorSamples, examined, most_detailed
+from aps_core.blind.kernel import deviation, light_of, likeness
+from aps_core.blind.kernel_search import kernel_of
+from aps_core.blind.photograph import examined, most_detailed
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.tables import paired_interval
 from aps_core.imaging import images, noise
@@ -53,11 +54,12 @@ from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
 from benchmarks.blind import BLURS
 from benchmarks.blind_parts import EXAMPLES, SETS
+from benchmarks.kernel_em import Draw, estimated, samples
 from benchmarks.prior_share import EqualLogits
 
 SIDES = (9, 13, 17)
 """Extents of the movements in pixels."""
-METHODS = ("known", "family", "joint", "em_equal", "em_prior", "free_kernel")
+METHODS = ("known", "family", "joint", "em_equal", "em_prior", "candidate", "free_kernel")
 COLUMNS = (
     *("picture", "blur", "noise", "method", "correlation", "width", "collapsed", "support"),
     *("psnr_input", "psnr_known", "psnr", "seconds"),
@@ -125,65 +127,48 @@ class Case:
         return 10 * math.log10(4 / least)
 
 
-class JointPictures:
-    """In the place of the E step: the one best picture by total variation."""
+def joint(y_CHW: Tensor, sigma: float) -> Draw:
+    """In the place of the E step: the one best picture (1, 3, H, W) by total variation."""
 
-    def __init__(self, *, y_CHW: Tensor, sigma: float, drawn: int, **_: Any) -> None:
-        self.y_CHW = y_CHW
-        self.sigma = sigma
-        self.drawn = drawn
-
-    def of_kernel(self, kernel_KK: Tensor) -> Tensor:
-        """The picture (1, 3, H, W)."""
-        blur = KernelBlur.of(kernel_KK)
-        likelihood = MeasurementObjective(
-            blur.bind((3, *self.y_CHW.shape[1:])), self.y_CHW, self.sigma, "l2"
-        )
+    def best(kernel_KK: Tensor) -> Tensor:
+        blur = KernelBlur.of(kernel_KK).bind((3, *y_CHW.shape[1:]))
+        likelihood = MeasurementObjective(blur, y_CHW, sigma, "l2")
         weight = SETS["documents"][1]
-        return total_variation_estimate(likelihood, self.y_CHW[None], steps=80, weight=weight)
+        return total_variation_estimate(likelihood, y_CHW[None], steps=80, weight=weight)
 
-
-def correlation(one: OperatorSpec, other: OperatorSpec) -> float:
-    """Largest normalised correlation of two kernels over all shifts."""
-    one_HW, other_HW = light_of(one), light_of(other)
-    spectra = torch.fft.rfft2(one_HW) * torch.fft.rfft2(other_HW).conj()
-    return float(torch.fft.irfft2(spectra, one_HW.shape).max() / one_HW.norm() / other_HW.norm())
+    return best
 
 
 def blurs_of(
-    case: Case, engine: ImageEngine, iterations: int
+    case: Case, engine: ImageEngine, methods: list[str]
 ) -> Iterator[tuple[str, OperatorSpec | None, float | None, float]]:
     """Method, its blur, its support and its seconds."""
     yield "known", case.blur, None, 0.0
     begun = time.perf_counter()
-    free = BlindBlur(method="free_kernel", iterations=iterations)
     family: OperatorSpec | None
     try:
         family = BlindBlur().find(Search(case.upload)).operator
     except NothingToRestore:
         family = None
     yield "family", family, None, time.perf_counter() - begun
-    start = family or FAMILIES["gaussian"].blur((UNGUIDED,))
     equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
     equal.prior = EqualLogits(engine.prior.tokenizer)
-    for method, used, pictures in (
-        ("joint", engine, JointPictures),
-        ("em_equal", equal, PosteriorSamples),
-        ("em_prior", engine, PosteriorSamples),
-    ):
+    pictures = {"joint": joint, "em_equal": samples(equal), "em_prior": samples(engine)}
+    for method in (each for each in pictures if each in methods):
         begun = time.perf_counter()
-        with patch.object(kernel_search, "PosteriorSamples", pictures):
-            found = kernel_of(case.upload.image, start, used, free.effort)
-        seconds = time.perf_counter() - begun
-        kernel = KernelBlur.of(found.kernel_KK)
-        yield method, kernel, found.support, seconds
+        kernel_KK = estimated(case.upload.image, pictures[method], 3)
+        yield method, KernelBlur.of(kernel_KK), None, time.perf_counter() - begun
+    begun = time.perf_counter()
+    found = kernel_of(case.upload.image, family or FAMILIES["gaussian"].blur((UNGUIDED,)))
+    seconds, kernel = time.perf_counter() - begun, KernelBlur.of(found.kernel_KK)
+    yield "candidate", kernel, found.support, seconds
     yield "free_kernel", kernel if found.support > 0 else family, found.support, seconds
 
 
 def rows(
     cases: list[tuple[Path, str, OperatorSpec, float]],
     engine: ImageEngine,
-    iterations: int,
+    methods: list[str],
     seconds: float,
 ) -> Iterator[dict[str, Any]]:
     """One row for every case and method, until the time has passed."""
@@ -199,12 +184,12 @@ def rows(
             "psnr_input": round(case.psnr(case.y_CHW), 2),
             "psnr_known": round(case.psnr(case.restored(blur)), 2),
         }
-        for method, found, support, spent in blurs_of(case, engine, iterations):
-            width = free_kernel.deviation(light_of(found)) if found else 0.0
-            true = free_kernel.deviation(light_of(blur))
+        for method, found, support, spent in blurs_of(case, engine, methods):
+            width = deviation(light_of(found)) if found else 0.0
+            true = deviation(light_of(blur))
             yield same | {
                 "method": method,
-                "correlation": round(correlation(found, blur), 3) if found else "",
+                "correlation": round(likeness(light_of(found), light_of(blur)), 3) if found else "",
                 "width": round(width / true, 3),
                 "collapsed": int(width < true / 2),
                 "support": "" if support is None else round(support),
@@ -222,6 +207,8 @@ def table(found: list[dict[str, Any]]) -> str:
     ]
     for method in METHODS:
         chosen = [row for row in found if row["method"] == method]
+        if not chosen:
+            continue
         lost = [row["psnr"] - row["psnr_known"] for row in chosen]
         gain, low, high = paired_interval([row["psnr"] - row["psnr_input"] for row in chosen])
         match = np.mean([row["correlation"] for row in chosen if row["correlation"] != ""])
@@ -242,17 +229,20 @@ def main() -> None:
     )
     parser.add_argument("--straight", action="store_true", help="blurs of known families instead")
     parser.add_argument("--noise", nargs="+", type=float, default=[0.02, 0.05])
-    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument(
+        "--methods", nargs="*", default=["joint", "em_equal", "em_prior"], help="slow comparisons"
+    )
+    parser.add_argument("--set", choices=sorted(SETS), default="documents")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after them")
     parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    engine = ImageEngine.load(SETS["documents"][0], "cpu")
+    engine = ImageEngine.load(SETS[asked.set][0], "cpu")
     moved = {f"{side} px, {seed}": movement(seed, side) for side in SIDES for seed in range(5)}
     straight = {f"{kind} {' '.join(map(str, of))}": FAMILIES[kind].blur(of) for kind, of in BLURS}
     cases = [
         (path, name, blur, sigma)
-        for path in sorted((EXAMPLES / "documents").glob("*.png"))
+        for path in sorted((EXAMPLES / asked.set).glob("*.png"))
         for name, blur in (straight if asked.straight else moved).items()
         for sigma in asked.noise
     ]
@@ -261,7 +251,7 @@ def main() -> None:
     with asked.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for row in rows(cases, engine, asked.iterations, asked.seconds):
+        for row in rows(cases, engine, asked.methods, asked.seconds):
             made.append(row)
             writer.writerow(row)
             file.flush()

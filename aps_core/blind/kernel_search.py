@@ -1,40 +1,50 @@
-"""The blur of a page or screen as a kernel of any shape, with an image prior.
+"""The blur of a picture as a kernel of any shape.
 
-Expectation-maximisation ends at a kernel near its start. It starts wide, at a reduced resolution
-where kernels are small, and goes on at finer ones.
+1. Candidates: coarse to fine from a narrow kernel, for several prices of an edge and largest sides.
+2. The candidates with the most evidence are predicted anew, one resolution back.
+3. EM from those with the most evidence. The result is the kernel that then has the most.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import product
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from aps_core.blind import free_kernel
-from aps_core.blind.effort import MARGIN, SCALES, Effort
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.free_kernel import centred, difference, maximised
-from aps_core.blind.likelihood import UnseenDetail
-from aps_core.blind.photograph import PosteriorSamples, examined, reduction
+from aps_core.blind.edge_prediction import predicted
+from aps_core.blind.effort import PATCH
+from aps_core.blind.kernel import centred, deviation, enlarged, light_of, likeness
+from aps_core.blind.photograph import most_detailed, reduction
+from aps_core.blind.sparse_gradients import SparseGradients
+from aps_core.errors import SamplingCancelled
+from aps_core.imaging import images, noise
 from aps_core.operators.base import KERNEL_SIDE, OperatorSpec
-from aps_core.operators.kernel_blur import resampled_kernel
-from aps_core.types import InnerHook
+from aps_core.types import InnerHook, InnerInfo
 
-if TYPE_CHECKING:
-    from aps_core.runtime.engine import ImageEngine
-
-WIDE = 2.5
-"""Standard deviation of the first kernel, in pixels of the examined picture."""
-REACH = 3.0
-"""Half of the kernel's side as a multiple of the standard deviation of the known blur's light."""
-LEAST_SIDE = 48
-"""Shorter side in pixels below which no reduced picture is examined."""
-LEAST_RADIUS, LARGEST_RADIUS = 7, 15
-"""Bounds of half of the side, in pixels of the examined picture."""
+RADIUS = 10
+"""Half of the kernel's side in pixels of the examined picture."""
+SIDES = (9, 15, 21)
+"""Sides from which the candidates' resolutions are derived: the coarsest has kernels of 5x5."""
+PRICES = (4e-3, 1e-2, 2.4e-2)
+"""Prices of an edge; see :func:`aps_core.blind.edge_prediction.predicted`."""
+ROUNDS, AGAIN = 5, 3
+"""Rounds of edge prediction at each resolution, and of a candidate that is predicted anew."""
+SHORT, LONG, PASSES = 2, 30, 2
+"""Steps of EM before candidates are compared, those of the last EM, and times that it runs."""
+RENEWED, REPETITIONS = 2, 2
+"""Candidates that are predicted anew, and times that this is repeated while it helps."""
+ALIKE = 0.95
+"""Likeness from which on two kernels are one candidate."""
+LEAST_NOISE = 0.006
+"""Smaller noise is not believed: no blur is exactly a convolution."""
+COUNTED = 1e-3
+"""Share of the light from which on a weight counts as a parameter."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +56,33 @@ class KernelEstimate:
     path: list[Tensor]
     """Kernels from the start to the result, at the resolutions of their estimation."""
     spread: float
-    """Mean share of the light that the pictures of one chain alone would send elsewhere."""
+    """Mean difference (1 - :func:`likeness`) of the kernels at which EM ends from other starts."""
     support: float
-    """See :func:`aps_core.blind.free_kernel.support`."""
+    """By how much its evidence exceeds that of the simpler kernel and the price of its weights by
+    the Bayesian information criterion (Schwarz 1978). Above 0, the picture supports it.
+    """
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel, how it was found, and how probable it makes the picture."""
+
+    path: tuple[Tensor, ...]
+    evidence: float
+
+    @property
+    def kernel_KK(self) -> Tensor:
+        """The kernel itself."""
+        return self.path[-1]
 
 
 def kernel_of(
     image: Image.Image,
     known: OperatorSpec,
-    engine: ImageEngine,
-    effort: Effort,
     *,
+    chains: int = 3,
     sigma: float | None = None,
     rounding: float = 0.0,
-    seed: int = 0,
     on_inner: InnerHook | None = None,
 ) -> KernelEstimate:
     """Estimates the kernel of a picture's blur.
@@ -67,67 +90,151 @@ def kernel_of(
     Args:
         image: RGB.
         known: a parametric blur in the picture's pixels, with which the result is compared.
-        engine: image prior of the E step.
-        effort: chains, and iterations at the full resolution.
+        chains: starts of the last EM, >= 2.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
         rounding: standard deviation of an error beside the noise, such as that of JPEG.
-        seed: seed of every random draw.
-        on_inner: called between inner iterations; returning False cancels.
+        on_inner: called between candidates; returning False cancels.
 
     Raises:
         SamplingCancelled: ``on_inner`` returned False.
     """
-    width = free_kernel.deviation(light_of(known))
-    fine = reduction(image, width)
-    radius = min(max(math.ceil(REACH * width / fine), LEAST_RADIUS), LARGEST_RADIUS)
-    radius = min(radius, KERNEL_SIDE // (2 * fine))
-    wide = FAMILIES["gaussian"].blur((WIDE,))
-    kernel_KK, before = light_of(wide.scaled(1 / SCALES[0])), SCALES[0]
-    path: list[Tensor] = []
-    drawn = 0
-    for scale in SCALES:
-        if scale > 1 and min(image.size) < fine * scale * LEAST_SIDE:
-            continue
-        y_CHW, deviation = examined(image, fine * scale, sigma, rounding, engine.device)
-        samples = PosteriorSamples(
-            engine=engine,
-            y_CHW=y_CHW,
-            sigma=deviation,
-            effort=effort,
-            seed=seed,
-            on_inner=on_inner,
-            drawn=drawn,
-        )
-        draw, likelihood = samples.of_kernel, UnseenDetail(y_CHW, deviation, MARGIN)
-        start = centred(
-            enlarged(kernel_KK.cpu(), before / scale), 2 * math.ceil(radius / scale) + 1
-        )
-        steps, x_BCHW = free_kernel.expectation_maximisation(
-            start.to(y_CHW), draw, likelihood, effort.at(scale)
-        )
-        kernel_KK, before, drawn = steps[-1], scale, samples.drawn
-        path += [each.cpu() for each in steps]
-    chains = [maximised(kernel_KK, x_CHW[None], likelihood) for x_CHW in x_BCHW]
-    side = min(KERNEL_SIDE, 2 * min(y_CHW.shape[1:]) - 1)
-    simpler_JJ = centred(light_of(known.scaled(1 / fine)), side).to(kernel_KK)
+    zoom = reduction(image, deviation(light_of(known)))
+    y_HW, error = examined_grey(image, zoom, sigma, rounding)
+    search = _Search(y_HW, error, zoom, _reporter(on_inner, chains))
+    found = search.distinct(map(search.from_coarse, product(SIDES, PRICES)))
+    for _ in range(REPETITIONS):
+        before = found[0].evidence
+        renewed = map(search.renewed, product(found[:RENEWED], PRICES))
+        found = search.distinct([*renewed, *found])
+        if found[0].evidence - before < -0.002 * before:
+            break
+    settled = sorted(map(search.settled, found[:chains]), key=_evidence, reverse=True)
+    best, others = settled[0], settled[1:]
+    side = min(2 * search.radius * zoom + 1, KERNEL_SIDE)
+    differences = [1 - likeness(best.kernel_KK, each.kernel_KK) for each in others]
     return KernelEstimate(
-        kernel_KK=centred(enlarged(kernel_KK.cpu(), fine), 2 * radius * fine + 1),
-        path=path,
-        spread=sum(difference(each, kernel_KK) for each in chains) / len(chains),
-        support=free_kernel.support(kernel_KK, simpler_JJ, draw, likelihood),
+        kernel_KK=centred(enlarged(best.kernel_KK, zoom), side),
+        path=[*best.path],
+        spread=float(np.mean(differences)) if differences else 0.0,
+        support=search.support(best.kernel_KK, light_of(known.scaled(1 / zoom))),
     )
 
 
-def light_of(blur: OperatorSpec) -> Tensor:
-    """What a blur makes of a point of light; ``KERNEL_SIDE`` pixels a side, or what it covers."""
-    reach = blur.support.pixels if blur.support else 0
-    side = max(KERNEL_SIDE, 2 * reach + 1)
-    point_11KK = torch.zeros(1, 1, side, side)
-    point_11KK[..., side // 2, side // 2] = 1
-    light_KK = blur.bind((1, side, side))(point_11KK)[0, 0].clamp(min=0)
-    return light_KK / light_KK.sum()
+def examined_grey(
+    image: Image.Image, zoom: int, sigma: float | None, rounding: float
+) -> tuple[Tensor, float]:
+    """The most detailed part (H, W) of a picture reduced by ``zoom``, in grey, and the standard
+    deviation of its errors. Noise is estimated in the colours, where it is told from detail more
+    reliably, and taken to be independent between them.
+    """
+    part = image.resize([math.ceil(side / zoom) for side in image.size], Image.Resampling.LANCZOS)
+    y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part, PATCH))))
+    deviation = noise.estimate_sigma(y_CHW) if sigma is None else sigma / zoom
+    if not bool((y_CHW == y_CHW[:1]).all()):  # the mean of three colours
+        deviation /= math.sqrt(3)
+    return y_CHW.mean(0), math.hypot(max(deviation, LEAST_NOISE), rounding / zoom)
 
 
-def enlarged(kernel_KK: Tensor, factor: float) -> Tensor:
-    """The kernel with every length multiplied by ``factor``."""
-    return torch.from_numpy(resampled_kernel(kernel_KK.double().cpu().numpy(), factor)).float()
+class _Search:
+    """Candidates for the kernel of one picture (H, W)."""
+
+    def __init__(self, y_HW: Tensor, sigma: float, zoom: int, report: Callable[[], None]) -> None:
+        self.y_HW = y_HW
+        self.picture = SparseGradients(y_HW, sigma)
+        most = min(min(y_HW.shape) // 2 - 1, KERNEL_SIDE // (2 * zoom))
+        self.radius = max(1, min(RADIUS, most))
+        self.report = report
+
+    def from_coarse(self, chosen: tuple[int, float]) -> Candidate:
+        """The candidate for a side, from which the resolutions follow, and a price of an edge."""
+        side, price = chosen
+        path: list[Tensor] = []
+        scale = 1.0
+        for halvings in range(max(0, math.ceil(2 * math.log2(side / 5))), -1, -1):
+            before, scale = scale, 2 ** (halvings / 2)
+            start_KK = self._at(path[-1], before / scale, scale) if path else self._narrow(scale)
+            path.append(predicted(self._reduced(scale), start_KK, price, ROUNDS))
+        return self._candidate(path, SHORT)
+
+    def renewed(self, chosen: tuple[Candidate, float]) -> Candidate:
+        """A candidate predicted anew for a price of an edge, first at a reduced resolution."""
+        candidate, price = chosen
+        back = math.sqrt(2)
+        coarse_JJ = self._at(candidate.kernel_KK, 1 / back, back)
+        coarse_JJ = predicted(self._reduced(back), coarse_JJ, price, AGAIN)
+        fine_KK = predicted(self.y_HW, self._at(coarse_JJ, back, 1.0), price, AGAIN)
+        return self._candidate([*candidate.path, coarse_JJ, fine_KK], SHORT)
+
+    def settled(self, candidate: Candidate) -> Candidate:
+        """A candidate after the last EM."""
+        for _ in range(PASSES):
+            candidate = self._candidate([*candidate.path], LONG)
+        return candidate
+
+    def distinct(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Candidates with the most evidence first, without those like a better one."""
+        kept: list[Candidate] = []
+        for each in sorted(candidates, key=_evidence, reverse=True):
+            if all(likeness(each.kernel_KK, other.kernel_KK) < ALIKE for other in kept):
+                kept.append(each)
+        return kept
+
+    def support(self, kernel_KK: Tensor, simpler_JJ: Tensor) -> float:
+        """See :attr:`KernelEstimate.support`."""
+        side = max(kernel_KK.shape[0], 2 * math.ceil(3 * deviation(simpler_JJ)) + 1)
+        free, simpler = (
+            self._evidence(centred(each, min(side, KERNEL_SIDE)))
+            for each in (kernel_KK, simpler_JJ)
+        )
+        weights = int((kernel_KK > COUNTED).sum())
+        return free - simpler - weights * math.log(self.y_HW.numel()) / 2
+
+    def _candidate(self, path: list[Tensor], steps: int) -> Candidate:
+        side = 2 * self.radius + 1
+        improved_KK = self.picture.improved(centred(path[-1], side), steps)
+        kernel_KK = centred(improved_KK, side)
+        self.report()
+        return Candidate((*path, kernel_KK), self._evidence(kernel_KK))
+
+    def _evidence(self, kernel_KK: Tensor) -> float:
+        return self.picture.evidence(kernel_KK, self.picture.posterior(kernel_KK))
+
+    def _reduced(self, scale: float) -> Tensor:
+        if scale == 1:
+            return self.y_HW
+        return torch.nn.functional.interpolate(
+            self.y_HW[None, None], scale_factor=1 / scale, mode="bicubic", antialias=True
+        )[0, 0]
+
+    def _side(self, scale: float) -> int:
+        return 2 * max(1, math.ceil(self.radius / scale)) + 1
+
+    def _at(self, kernel_KK: Tensor, factor: float, scale: float) -> Tensor:
+        """A kernel enlarged by ``factor``, with the side for the resolution ``scale``."""
+        return centred(enlarged(kernel_KK, factor), self._side(scale))
+
+    def _narrow(self, scale: float) -> Tensor:
+        """The first kernel: two pixels."""
+        side = self._side(scale)
+        kernel_KK = self.y_HW.new_zeros(side, side)
+        kernel_KK[side // 2 - 1 : side // 2 + 1, side // 2] = 0.5
+        return kernel_KK
+
+
+def _evidence(candidate: Candidate) -> float:
+    return candidate.evidence
+
+
+def _reporter(on_inner: InnerHook | None, chains: int) -> Callable[[], None]:
+    """Reports candidates as the inner iterations of a first reverse step."""
+    total = (len(SIDES) + REPETITIONS * RENEWED) * len(PRICES) + chains * PASSES
+    done = 0
+
+    def report() -> None:
+        nonlocal done
+        done += 1
+        info = InnerInfo(step=1, total=1, iteration=done, inner_steps=total, loss=0.0)
+        if on_inner is not None and on_inner(info) is False:
+            raise SamplingCancelled("Stopped while the blur was searched.")
+
+    return report

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from aps_core.operators.base import OperatorSpec
-from aps_core.operators.blur import reflecting_filter
 
 DETAIL = (0.0, *torch.logspace(-2, 0, 12).tolist())
 """Standard deviations of the detail that are compared."""
@@ -49,45 +48,14 @@ class UnseenDetail:
         """log p(y | x_b, blur), (N, B), with the detail's most likely deviation."""
         return torch.stack([self._of(blur, x_BCHW) for blur in blurs])
 
-    @property
-    def frequencies(self) -> int:
-        """Number of frequencies that are compared."""
-        height, width = (side - 2 * self.margin for side in self.y_CHW.shape[1:])
-        return height * (width // 2 + 1)
-
-    def of_kernel(self, kernel_KK: Tensor, x_BCHW: Tensor) -> Tensor:
-        """log p(y | x_b, kernel), (B,): the same for the picture of a point of light, of odd sides;
-        differentiable in it.
-        """
-        return self._best(self._power(self._seen(kernel_KK, x_BCHW)), self._passed(kernel_KK))[0]
-
-    def variance(self, kernel_KK: Tensor, x_BCHW: Tensor) -> Tensor:
-        """Variance (H, W // 2 + 1) of what the pictures under a kernel leave of y."""
-        power_BHF = self._power(self._seen(kernel_KK, x_BCHW))
-        return self._best(power_BHF, self._passed(kernel_KK))[1]
-
-    def squares(self, kernel_KK: Tensor, x_BCHW: Tensor, variance_HF: Tensor) -> Tensor:
-        """Weighted sum of the squares of what the pictures under a kernel leave of y."""
-        return (self._power(self._seen(kernel_KK, x_BCHW)) / variance_HF).sum()
-
     def _of(self, blur: OperatorSpec, x_BCHW: Tensor) -> Tensor:
         device, margin = x_BCHW.device, self.margin
         channels, height, width = self.y_CHW.shape
         seen_BCHW = blur.bind((channels, height, width), device)(x_BCHW)
         passed_HF = _passed(blur, height - 2 * margin, width - 2 * margin, device)
-        return self._best(self._power(seen_BCHW), passed_HF)[0]
+        return self.best(self.power(seen_BCHW), passed_HF)[0]
 
-    def _seen(self, kernel_KK: Tensor, x_BCHW: Tensor) -> Tensor:
-        """Pictures (B, C, H, W) blurred with a kernel."""
-        return reflecting_filter(kernel_KK.flip(0, 1), *self.y_CHW.shape[1:])(x_BCHW)
-
-    def _passed(self, kernel_KK: Tensor) -> Tensor:
-        """Share of the power of every frequency that a kernel leaves, (H, W // 2 + 1)."""
-        inside = [side - 2 * self.margin for side in self.y_CHW.shape[1:]]
-        passed_HF: Tensor = torch.fft.rfft2(kernel_KK, inside).abs().square()
-        return passed_HF
-
-    def _power(self, seen_BCHW: Tensor) -> Tensor:
+    def power(self, seen_BCHW: Tensor) -> Tensor:
         """Power (B, H, W // 2 + 1) of what blurred pictures leave of y, without the border."""
         margin, (height, width) = self.margin, self.y_CHW.shape[1:]
         inner = (..., slice(margin, height - margin), slice(margin, width - margin))
@@ -96,7 +64,7 @@ class UnseenDetail:
         power_BHF: Tensor = torch.fft.rfft2(misses_BCHW * window_HW).abs().square().mean(1)
         return power_BHF
 
-    def _best(self, power_BHF: Tensor, passed_HF: Tensor) -> tuple[Tensor, Tensor]:
+    def best(self, power_BHF: Tensor, passed_HF: Tensor) -> tuple[Tensor, Tensor]:
         """Log likelihoods (B,) and the variance (H, W // 2 + 1), with the likeliest detail."""
         detail_D11 = torch.tensor(DETAIL, device=power_BHF.device)[:, None, None]
         variance_DHF = self.sigma**2 + detail_D11.square() * passed_HF

@@ -25,7 +25,6 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators.base import OperatorSpec
-from aps_core.operators.kernel_blur import KernelBlur
 from aps_core.samplers.carried_evidence import CarriedEvidence
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, InnerInfo
@@ -163,10 +162,6 @@ class PosteriorSamples:
         )
         return sample.x_BCHW[..., :height, :width].float()
 
-    def of_kernel(self, kernel_KK: Tensor) -> Tensor:
-        """The same under a kernel, the picture of a point of light."""
-        return self(KernelBlur.of(kernel_KK))
-
     def _sampler(self) -> CarriedEvidence:
         recommended = self.engine.spec.recommended_for(CarriedEvidence)
         short = {"steps": STEPS, "inner_steps": INNER_STEPS, "correction": 0.0}
@@ -174,7 +169,7 @@ class PosteriorSamples:
 
     def _hook(self, number: int) -> Callable[[InnerInfo], bool | None] | None:
         """Reports the search as the inner iterations of the first reverse step."""
-        hook, total = self.on_inner, self.effort.draws * STEPS * INNER_STEPS
+        hook, total = self.on_inner, self.effort.iterations * STEPS * INNER_STEPS
         if hook is None:
             return None
 
@@ -186,9 +181,9 @@ class PosteriorSamples:
         return report
 
 
-def most_detailed(image: Image.Image) -> tuple[int, int, int, int]:
-    """Box (left, top, right, bottom) of at most ``SIDE`` pixels a side with the most detail."""
-    width, height = (min(SIDE, side) for side in image.size)
+def most_detailed(image: Image.Image, side: int = SIDE) -> tuple[int, int, int, int]:
+    """Box (left, top, right, bottom) of at most ``side`` pixels a side with the most detail."""
+    width, height = (min(side, each) for each in image.size)
     grey = np.asarray(image.convert("L"), dtype=np.float64)
     down, right = np.gradient(grey)
     # clipped pixels carry no information about the blur

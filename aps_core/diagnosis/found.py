@@ -48,14 +48,14 @@ class KernelSearch(Config):
 
     kernel: KernelRows = Field(description="The estimate, in pixels of the upload.")
     spread: float = Field(
-        description="Mean share of the light that one chain alone would send elsewhere."
+        description="Mean difference of the kernels of other starts: 1 minus their correlation."
     )
     path: list[KernelRows] = Field(
         description="Kernels from the start to the end, first at a reduced resolution."
     )
     support: float = Field(
         description=(
-            "By how much the logarithm of its likelihood exceeds that of the parametric blur and"
+            "By how much the logarithm of its evidence exceeds that of the parametric blur and"
             " the price of its weights; below 0, the parametric blur is used."
         )
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from aps_core.blind.effort import SIDE, Effort
+from aps_core.blind.effort import KERNEL_SEARCH, SIDE, Effort
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.operators.base import OperatorSpec
 from aps_core.operators.unknown import Search, UnknownOperator
@@ -32,7 +32,7 @@ PHOTOGRAPH = (
 )
 UNSUPPORTED = "the picture does not support a free kernel."
 CERTAIN = 0.1
-"""Spread of a kernel over the restorations up to which it is called fairly sure."""
+"""Spread of a kernel over the searches up to which it is called fairly sure."""
 
 
 class UnknownBlur(UnknownOperator):
@@ -50,40 +50,37 @@ class UnknownBlur(UnknownOperator):
         description=(
             "'spectrum': integrates over all pictures whose spectrum falls as those of photographs"
             " do, in about a second; 'em': expectation-maximisation over short restorations by the"
-            " prior; 'free_kernel': by 'spectrum' first, then by expectation-maximisation over"
-            " kernels of any shape, such as that of a shaken camera. If the picture does not"
-            " support such a kernel, the first estimate is used."
+            " prior; 'free_kernel': by 'spectrum' first, then a kernel of any shape, such as that"
+            " of a shaken camera, by expectation-maximisation over the picture's edges. If the"
+            " picture does not support such a kernel, the first estimate is used."
         ),
     )
     chains: int = Field(
         3,
         ge=2,
         le=4,
-        description="Restorations drawn in every iteration.",
+        description=(
+            "'em': restorations drawn in every iteration; 'free_kernel': starts of the search."
+        ),
         json_schema_extra={"x-when": {"method": ["em", "free_kernel"]}},
     )
     iterations: int = Field(
         3,
         ge=2,
         le=20,
-        description=(
-            "Times that the blur is estimated, each more finely; a free kernel at each of"
-            " four resolutions."
-        ),
+        description="Times that the blur is estimated, each more finely.",
+        json_schema_extra={"x-when": {"method": ["spectrum", "em"]}},
     )
 
     @property
     def effort(self) -> Effort:
         """What the search computes."""
-        return Effort(self.chains, self.iterations, free=self.method == "free_kernel")
+        return Effort(self.chains, self.iterations)
 
     def token_passes(self, stride: int) -> int:
         """Decoder evaluations of the examined part times its tokens."""
-        return (
-            0
-            if self.method == "spectrum"
-            else int(self.effort.decodes * math.ceil(SIDE / stride) ** 2)
-        )
+        decodes = {"spectrum": 0, "em": self.effort.decodes, "free_kernel": KERNEL_SEARCH}
+        return int(decodes[self.method] * math.ceil(SIDE / stride) ** 2)
 
     def blur(self, search: Search, diagnosis: Diagnosis) -> Found:
         """The estimated blur; the diagnosed one if the estimate does not converge, or on a page or
@@ -93,7 +90,7 @@ class UnknownBlur(UnknownOperator):
             NothingToRestore: the diagnosis finds no blur, and none was estimated.
             InvalidSpec: the prior cannot draw pictures.
         """
-        if self.method != "spectrum" and search.engine is None:
+        if self.method == "em" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
         if self.method == "free_kernel":
             return self._of_any_shape(diagnosis, search)
@@ -111,7 +108,6 @@ class UnknownBlur(UnknownOperator):
         from aps_core.diagnosis.found import Found, KernelSearch
         from aps_core.operators.kernel_blur import KernelBlur
 
-        assert search.engine is not None  # checked by blur
         if not diagnosis.shows_document:
             known = self._of_a_family(diagnosis, search)
             return known.model_copy(update={"unsure": (*known.unsure, PHOTOGRAPH)})
@@ -122,11 +118,9 @@ class UnknownBlur(UnknownOperator):
         estimate = kernel_of(
             search.upload.image.convert("RGB"),
             start,
-            search.engine,
-            self.effort,
+            chains=self.chains,
             sigma=search.sigma,
             rounding=rounding_of(diagnosis),
-            seed=search.seed,
             on_inner=search.on_inner,
         )
         told = KernelSearch.of(estimate)
@@ -135,8 +129,8 @@ class UnknownBlur(UnknownOperator):
             return Found(
                 asked=self.type,
                 operator=kernel,
-                text=f"Estimated from {self.chains} restorations that differ by {told.spread:.0%}:"
-                f" {kernel.words()}. {diagnosis.summary}",
+                text=f"Estimated from the picture's edges by {self.chains} searches, whose results"
+                f" differ by {told.spread:.0%}: {kernel.words()}. {diagnosis.summary}",
                 confidence="not sure" if told.spread > CERTAIN else "fairly sure",
                 unsure=tuple(diagnosis.unsure),
                 search=family and family.search,
