@@ -121,14 +121,14 @@ def kernel_of(
 
 
 def examined_grey(
-    image: Image.Image, zoom: int, sigma: float | None, rounding: float
+    image: Image.Image, zoom: int, sigma: float | None, rounding: float, side: int = PATCH
 ) -> tuple[Tensor, float]:
-    """The most detailed part (H, W) of a picture reduced by ``zoom``, in grey, and the standard
-    deviation of its errors. Noise is estimated in the colours, where it is told from detail more
-    reliably, and taken to be independent between them.
+    """The most detailed part (H, W), of at most ``side`` pixels a side, of a picture reduced by
+    ``zoom``, in grey, and the standard deviation of its errors. Noise is estimated in the colours,
+    where it is told from detail more reliably, and taken to be independent between them.
     """
     part = image.resize([math.ceil(side / zoom) for side in image.size], Image.Resampling.LANCZOS)
-    y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part, PATCH))))
+    y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part, side))))
     deviation = noise.estimate_sigma(y_CHW) if sigma is None else sigma / zoom
     if not bool((y_CHW == y_CHW[:1]).all()):  # the mean of three colours
         deviation /= math.sqrt(3)

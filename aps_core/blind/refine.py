@@ -1,7 +1,8 @@
-"""Measures a diagnosed blur more closely, in the picture's spectrum."""
+"""Measures a diagnosed blur more closely, in the picture's spectrum and edges."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aps_core.blind.effort import Effort
@@ -27,15 +28,22 @@ SMALLEST_DISC = 2.5
 """Radius in pixels below which the disc of a page or screen is not measured: its zeros lie at
 frequencies where letters have little power.
 """
+CONFIRMED_REACH, UNCONFIRMED_REACH = 0.15, 0.5
+"""Reach of the search for the movement of a page or screen in its edges, whether the spectrum
+confirms the diagnosis or not. Farther away, halves and doubles of the length can have as much
+evidence.
+"""
+UNCONFIRMED = "The blur's size: the picture's spectrum does not confirm it."
 EFFORT = Effort(chains=2, iterations=3)
 
 
 def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
-    """``found`` with its blur measured in the picture's spectrum. Takes less than a second.
+    """``found`` with its blur measured in the picture's spectrum, and a movement of a page or
+    screen then in its edges. Takes a second; with edges some five.
 
     Unchanged if there is no blur of :data:`REFINED`, if something :data:`DISTURBING` was found, or
     if a page is out of focus by a disc below :data:`SMALLEST_DISC`.
-    If the measurement does not settle near the diagnosis, the diagnosed blur is kept, and
+    If the spectrum's measurement does not settle near the diagnosis, it is not used, and
     ``unsure`` says so.
 
     Args:
@@ -44,6 +52,7 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         search: the upload and what is known of its noise.
     """
     from aps_core.blind.families import FAMILIES
+    from aps_core.blind.movement import movement_of
     from aps_core.blind.photograph import blur_of
     from aps_core.diagnosis.found import BlurSearch
     from aps_core.operators.compose import with_stage
@@ -66,16 +75,29 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         sigma=search.sigma,
         rounding=rounding_of(diagnosis),
     )
-    told = {"search": BlurSearch.of(family, estimate)}
-    if not estimate.converged or family.distance(guess, estimate.parameters) > REACH:
-        unsure = (*found.unsure, "The blur's size: the picture's spectrum does not confirm it.")
-        return found.model_copy(update={**told, "unsure": unsure})
-    operator = with_stage(found.operator, family.blur(estimate.parameters))
-    text = (
-        f"{diagnosis.summary} Measured more closely in the picture's spectrum, and taken as"
-        f" {operator.words()}."
-    )
-    return found.model_copy(update={**told, "operator": operator, "text": text})
+    confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= REACH
+    measured, where = estimate.parameters if confirmed else guess, "spectrum"
+    if values["family"] == "motion" and diagnosis.shows_document:
+        measured = movement_of(
+            image,
+            [measured, guess],
+            CONFIRMED_REACH if confirmed else UNCONFIRMED_REACH,
+            sigma=search.sigma,
+            rounding=rounding_of(diagnosis),
+        )
+        estimate = replace(estimate, parameters=measured, path=[*estimate.path, measured])
+        where = "spectrum and edges" if confirmed else "edges"
+    told: dict[str, object] = {"search": BlurSearch.of(family, estimate)}
+    if not confirmed:
+        told["unsure"] = (*found.unsure, UNCONFIRMED)
+    if measured != guess:
+        operator = with_stage(found.operator, family.blur(measured))
+        told["operator"] = operator
+        told["text"] = (
+            f"{diagnosis.summary} Measured more closely in the picture's {where}, and taken as"
+            f" {operator.words()}."
+        )
+    return found.model_copy(update=told)
 
 
 def rounding_of(diagnosis: Diagnosis) -> float:

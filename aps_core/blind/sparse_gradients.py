@@ -174,7 +174,8 @@ class _Picture:
     """The same convolution as a function of the kernel."""
 
     def __init__(self, x_GHW: Tensor, side: int) -> None:
-        self.side, self.size = side, list(x_GHW.shape[1:])
+        self.side = side
+        self.size = list(x_GHW.shape[1:])
         self.spectrum = torch.fft.rfft2(x_GHW)
 
     def __call__(self, kernel_KK: Tensor) -> Tensor:
