@@ -55,8 +55,8 @@ class KernelSearch(Config):
     )
     support: float = Field(
         description=(
-            "By how much the logarithm of its evidence exceeds that of the parametric blur and"
-            " the price of its weights; below 0, the parametric blur is used."
+            "By how much the logarithm of its evidence exceeds that of the parametric blur, the"
+            " price of its weights and a margin; below 0, the parametric blur is used."
         )
     )
 
