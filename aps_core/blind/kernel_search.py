@@ -62,9 +62,9 @@ class KernelEstimate:
     spread: float
     """Mean difference (1 - :func:`likeness`) of the kernels at which EM ends from other starts."""
     support: float
-    """By how much its evidence exceeds that of the simpler kernel, the price of its weights by the
-    Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture supports
-    it.
+    """By how much its evidence exceeds that of the known blur and of none, the price of its weights
+    by the Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture
+    supports it.
     """
 
 
@@ -186,14 +186,15 @@ class _Search:
 
     def support(self, kernel_KK: Tensor, simpler_JJ: Tensor) -> float:
         """See :attr:`KernelEstimate.support`."""
-        side = max(kernel_KK.shape[0], 2 * math.ceil(3 * deviation(simpler_JJ)) + 1)
-        free, simpler = (
-            self._evidence(centred(each, min(side, KERNEL_SIDE)))
-            for each in (kernel_KK, simpler_JJ)
+        wide = 2 * math.ceil(3 * deviation(simpler_JJ)) + 1
+        side = min(max(kernel_KK.shape[0], wide), KERNEL_SIDE)
+        none_JJ = torch.zeros_like(simpler_JJ)
+        none_JJ[none_JJ.shape[0] // 2, none_JJ.shape[1] // 2] = 1
+        free, *simpler = (
+            self._evidence(centred(each, side)) for each in (kernel_KK, simpler_JJ, none_JJ)
         )
-        weights = int((kernel_KK > COUNTED).sum())
-        pixels = self.y_HW.numel()
-        return free - simpler - weights * math.log(pixels) / 2 - DOUBT * pixels
+        weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
+        return free - max(simpler) - weights * math.log(pixels) / 2 - DOUBT * pixels
 
     def _candidate(self, path: list[Tensor], steps: int) -> Candidate:
         side = 2 * self.radius + 1

@@ -151,7 +151,8 @@ class UnknownBlur(UnknownOperator):
         kind = values.get("family") if self.kind == "auto" else self.kind
         if kind is None:
             raise NothingToRestore(
-                f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind'."
+                f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind',"
+                " or for a page the 'method' 'free_kernel'."
             )
         family, rounding = FAMILIES[kind], rounding_of(diagnosis)
         guess, widest = first_guess(family, values)

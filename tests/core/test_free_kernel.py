@@ -223,8 +223,9 @@ def test_without_support_the_family_is_used_and_that_is_said(monkeypatch):
 
 
 def test_a_page_without_any_blur_has_nothing_to_restore(monkeypatch):
+    monkeypatch.setattr(kernel_search, "PRICES", (1e-2,))
+    monkeypatch.setattr(kernel_search, "LONG", 2)
     page = images.open_image((EXAMPLES / "documents/page-quattrocento.png").read_bytes())
-    monkeypatch.setattr(kernel_search, "kernel_of", lambda *_, **__: estimate(-1.0))
     with pytest.raises(NothingToRestore, match="does not support a free kernel"):
         BlindBlur(method="free_kernel").find(Search(page))
 
