@@ -34,6 +34,10 @@ confirms the diagnosis or not. Farther away, halves and doubles of the length ca
 evidence.
 """
 UNCONFIRMED = "The blur's size: the picture's spectrum does not confirm it."
+SHAKEN = (
+    "The blur's kind: if the camera shook, try a blur of any shape (operator 'blind_blur', method"
+    " 'free_kernel')."
+)
 EFFORT = Effort(chains=2, iterations=3)
 
 
@@ -89,7 +93,8 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         where = "spectrum and edges" if confirmed else "edges"
     told: dict[str, object] = {"search": BlurSearch.of(family, estimate)}
     if not confirmed:
-        told["unsure"] = (*found.unsure, UNCONFIRMED)
+        hints = (UNCONFIRMED, SHAKEN) if diagnosis.shows_document else (UNCONFIRMED,)
+        told["unsure"] = (*found.unsure, *hints)
     if measured != guess:
         operator = with_stage(found.operator, family.blur(measured))
         told["operator"] = operator
