@@ -47,6 +47,8 @@ DOUBT = 0.2
 """Evidence a pixel that is not enough. It is approximate, and on withheld pages wide kernels had up
 to 0.16 more than the disc or Gaussian that was right.
 """
+NARROW = 0.5
+"""Standard deviation of the light in pixels below which a kernel is no blur."""
 COUNTED = 1e-3
 """Share of the light from which on a weight counts as a parameter."""
 
@@ -62,9 +64,9 @@ class KernelEstimate:
     spread: float
     """Mean difference (1 - :func:`likeness`) of the kernels at which EM ends from other starts."""
     support: float
-    """By how much its evidence exceeds that of the known blur and of none, the price of its weights
-    by the Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture
-    supports it.
+    """By how much its evidence exceeds that of the known blur, the price of its weights by the
+    Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture supports
+    it. Below 0 for a kernel that is no blur (:data:`NARROW`).
     """
 
 
@@ -188,13 +190,12 @@ class _Search:
         """See :attr:`KernelEstimate.support`."""
         wide = 2 * math.ceil(3 * deviation(simpler_JJ)) + 1
         side = min(max(kernel_KK.shape[0], wide), KERNEL_SIDE)
-        none_JJ = torch.zeros_like(simpler_JJ)
-        none_JJ[none_JJ.shape[0] // 2, none_JJ.shape[1] // 2] = 1
-        free, *simpler = (
-            self._evidence(centred(each, side)) for each in (kernel_KK, simpler_JJ, none_JJ)
-        )
+        free, simpler = (self._evidence(centred(each, side)) for each in (kernel_KK, simpler_JJ))
         weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
-        return free - max(simpler) - weights * math.log(pixels) / 2 - DOUBT * pixels
+        doubt = DOUBT * pixels
+        if deviation(kernel_KK) < NARROW:
+            return -doubt
+        return free - simpler - weights * math.log(pixels) / 2 - doubt
 
     def _candidate(self, path: list[Tensor], steps: int) -> Candidate:
         side = 2 * self.radius + 1
