@@ -15,7 +15,7 @@ MOTION = FAMILIES["motion"]
 
 def moved(name, true, sigma=0.02):
     x_CHW = images.to_tensor(images.open_image((DOCUMENTS / f"{name}.png").read_bytes()))
-    y_CHW = MOTION.blur(true).bind(tuple(x_CHW.shape))(x_CHW[None])[0]
+    y_CHW = MOTION.blur(true).bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
     return images.to_pil(noise.add_noise(y_CHW, sigma, torch.Generator().manual_seed(0)))
 
 
