@@ -18,7 +18,13 @@ from starlette.responses import Response
 
 from aps_core import errors
 from aps_core.tasks.suggestions import nearest_field
-from service.api.errors import MethodNotAllowed, NotFound, UnknownPicture, status_of
+from service.api.errors import (
+    MalformedBody,
+    MethodNotAllowed,
+    NotFound,
+    UnknownPicture,
+    status_of,
+)
 from service.api.headers import RangeNotSatisfiable
 from service.api.views import FieldError
 from service.api.views import Problem as Problem
@@ -157,6 +163,8 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
         known = MethodNotAllowed(
             f"{request.url.path[:100]} does not support {request.method[:20]}."
         )
+    elif error.status_code == 400:
+        known = MalformedBody(f"{error.detail}.")
     if known is not None:
         response = await library_error(request, known)
     else:

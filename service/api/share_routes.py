@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["sharing"])
 @router.post(
     "/jobs/{job_id}/share",
     status_code=201,
-    responses=problems(401, 403, 404, 409, 410, 422, 429, 503),
+    responses=problems(400, 401, 403, 404, 409, 410, 422, 429, 503),
 )
 def share_result(
     request: Request,

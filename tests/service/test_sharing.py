@@ -173,6 +173,17 @@ def test_a_link_ends_after_its_lifetime_and_with_the_files(
     assert statuses(guarded, job["id"], {"Authorization": f"Bearer {token}"}) == {401}
 
 
+def test_a_body_that_is_not_utf_8_is_refused_as_documented(
+    guarded: httpx.Client, ann: Sent, job: dict[str, Any]
+) -> None:
+    kind = {"Content-Type": "application/json"}
+    refused = guarded.post(job["urls"]["share"], content=b'{"seconds": "\xff"}', headers=ann | kind)
+    assert refused.status_code == 400
+    assert refused.json()["code"] == "malformed_body"
+    described = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_text())
+    assert "400" in described["paths"]["/v1/jobs/{job_id}/share"]["post"]["responses"]
+
+
 def test_the_number_of_links_is_limited(
     guarded: httpx.Client, ann: Sent, job: dict[str, Any]
 ) -> None:
