@@ -12,7 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from aps_core.blind import conjugate_gradients
 from aps_core.blind.kernel import connected
+from aps_core.imaging.filters import fast_length
 from aps_core.imaging.resampling import mirror_pad
 
 WEAKER = 1.1
@@ -81,18 +83,10 @@ def _least_squares(y_HW: Tensor, x_HW: Tensor, side: int) -> Tensor:
     def normal(kernel_KK: Tensor) -> Tensor:
         return cut(power * torch.fft.rfft2(_at_origin(kernel_KK, size))) + KERNEL_PRICE * kernel_KK
 
-    left_KK = cut((spectrum.conj() * torch.fft.rfft2(y_GHW)).sum(0))
-    kernel_KK, towards_KK = torch.zeros_like(left_KK), left_KK
-    length = left_KK.square().sum()
-    enough = 1e-10 * float(length)
-    for _ in range(CONJUGATE_STEPS):
-        if float(length) <= enough:
-            break
-        image_KK = normal(towards_KK)
-        step = length / (towards_KK * image_KK).sum()
-        kernel_KK, left_KK = kernel_KK + step * towards_KK, left_KK - step * image_KK
-        last, length = length, left_KK.square().sum()
-        towards_KK = left_KK + length / last * towards_KK
+    goal_KK = cut((spectrum.conj() * torch.fft.rfft2(y_GHW)).sum(0))
+    kernel_KK = conjugate_gradients.solve(
+        normal, goal_KK, torch.zeros_like(goal_KK), CONJUGATE_STEPS, tolerance=1e-10
+    )
     if not float(kernel_KK.max()) > 0:
         kernel_KK[half, half] = 1
     return connected(kernel_KK, LEAST)
@@ -107,15 +101,19 @@ def _at_origin(kernel_KK: Tensor, size: list[int]) -> Tensor:
 
 
 def _periodic(y_HW: Tensor, margin: int) -> Tensor:
-    """A picture mirrored by ``margin`` pixels that fades to its mean there, so that its opposite
-    borders fit.
+    """A picture mirrored by at least ``margin`` pixels, to sides for which Fourier transforms are
+    fast, that fades to its mean there, so that its opposite borders fit.
     """
-    padded_HW = mirror_pad(y_HW[None, None], (margin, margin), (margin, margin))[0, 0]
-    fading = torch.linspace(0, 1, margin + 1, device=y_HW.device)[:-1]
-    weights = []
-    for side in padded_HW.shape:
-        weight = y_HW.new_ones(side)
-        weight[:margin], weight[-margin:] = fading, fading.flip(0)
-        weights.append(weight)
-    window_HW = torch.outer(*weights)
+    sides = list(y_HW.shape)
+    after = [fast_length(side + 2 * margin) - side - margin for side in sides]
+    padded_HW = mirror_pad(y_HW[None, None], (margin, after[0]), (margin, after[1]))[0, 0]
+    window_HW = torch.outer(
+        *(_window(y_HW, margin, *each) for each in zip(sides, after, strict=True))
+    )
     return padded_HW * window_HW + padded_HW.mean() * (1 - window_HW)
+
+
+def _window(y_HW: Tensor, before: int, side: int, after: int) -> Tensor:
+    """Weights that rise from 0, are 1 at ``side`` pixels, and fall."""
+    rising, falling = (torch.arange(n, device=y_HW.device) / n for n in (before, after))
+    return torch.cat([rising, y_HW.new_ones(side), falling.flip(0)])

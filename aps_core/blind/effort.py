@@ -10,7 +10,7 @@ STEPS, INNER_STEPS = 2, 4
 """Reverse steps of an E step, and Adam steps in each."""
 KERNEL_SEARCH = 900
 """Decoder evaluations of such a part that take as long as the search for a kernel of any shape."""
-PATCH = 160
+PATCH = 192
 """Side of the part examined for a kernel of any shape."""
 
 

@@ -1,19 +1,21 @@
 """The blur of a picture as a kernel of any shape.
 
-1. Candidates: coarse to fine from a narrow kernel, for several prices of an edge and largest sides.
+1. Candidates: coarse to fine from narrow kernels, for several prices of an edge and largest sides.
 2. The candidates with the most evidence are predicted anew, one resolution back.
-3. EM from those with the most evidence. The result is the kernel that then has the most.
+3. EM from those with the most evidence, ever longer for ever fewer. The result is the kernel that
+   then has the most.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 
 import numpy as np
-import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
@@ -33,12 +35,16 @@ SIDES = (9, 15, 21)
 """Sides from which the candidates' resolutions are derived: the coarsest has kernels of 5x5."""
 PRICES = (4e-3, 1e-2, 2.4e-2)
 """Prices of an edge; see :func:`aps_core.blind.edge_prediction.predicted`."""
+DIRECTIONS = ((0, 1), (1, 0), (1, 1), (-1, 1))
+"""Rows and columns between the two pixels of the first kernels."""
 ROUNDS, AGAIN = 5, 3
 """Rounds of edge prediction at each resolution, and of a candidate that is predicted anew."""
-SHORT, LONG, PASSES = 2, 30, 2
-"""Steps of EM before candidates are compared, those of the last EM, and times that it runs."""
-RENEWED, REPETITIONS = 2, 2
+RENEWED, REPETITIONS = 4, 3
 """Candidates that are predicted anew, and times that this is repeated while it helps."""
+SHORT, LONG = 2, 40
+"""Steps of EM before candidates are compared first, and of the last ones."""
+HALVINGS = ((8, 8), (4, 20))
+"""Candidates and their steps of EM before the last ones are chosen."""
 ALIKE = 0.95
 """Likeness from which on two kernels are one candidate."""
 LEAST_NOISE = 0.006
@@ -108,15 +114,17 @@ def kernel_of(
     zoom = reduction(image, deviation(light_of(known)))
     y_HW, error = examined_grey(image, zoom, sigma, rounding)
     search = _Search(y_HW, error, zoom, _reporter(on_inner, chains))
-    found = search.distinct(map(search.from_coarse, product(SIDES, PRICES)))
+    found = search.distinct(map(search.from_coarse, product(DIRECTIONS, SIDES, PRICES)))
     for _ in range(REPETITIONS):
         before = found[0].evidence
         renewed = map(search.renewed, product(found[:RENEWED], PRICES))
         found = search.distinct([*renewed, *found])
         if found[0].evidence - before < -0.002 * before:
             break
-    settled = sorted(map(search.settled, found[:chains]), key=_evidence, reverse=True)
-    best, others = settled[0], settled[1:]
+    for count, steps in HALVINGS:
+        found = search.distinct(search.improved(each.path, steps) for each in found[:count])
+    settled = (search.improved(each.path, LONG) for each in found[:chains])
+    best, *others = sorted(settled, key=attrgetter("evidence"), reverse=True)
     side = min(2 * search.radius * zoom + 1, KERNEL_SIDE)
     differences = [1 - likeness(best.kernel_KK, each.kernel_KK) for each in others]
     return KernelEstimate(
@@ -152,16 +160,21 @@ class _Search:
         self.radius = max(1, min(RADIUS, most))
         self.report = report
 
-    def from_coarse(self, chosen: tuple[int, float]) -> Candidate:
-        """The candidate for a side, from which the resolutions follow, and a price of an edge."""
-        side, price = chosen
+    def from_coarse(self, chosen: tuple[tuple[int, int], int, float]) -> Candidate:
+        """The candidate for a direction of the first kernel, a side, from which the resolutions
+        follow, and a price of an edge.
+        """
+        direction, side, price = chosen
         path: list[Tensor] = []
         scale = 1.0
         for halvings in range(max(0, math.ceil(2 * math.log2(side / 5))), -1, -1):
             before, scale = scale, 2 ** (halvings / 2)
-            start_KK = self._at(path[-1], before / scale, scale) if path else self._narrow(scale)
+            if path:
+                start_KK = self._at(path[-1], before / scale, scale)
+            else:
+                start_KK = self._narrow(scale, direction)
             path.append(predicted(self._reduced(scale), start_KK, price, ROUNDS))
-        return self._candidate(path, SHORT)
+        return self.improved(path, SHORT)
 
     def renewed(self, chosen: tuple[Candidate, float]) -> Candidate:
         """A candidate predicted anew for a price of an edge, first at a reduced resolution."""
@@ -170,39 +183,34 @@ class _Search:
         coarse_JJ = self._at(candidate.kernel_KK, 1 / back, back)
         coarse_JJ = predicted(self._reduced(back), coarse_JJ, price, AGAIN)
         fine_KK = predicted(self.y_HW, self._at(coarse_JJ, back, 1.0), price, AGAIN)
-        return self._candidate([*candidate.path, coarse_JJ, fine_KK], SHORT)
+        return self.improved([*candidate.path, coarse_JJ, fine_KK], SHORT)
 
-    def settled(self, candidate: Candidate) -> Candidate:
-        """A candidate after the last EM."""
-        for _ in range(PASSES):
-            candidate = self._candidate([*candidate.path], LONG)
-        return candidate
+    def improved(self, path: Sequence[Tensor], steps: int) -> Candidate:
+        """The candidate after ``steps`` of EM from the end of a path."""
+        side = 2 * self.radius + 1
+        improved_KK = self.picture.improved(centred(path[-1], side), steps)
+        kernel_KK = centred(improved_KK, side)
+        self.report()
+        return Candidate((*path, kernel_KK), self._evidence(kernel_KK))
 
     def distinct(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Candidates with the most evidence first, without those like a better one."""
         kept: list[Candidate] = []
-        for each in sorted(candidates, key=_evidence, reverse=True):
+        for each in sorted(candidates, key=attrgetter("evidence"), reverse=True):
             if all(likeness(each.kernel_KK, other.kernel_KK) < ALIKE for other in kept):
                 kept.append(each)
         return kept
 
     def support(self, kernel_KK: Tensor, simpler_JJ: Tensor) -> float:
         """See :attr:`KernelEstimate.support`."""
+        weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
+        price = weights * math.log(pixels) / 2 + DOUBT * pixels
+        if deviation(kernel_KK) < NARROW:
+            return -price
         wide = 2 * math.ceil(3 * deviation(simpler_JJ)) + 1
         side = min(max(kernel_KK.shape[0], wide), KERNEL_SIDE)
         free, simpler = (self._evidence(centred(each, side)) for each in (kernel_KK, simpler_JJ))
-        weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
-        doubt = DOUBT * pixels
-        if deviation(kernel_KK) < NARROW:
-            return -doubt
-        return free - simpler - weights * math.log(pixels) / 2 - doubt
-
-    def _candidate(self, path: list[Tensor], steps: int) -> Candidate:
-        side = 2 * self.radius + 1
-        improved_KK = self.picture.improved(centred(path[-1], side), steps)
-        kernel_KK = centred(improved_KK, side)
-        self.report()
-        return Candidate((*path, kernel_KK), self._evidence(kernel_KK))
+        return free - simpler - price
 
     def _evidence(self, kernel_KK: Tensor) -> float:
         return self.picture.evidence(kernel_KK, self.picture.posterior(kernel_KK))
@@ -210,7 +218,7 @@ class _Search:
     def _reduced(self, scale: float) -> Tensor:
         if scale == 1:
             return self.y_HW
-        return torch.nn.functional.interpolate(
+        return F.interpolate(
             self.y_HW[None, None], scale_factor=1 / scale, mode="bicubic", antialias=True
         )[0, 0]
 
@@ -221,21 +229,20 @@ class _Search:
         """A kernel enlarged by ``factor``, with the side for the resolution ``scale``."""
         return centred(enlarged(kernel_KK, factor), self._side(scale))
 
-    def _narrow(self, scale: float) -> Tensor:
+    def _narrow(self, scale: float, direction: tuple[int, int]) -> Tensor:
         """The first kernel: two pixels."""
         side = self._side(scale)
+        middle = side // 2
         kernel_KK = self.y_HW.new_zeros(side, side)
-        kernel_KK[side // 2 - 1 : side // 2 + 1, side // 2] = 0.5
+        kernel_KK[middle, middle] = 0.5
+        kernel_KK[middle + direction[0], middle + direction[1]] = 0.5
         return kernel_KK
-
-
-def _evidence(candidate: Candidate) -> float:
-    return candidate.evidence
 
 
 def _reporter(on_inner: InnerHook | None, chains: int) -> Callable[[], None]:
     """Reports candidates as the inner iterations of a first reverse step."""
-    total = (len(SIDES) + REPETITIONS * RENEWED) * len(PRICES) + chains * PASSES
+    predictions = (len(DIRECTIONS) * len(SIDES) + REPETITIONS * RENEWED) * len(PRICES)
+    total = predictions + sum(count for count, _ in HALVINGS) + chains
     done = 0
 
     def report() -> None:

@@ -22,7 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.blind import conjugate_gradients
 from aps_core.blind.kernel import connected
+from aps_core.imaging.filters import fast_length
 
 GRADIENT_STEPS = 20
 """Steps of accelerated projected gradients in an M step."""
@@ -32,7 +34,7 @@ FIRST_ROUNDS = 5
 """E steps for a new kernel: gamma and m in turn."""
 OVERSHOOT = 1.7
 """Every M step goes this much farther; EM's own steps are short."""
-LEAST = 0.01
+LEAST = 0.02
 """Weights below this share of the largest are noise of the estimate, and become 0."""
 
 
@@ -106,27 +108,14 @@ class SparseGradients:
 
     def _means(self, blur: _Blur, mean_GHW: Tensor, gamma_GHW: Tensor, power: float) -> Tensor:
         """argmin |y - k * m|^2 / noise + m^2 / gamma, by preconditioned conjugate gradients."""
-        scale_GHW = 1 / (power + 1 / gamma_GHW)
 
         def normal(v_GHW: Tensor) -> Tensor:
             return blur.adjoint(blur(v_GHW)) / self.noise + v_GHW / gamma_GHW
 
         goal_GHW = blur.adjoint(self.y_GHW) / self.noise
-        left_GHW = goal_GHW - normal(mean_GHW)
-        scaled_GHW = towards_GHW = scale_GHW * left_GHW
-        size = (left_GHW * scaled_GHW).sum()
-        enough = 1e-12 * float((goal_GHW * scale_GHW * goal_GHW).sum())
-        for _ in range(CONJUGATE_STEPS):
-            if float(size) <= enough:
-                break
-            image_GHW = normal(towards_GHW)
-            step = size / (towards_GHW * image_GHW).sum()
-            mean_GHW = mean_GHW + step * towards_GHW
-            left_GHW = left_GHW - step * image_GHW
-            scaled_GHW = scale_GHW * left_GHW
-            last, size = size, (left_GHW * scaled_GHW).sum()
-            towards_GHW = scaled_GHW + size / last * towards_GHW
-        return mean_GHW
+        return conjugate_gradients.solve(
+            normal, goal_GHW, mean_GHW, CONJUGATE_STEPS, scale=1 / (power + 1 / gamma_GHW)
+        )
 
     def _likeliest(self, kernel_KK: Tensor, posterior: Posterior) -> Tensor:
         """The M step, by accelerated projected gradients (Beck & Teboulle 2009)."""
@@ -152,18 +141,20 @@ class _Blur:
 
     def __init__(self, kernel_KK: Tensor, y_GHW: Tensor) -> None:
         self.side = kernel_KK.shape[0]
-        self.size = [n + self.side - 1 for n in y_GHW.shape[1:]]
+        self.height, self.width = (n + self.side - 1 for n in y_GHW.shape[1:])
+        self.size = [fast_length(self.height), fast_length(self.width)]
         self.spectrum = torch.fft.rfft2(kernel_KK, self.size)
 
     def __call__(self, x_GHW: Tensor) -> Tensor:
-        full_GHW: Tensor = torch.fft.irfft2(torch.fft.rfft2(x_GHW) * self.spectrum, self.size)
-        return full_GHW[:, self.side - 1 :, self.side - 1 :]
+        spectrum = torch.fft.rfft2(x_GHW, self.size) * self.spectrum
+        full_GHW: Tensor = torch.fft.irfft2(spectrum, self.size)
+        return full_GHW[:, self.side - 1 : self.height, self.side - 1 : self.width]
 
     def adjoint(self, y_GHW: Tensor) -> Tensor:
         padded_GHW = F.pad(y_GHW, (self.side - 1, 0, self.side - 1, 0))
-        spectrum = torch.fft.rfft2(padded_GHW) * self.spectrum.conj()
+        spectrum = torch.fft.rfft2(padded_GHW, self.size) * self.spectrum.conj()
         picture_GHW: Tensor = torch.fft.irfft2(spectrum, self.size)
-        return picture_GHW
+        return picture_GHW[:, : self.height, : self.width]
 
     def enclosed(self, y_GHW: Tensor) -> Tensor:
         """Pictures continued by their borders to the size of what is blurred."""
@@ -175,17 +166,18 @@ class _Picture:
 
     def __init__(self, x_GHW: Tensor, side: int) -> None:
         self.side = side
-        self.size = list(x_GHW.shape[1:])
-        self.spectrum = torch.fft.rfft2(x_GHW)
+        self.height, self.width = x_GHW.shape[1:]
+        self.size = [fast_length(self.height), fast_length(self.width)]
+        self.spectrum = torch.fft.rfft2(x_GHW, self.size)
 
     def __call__(self, kernel_KK: Tensor) -> Tensor:
         spectrum = self.spectrum * torch.fft.rfft2(kernel_KK, self.size)
         full_GHW: Tensor = torch.fft.irfft2(spectrum, self.size)
-        return full_GHW[:, self.side - 1 :, self.side - 1 :]
+        return full_GHW[:, self.side - 1 : self.height, self.side - 1 : self.width]
 
     def adjoint(self, y_GHW: Tensor) -> Tensor:
         padded_GHW = F.pad(y_GHW, (self.side - 1, 0, self.side - 1, 0))
-        spectrum = (torch.fft.rfft2(padded_GHW) * self.spectrum.conj()).sum(0)
+        spectrum = (torch.fft.rfft2(padded_GHW, self.size) * self.spectrum.conj()).sum(0)
         kernel_HW: Tensor = torch.fft.irfft2(spectrum, self.size)
         return kernel_HW[: self.side, : self.side]
 

@@ -1,4 +1,4 @@
-"""Gaussian kernels and separable filters."""
+"""Gaussian kernels, separable filters, and fast lengths of Fourier transforms."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def separable(x: Tensor, line_N: Tensor) -> Tensor:
     flat = torch.nn.functional.conv2d(flat, line_N.view(1, 1, -1, 1), padding=(reach, 0))
     flat = torch.nn.functional.conv2d(flat, line_N.view(1, 1, 1, -1), padding=(0, reach))
     return flat.view(x.shape)
+
+
+def fast_length(n: int) -> int:
+    """The next length whose prime factors are 2, 3 and 5, for which Fourier transforms are fast."""
+    while True:
+        rest = n
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return n
+        n += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
+from aps_core.imaging.filters import fast_length
 from aps_core.imaging.resampling import mirror_pad
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
     kh, kw = kernel.shape
     rows, columns = kh // 2, kw // 2
     check_reach(max(rows, columns), height, width)
-    size = (_fast_length(height + 2 * rows), _fast_length(width + 2 * columns))
+    size = (fast_length(height + 2 * rows), fast_length(width + 2 * columns))
     spectrum = torch.fft.rfft2(kernel, size).conj()
 
     def apply(x_BCHW: Tensor) -> Tensor:
@@ -57,15 +58,3 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
         return filtered[..., :height, :width]
 
     return apply
-
-
-def _fast_length(n: int) -> int:
-    """The next length whose prime factors are 2, 3 and 5, for which Fourier transforms are fast."""
-    while True:
-        rest = n
-        for prime in (2, 3, 5):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            return n
-        n += 1

@@ -158,9 +158,10 @@ def test_light_apart_from_the_trace_is_removed():
 
 
 def test_the_trace_of_a_shaken_camera_is_found_on_a_page(monkeypatch):
+    monkeypatch.setattr(kernel_search, "DIRECTIONS", ((0, 1),))
     monkeypatch.setattr(kernel_search, "PRICES", (1e-2, 2.4e-2))
     monkeypatch.setattr(kernel_search, "REPETITIONS", 1)
-    monkeypatch.setattr(kernel_search, "LONG", 15)
+    monkeypatch.setattr(kernel_search, "HALVINGS", ())
     _, y_CHW = blurred("documents/scan-1400.png", movement())
     watched = []
     search = Search(
@@ -183,6 +184,13 @@ def test_the_trace_of_a_shaken_camera_is_found_on_a_page(monkeypatch):
     assert 0.5 < watched[-1] <= 1, "the search reports its progress"
 
 
+def shorten(monkeypatch):
+    """Makes the search short; its result is not examined."""
+    monkeypatch.setattr(kernel_search, "PRICES", (1e-2,))
+    monkeypatch.setattr(kernel_search, "HALVINGS", ())
+    monkeypatch.setattr(kernel_search, "LONG", 2)
+
+
 def test_the_search_can_be_cancelled():
     _, y_CHW = blurred("documents/scan-1400.png", movement())
     with pytest.raises(SamplingCancelled):
@@ -199,8 +207,7 @@ def estimate(support):
 def test_any_size_of_picture_and_blur_can_be_searched(monkeypatch, side, width):
     """A blur may reach farther than a kernel has pixels, and the picture be smaller than one."""
     noise_CHW = torch.rand(3, side, side, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(kernel_search, "PRICES", (1e-2,))
-    monkeypatch.setattr(kernel_search, "LONG", 2)
+    shorten(monkeypatch)
     found = kernel_search.kernel_of(images.to_pil(noise_CHW), GaussianBlur(sigma=width))
     assert found.kernel_KK.shape[0] <= KERNEL_SIDE
     assert float(found.kernel_KK.sum()) == pytest.approx(1)
@@ -223,8 +230,7 @@ def test_without_support_the_family_is_used_and_that_is_said(monkeypatch):
 
 
 def test_a_page_without_any_blur_has_nothing_to_restore(monkeypatch):
-    monkeypatch.setattr(kernel_search, "PRICES", (1e-2,))
-    monkeypatch.setattr(kernel_search, "LONG", 2)
+    shorten(monkeypatch)
     page = images.open_image((EXAMPLES / "documents/page-quattrocento.png").read_bytes())
     with pytest.raises(NothingToRestore, match="does not support a free kernel"):
         BlindBlur(method="free_kernel").find(Search(page))
