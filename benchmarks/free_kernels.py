@@ -16,6 +16,8 @@ variation with each method's kernel:
   supports it, else ``family``.
 
 With ``--straight``, the blurs are those of ``benchmarks.blind``: ``family`` should be preferred.
+With ``--withheld``, the pages are those that training withholds (``training/README.md``): on them,
+the constants of the search were chosen.
 Correlation is that of kernels, and PSNR that of pictures, at the best shift: a shifted kernel with
 a picture shifted the other way explains the upload as well. A collapse is a kernel with less than
 half of the true width.
@@ -56,6 +58,7 @@ from benchmarks.blind import BLURS
 from benchmarks.blind_parts import EXAMPLES, SETS
 from benchmarks.kernel_em import Draw, estimated, samples
 from benchmarks.prior_share import EqualLogits
+from training.documents.tokenizer import held_out
 
 SIDES = (9, 13, 17)
 """Extents of the movements in pixels."""
@@ -64,6 +67,8 @@ COLUMNS = (
     *("picture", "blur", "noise", "method", "correlation", "width", "collapsed", "support"),
     *("psnr_input", "psnr_known", "psnr", "seconds"),
 )
+WITHHELD_SIDE = 256
+"""Side of the withheld pages in pixels."""
 SHIFT = 3
 """Largest shift in pixels by which kernels and pictures are aligned."""
 
@@ -88,8 +93,7 @@ def movement(seed: int, side: int) -> KernelBlur:
 class Case:
     """A blurred page."""
 
-    def __init__(self, path: Path, blur: OperatorSpec, sigma: float) -> None:
-        x_CHW = images.to_tensor(images.open_image(path.read_bytes()))
+    def __init__(self, x_CHW: Tensor, blur: OperatorSpec, sigma: float, weight: float) -> None:
         seen_CHW = blur.bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
         y_CHW = noise.add_noise(seen_CHW, sigma, torch.Generator().manual_seed(0))
         self.blur = blur
@@ -97,7 +101,7 @@ class Case:
         left, top, right, bottom = most_detailed(self.upload.image)
         self.x_CHW = x_CHW[:, top:bottom, left:right]
         self.y_CHW, self.sigma = examined(self.upload.image, 1, None, 0.0, "cpu")
-        self.weight = SETS[path.parent.name][1]
+        self.weight = weight
 
     def restored(self, blur: OperatorSpec | None) -> Tensor:
         """The total-variation restoration of the part; without a blur the part itself."""
@@ -165,20 +169,30 @@ def blurs_of(
     yield "free_kernel", kernel if found.support > 0 else family, found.support, seconds
 
 
+def pictures(asked: argparse.Namespace) -> dict[str, Tensor]:
+    """Pictures (3, H, W) in [-1, 1] by name."""
+    if asked.withheld is None:
+        paths = sorted((EXAMPLES / asked.set).glob("*.png"))
+        return {path.stem: images.to_tensor(images.open_image(path.read_bytes())) for path in paths}
+    kinds = held_out(asked.withheld, WITHHELD_SIDE).items()
+    return {f"{kind} {i}": x_CHW for kind, x_NCHW in kinds for i, x_CHW in enumerate(x_NCHW[:30])}
+
+
 def rows(
-    cases: list[tuple[Path, str, OperatorSpec, float]],
+    cases: list[tuple[str, Tensor, str, OperatorSpec, float]],
     engine: ImageEngine,
+    weight: float,
     methods: list[str],
     seconds: float,
 ) -> Iterator[dict[str, Any]]:
     """One row for every case and method, until the time has passed."""
     start = time.monotonic()
-    for path, name, blur, sigma in cases:
+    for picture, x_CHW, name, blur, sigma in cases:
         if time.monotonic() - start > seconds:
             return
-        case = Case(path, blur, sigma)
+        case = Case(x_CHW, blur, sigma, weight)
         same = {
-            "picture": path.stem,
+            "picture": picture,
             "blur": name,
             "noise": sigma,
             "psnr_input": round(case.psnr(case.y_CHW), 2),
@@ -232,17 +246,20 @@ def main() -> None:
     parser.add_argument(
         "--methods", nargs="*", default=["joint", "em_equal", "em_prior"], help="slow comparisons"
     )
-    parser.add_argument("--set", choices=sorted(SETS), default="documents")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--set", choices=sorted(SETS), default="documents")
+    source.add_argument("--withheld", type=Path, metavar="CORPUS", help="training's documents")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after them")
     parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    engine = ImageEngine.load(SETS[asked.set][0], "cpu")
+    prior, weight = SETS[asked.set]
+    engine = ImageEngine.load(prior, "cpu")
     moved = {f"{side} px, {seed}": movement(seed, side) for side in SIDES for seed in range(5)}
     straight = {f"{kind} {' '.join(map(str, of))}": FAMILIES[kind].blur(of) for kind, of in BLURS}
     cases = [
-        (path, name, blur, sigma)
-        for path in sorted((EXAMPLES / asked.set).glob("*.png"))
+        (picture, x_CHW, name, blur, sigma)
+        for picture, x_CHW in pictures(asked).items()
         for name, blur in (straight if asked.straight else moved).items()
         for sigma in asked.noise
     ]
@@ -251,7 +268,7 @@ def main() -> None:
     with asked.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for row in rows(cases, engine, asked.methods, asked.seconds):
+        for row in rows(cases, engine, weight, asked.methods, asked.seconds):
             made.append(row)
             writer.writerow(row)
             file.flush()

@@ -39,12 +39,14 @@ def mixed(crops: DocumentCrops, batch: int, large_share: float) -> Tensor:
     return crops.batch(batch, 64)
 
 
-def held_out(corpus: Path) -> dict[str, Tensor]:
-    """128-pixel crops of the validation split: black on white pages, and screens as they are."""
+def held_out(corpus: Path, side: int = 128) -> dict[str, Tensor]:
+    """Crops (N, 3, ``side``, ``side``) of the validation split, in [-1, 1]: black on white pages,
+    scans, and screens as they are.
+    """
     pages = np.load(corpus / "tiles" / "validation-ink.npy", mmap_mode="r")
     scans = np.load(corpus / "tiles" / "validation-scan.npy", mmap_mode="r")
     screens = np.load(corpus / "tiles" / "validation-colour.npy", mmap_mode="r")
-    middle = slice(192, 320)
+    middle = slice(256 - side // 2, 256 + side // 2)
 
     def grey(tiles: np.ndarray) -> Tensor:
         x = 1 - torch.from_numpy(np.array(tiles[:, middle, middle])).float() / 127.5
