@@ -16,8 +16,8 @@ variation with each method's kernel:
   supports it, else ``family``.
 
 With ``--straight``, the blurs are those of ``benchmarks.blind``: ``family`` should be preferred.
-With ``--withheld``, the pages are those that training withholds (``training/README.md``): on them,
-the constants of the search were chosen.
+With ``--withheld``, the pictures are those that training withholds (``training/README.md``): on
+them, the constants of the search were chosen.
 Correlation is that of kernels, and PSNR that of pictures, at the best shift: a shifted kernel with
 a picture shifted the other way explains the upload as well. A collapse is a kernel with less than
 half of the true width.
@@ -58,6 +58,7 @@ from benchmarks.blind import BLURS
 from benchmarks.blind_parts import EXAMPLES, SETS
 from benchmarks.kernel_em import Draw, estimated, samples
 from benchmarks.prior_share import EqualLogits
+from training import corpus
 from training.documents.tokenizer import held_out
 
 SIDES = (9, 13, 17)
@@ -68,7 +69,7 @@ COLUMNS = (
     *("psnr_input", "psnr_known", "psnr", "seconds"),
 )
 WITHHELD_SIDE = 256
-"""Side of the withheld pages in pixels."""
+"""Side of the withheld pictures in pixels."""
 SHIFT = 3
 """Largest shift in pixels by which kernels and pictures are aligned."""
 
@@ -174,6 +175,9 @@ def pictures(asked: argparse.Namespace) -> dict[str, Tensor]:
     if asked.withheld is None:
         paths = sorted((EXAMPLES / asked.set).glob("*.png"))
         return {path.stem: images.to_tensor(images.open_image(path.read_bytes())) for path in paths}
+    if asked.set == "photos":
+        photographs = corpus.load(asked.withheld, icons=False)[1]
+        return {each.source: corpus.square(each, WITHHELD_SIDE) for each in photographs}
     kinds = held_out(asked.withheld, WITHHELD_SIDE).items()
     return {f"{kind} {i}": x_CHW for kind, x_NCHW in kinds for i, x_CHW in enumerate(x_NCHW[:30])}
 
@@ -246,9 +250,8 @@ def main() -> None:
     parser.add_argument(
         "--methods", nargs="*", default=["joint", "em_equal", "em_prior"], help="slow comparisons"
     )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--set", choices=sorted(SETS), default="documents")
-    source.add_argument("--withheld", type=Path, metavar="CORPUS", help="training's documents")
+    parser.add_argument("--set", choices=sorted(SETS), default="documents")
+    parser.add_argument("--withheld", type=Path, metavar="CORPUS", help="training's, of the set")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after them")
     parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     asked = parser.parse_args()

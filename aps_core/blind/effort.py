@@ -8,7 +8,7 @@ SIDE, MARGIN = 96, 8
 """Side of the examined part in pixels, and the border that is not compared."""
 STEPS, INNER_STEPS = 2, 4
 """Reverse steps of an E step, and Adam steps in each."""
-KERNEL_SEARCH = 900
+KERNEL_SEARCH = 1600
 """Decoder evaluations of such a part that take as long as the search for a kernel of any shape."""
 PATCH = 192
 """Side of the part examined for a kernel of any shape."""

@@ -77,7 +77,7 @@ class EmbeddedPrior(EmbeddedImagePrior):
             "correction": 2.0,
             "smoothness": 4.0,
             "curvature": 2.0,
-            "denoising": 0.8,  # this and curvature: in trials on the same pictures
+            "denoising": 0.8,  # this and curvature: benchmarks.tune_default
             "anchor_score": "margin",
             "anchor_temperature": 2.0,
         },
