@@ -12,19 +12,16 @@ pictures, and the mean seconds.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from pathlib import Path
 from typing import Any
 
-from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.process import be_reproducible
-from benchmarks.tune_tv import TASKS, pictures
+from benchmarks.withheld import study_arguments, study_cases
 
 
 def compared(
@@ -53,27 +50,13 @@ def compared(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--photographs", type=Path, help="training's corpus of photographs")
-    source.add_argument("--documents", type=Path, help="training's corpus of documents")
+    parser = study_arguments(__doc__, pictures=9)
     parser.add_argument("settings", nargs="+", type=json.loads, help="JSON objects")
-    parser.add_argument("--pictures", type=int, default=9)
-    parser.add_argument("--task", choices=list(TASKS), action="append")
-    parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
-    be_reproducible(asked.threads)
-    withheld = pictures(asked.photographs, asked.documents, asked.pictures)
     engine = ImageEngine.load("embedded_documents" if asked.documents else "embedded")
     setup = Setup.recommended(engine)
     lines = []
-    for task in asked.task or TASKS:
-        cases = [
-            make_case(engine, setup, "native", task, str(i), x_CHW, TASKS[task], i)
-            for i, x_CHW in enumerate(withheld)
-        ]
+    for task, cases in study_cases(engine, asked):
         lines.append([task, *compared(engine, setup, cases, asked.settings)])
         print(lines[-1], flush=True)
     print(markdown(["task", *map(json.dumps, asked.settings)], lines))

@@ -11,42 +11,14 @@ table. Prints the mean PSNR of every weight and the best one by task, which
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from torch import Tensor
-
 from aps_core.evaluation.baselines import total_variation
-from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.cases import Case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.tables import markdown, mean
 from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.process import be_reproducible
-from training import corpus
-from training.documents.tokenizer import held_out
+from benchmarks.withheld import study_arguments, study_cases
 
-TASKS = {
-    "sr2": 0.05,
-    "sr4": 0.05,
-    "gaussian_blur": 0.05,
-    "motion_blur": 0.05,
-    "inpainting50": 0.05,
-    "inpainting70": 0.05,
-    "jpeg": 0.05,
-    "denoise": 0.2,
-}
-"""Noise by task."""
 WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0)
-
-
-def pictures(photographs: Path | None, documents: Path | None, count: int) -> list[Tensor]:
-    """(3, 128, 128) in [-1, 1]; of documents, the kinds in turn."""
-    if photographs is not None:
-        found = corpus.load(photographs, icons=False)[1]
-        return [corpus.square(picture, 128) for picture in found[:count]]
-    assert documents is not None
-    kinds = list(held_out(documents).values())
-    return [kinds[i % len(kinds)][i // len(kinds)] for i in range(count)]
 
 
 def restored(case: Case, weight: float) -> float:
@@ -55,26 +27,11 @@ def restored(case: Case, weight: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--photographs", type=Path, help="training's corpus of photographs")
-    source.add_argument("--documents", type=Path, help="training's corpus of documents")
-    parser.add_argument("--pictures", type=int, default=6)
-    parser.add_argument("--task", choices=list(TASKS), action="append")
-    parser.add_argument("--threads", type=int, default=1)
+    parser = study_arguments(__doc__, pictures=6)
     asked = parser.parse_args()
-    be_reproducible(asked.threads)
-    withheld = pictures(asked.photographs, asked.documents, asked.pictures)
     engine = ImageEngine.load("embedded")
-    setup = Setup.recommended(engine)
     lines = []
-    for task in asked.task or TASKS:
-        cases = [
-            make_case(engine, setup, "native", task, str(i), x_CHW, TASKS[task], i)
-            for i, x_CHW in enumerate(withheld)
-        ]
+    for task, cases in study_cases(engine, asked):
         gains = {w: mean(restored(case, w) for case in cases) for w in WEIGHTS}
         best = max(gains, key=gains.__getitem__)
         lines.append([task, *(f"{gain:.2f}" for gain in gains.values()), f"{best:g}"])

@@ -1,16 +1,31 @@
-"""Shared set-up of studies on withheld training photographs: arguments, prior, pictures and log."""
+"""Shared set-up of studies on pictures that training withholds: arguments, prior, pictures, log."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
+from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from training import corpus
+from training.documents.tokenizer import held_out
+
+TASKS = {
+    "sr2": 0.05,
+    "sr4": 0.05,
+    "gaussian_blur": 0.05,
+    "motion_blur": 0.05,
+    "inpainting50": 0.05,
+    "inpainting70": 0.05,
+    "jpeg": 0.05,
+    "denoise": 0.2,
+}
+"""Noise by task."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +54,42 @@ def open_study(description: str | None, name: str, photos: int) -> Study:
         corpus.square(picture, 128) for picture in corpus.load(args.corpus, icons=False)[1][:photos]
     ]
     return Study(engine, pictures, args.out / f"{name}.csv", args.out / f"{name}.md")
+
+
+def study_arguments(description: str | None, pictures: int) -> argparse.ArgumentParser:
+    """Parser of the arguments of :func:`study_cases`, by default with so many ``pictures``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--photographs", type=Path, help="training's corpus of photographs")
+    source.add_argument("--documents", type=Path, help="training's corpus of documents")
+    parser.add_argument("--pictures", type=int, default=pictures)
+    parser.add_argument("--task", choices=list(TASKS), action="append")
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+def study_cases(engine: ImageEngine, asked: argparse.Namespace) -> Iterator[tuple[str, list[Case]]]:
+    """Every task with a case for each withheld picture. Sets the number of threads."""
+    be_reproducible(asked.threads)
+    withheld = _pictures(asked.photographs, asked.documents, asked.pictures)
+    setup = Setup.recommended(engine)
+    for task in asked.task or TASKS:
+        yield (
+            task,
+            [
+                make_case(engine, setup, "native", task, str(i), x_CHW, TASKS[task], i)
+                for i, x_CHW in enumerate(withheld)
+            ],
+        )
+
+
+def _pictures(photographs: Path | None, documents: Path | None, count: int) -> list[Tensor]:
+    """(3, 128, 128) in [-1, 1]; of documents, the kinds in turn."""
+    if photographs is not None:
+        found = corpus.load(photographs, icons=False)[1]
+        return [corpus.square(picture, 128) for picture in found[:count]]
+    assert documents is not None
+    kinds = list(held_out(documents).values())
+    return [kinds[i % len(kinds)][i // len(kinds)] for i in range(count)]
