@@ -47,12 +47,12 @@ from benchmarks.maxim import Maxim
 from benchmarks.prior_share import EqualLogits
 
 BLURS: list[tuple[Name, Parameters]] = [
-    ("gaussian", (1.2,)),
-    ("gaussian", (2.5,)),
-    ("defocus", (2.0,)),
-    ("defocus", (4.0,)),
-    ("motion", (7.0, 75.0)),
-    ("motion", (13.0, 20.0)),
+    *(("gaussian", (deviation,)) for deviation in (0.8, 1.2, 1.8, 2.5, 3.5)),
+    *(("defocus", (radius,)) for radius in (1.5, 2.0, 3.0, 4.0, 6.0)),
+    *(
+        ("motion", way)
+        for way in ((5.0, 120.0), (7.0, 75.0), (9.0, 0.0), (13.0, 20.0), (17.0, 150.0))
+    ),
 ]
 METHODS = (
     *("diagnosis", "unsupervised_wiener", "maxim", "power_law", "aps"),
