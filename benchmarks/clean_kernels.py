@@ -5,8 +5,7 @@
 
 Searches for a kernel of any shape in pictures that are not blurred, with noise 0 and 0.02: those
 that training withholds, or without ``--withheld`` those of ``examples``. Prints a line for every
-picture, and how often the kernel is supported: whether the product would use it. It never does on
-photographs, for what this shows.
+picture: the kernel's width, whether the picture supports it, and whether the product uses it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from torch import Tensor
 
 from aps_core.blind.kernel import deviation
 from aps_core.blind.kernel_search import KernelEstimate, kernel_of
+from aps_core.diagnosis import examine
 from aps_core.errors import NothingToRestore
 from aps_core.imaging import images, noise
 from aps_core.operators.base import OperatorSpec
-from aps_core.operators.blind_blur import UNGUIDED, BlindBlur
+from aps_core.operators.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.unknown import Search
 from benchmarks.free_kernels import picture_arguments, pictures
@@ -32,14 +32,17 @@ from benchmarks.free_kernels import picture_arguments, pictures
 NOISE = (0.0, 0.02)
 
 
-def estimate(x_CHW: Tensor, sigma: float) -> KernelEstimate:
-    """The kernel with the most evidence, compared with the blur of a known kind."""
+def estimate(x_CHW: Tensor, sigma: float) -> tuple[KernelEstimate, bool]:
+    """The kernel with the most evidence, compared with the blur of a known kind, and whether it is
+    used.
+    """
     y_CHW = noise.add_noise(x_CHW, sigma, torch.Generator().manual_seed(0))
     upload = images.Picture(images.to_pil(y_CHW))
     known: OperatorSpec = GaussianBlur(sigma=UNGUIDED)
     with suppress(NothingToRestore):
         known = BlindBlur().find(Search(upload)).operator
-    return kernel_of(upload.image, known)
+    found = kernel_of(upload.image, known)
+    return found, found.support > 0 and shape_is_searched(examine(upload))
 
 
 def main() -> None:
@@ -51,14 +54,15 @@ def main() -> None:
     torch.set_num_threads(1)
     cases = [(name, x, sigma) for name, x in pictures(asked).items() for sigma in NOISE]
     random.Random(0).shuffle(cases)  # the first ones are a sample of all
-    start, supported = time.monotonic(), []
+    start, used = time.monotonic(), []
     for name, x_CHW, sigma in cases:
         if time.monotonic() - start > asked.seconds:
             break
-        found = estimate(x_CHW, sigma)
-        supported.append(found.support > 0)
-        print(name, sigma, f"width {deviation(found.kernel_KK):.2f}, {supported[-1]}", flush=True)
-    print(f"{sum(supported)} of {len(supported)} are given a kernel")
+        found, given = estimate(x_CHW, sigma)
+        used.append(given)
+        width = f"width {deviation(found.kernel_KK):.2f}"
+        print(name, sigma, width, f"supported {found.support > 0}, used {given}", flush=True)
+    print(f"{sum(used)} of {len(used)} are given a kernel")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ BLURS: tuple[tuple[Family, float, float], ...] = (
     *(("defocus", size, 0) for size in (2.0, 4.0, 7.0)),
     *(("motion", size, angle) for size, angle in ((6.0, 20), (12.0, 75), (20.0, 140))),
     *(("enlarged", size, 0) for size in (2.0, 3.0, 4.0)),
+    *(("shaken", size, 0) for size in (9.0, 13.0, 20.0)),
 )
 CONDITIONS = {"clean": (0.0, 0), "noise 0.02": (0.02, 0), "JPEG 60": (0.0, 60)}
 """Noise and JPEG quality after the blur."""
@@ -61,10 +62,12 @@ class Case:
 
     @property
     def right(self) -> bool:
-        """Family right; size within 15 % or 0.3 pixels; direction within 10 degrees."""
+        """Family right; size within 15 % or 0.3 pixels, if it is used; direction within 10
+        degrees.
+        """
         if self.answer != self.family:
             return False
-        if self.family == "sharp":
+        if self.family in ("sharp", "shaken"):
             return True
         off = abs(self.answer_angle - self.angle) % 180
         turned = self.family == "motion" and min(off, 180 - off) > ANGLE_TOLERANCE
@@ -109,7 +112,7 @@ def _case(found: Diagnosis, dataset: str, picture: str, condition: str, truth: T
     blur = next((f for f in found.findings if f.kind in ("blur", "enlarged")), None)
     values = {} if blur is None else blur.values
     answer = "sharp" if blur is None else values.get("family", "enlarged")
-    sizes = [values[n] for n in ("sigma", "radius", "length", "factor") if n in values]
+    sizes = [values[n] for n in ("sigma", "radius", "length", "factor", "extent") if n in values]
     doubted = any("blurred" in note for note in found.unsure)
     return Case(
         dataset=dataset,

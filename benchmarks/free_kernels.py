@@ -1,8 +1,8 @@
-"""Blind deblurring of pages and screens moved along curves: kernels of any shape.
+"""Blind deblurring of pictures moved along curves: kernels of any shape.
 
-Every case is a picture of ``examples/documents``, blurred with the trace of a random smooth
-movement (``SIDES`` pixels) and with noise added. The most detailed part is restored by total
-variation with each method's kernel:
+Every case is a page or screen of ``examples``, or a photograph (``--set photos``), blurred with the
+trace of a random smooth movement (``SIDES`` pixels) and with noise added. The most detailed part is
+restored by total variation with each method's kernel:
 
 - ``known``: the true kernel;
 - ``family``: ``blind_blur`` with ``method="spectrum"``, its default: a Gaussian, defocus or
@@ -13,7 +13,7 @@ variation with each method's kernel:
 - ``candidate``: the kernel of ``method="free_kernel"``, the one with the most evidence when the
   picture's gradients are integrated out, whether it is used or not;
 - ``free_kernel``: ``blind_blur`` with ``method="free_kernel"``: the candidate if the picture
-  supports it, else ``family``.
+  supports it and, if it is a photograph, the diagnosis finds a shaken camera; else ``family``.
 
 With ``--straight``, the blurs are those of ``benchmarks.blind``: ``family`` should be preferred.
 With ``--withheld``, the pictures are those that training withholds (``training/README.md``): on
@@ -44,13 +44,14 @@ from aps_core.blind.families import FAMILIES
 from aps_core.blind.kernel import deviation, light_of, likeness
 from aps_core.blind.kernel_search import kernel_of
 from aps_core.blind.photograph import examined, most_detailed
+from aps_core.diagnosis import examine
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.tables import paired_interval
 from aps_core.imaging import images, noise
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import UNGUIDED, BlindBlur
+from aps_core.operators.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
 from aps_core.operators.kernel_blur import KernelBlur
 from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
@@ -167,7 +168,8 @@ def blurs_of(
     found = kernel_of(case.upload.image, family or FAMILIES["gaussian"].blur((UNGUIDED,)))
     seconds, kernel = time.perf_counter() - begun, KernelBlur.of(found.kernel_KK)
     yield "candidate", kernel, found.support, seconds
-    yield "free_kernel", kernel if found.support > 0 else family, found.support, seconds
+    used = found.support > 0 and shape_is_searched(examine(case.upload))
+    yield "free_kernel", kernel if used else family, found.support, seconds
 
 
 def picture_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,8 +19,19 @@ from numpy.typing import NDArray
 from aps_core.diagnosis.features import features
 
 Array = NDArray[np.float64]
-Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged"]
-FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged")
+Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged", "shaken"]
+FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged", "shaken")
+COUNT = len(FAMILIES)
+SHARES = slice(COUNT)
+SIZES = slice(COUNT, 2 * COUNT - 1)
+DEVIATIONS = slice(2 * COUNT - 1, 3 * COUNT - 2)
+DIRECTION = slice(3 * COUNT - 2, 3 * COUNT)
+DOCUMENT = 3 * COUNT
+ANSWERS = 3 * COUNT + 1
+"""What the network answers: logits of the families, for all but "sharp" the logarithm of the size
+and of its standard deviation, cosine and sine of twice a movement's direction, and the logit of a
+document.
+"""
 WEIGHTS = Path(__file__).parents[1] / "embedded" / "diagnosis" / "blur.npz"
 
 TOLERANCE, LEAST_TOLERANCE = 0.15, 0.3
@@ -35,11 +46,15 @@ class Blur:
 
     family: Family
     size: float
-    """Width, radius or length in pixels, or factor of enlargement; 0 if sharp."""
+    """Width, radius or length in pixels, factor of enlargement, or the longer side in pixels of the
+    curve of a shaken camera; 0 if sharp.
+    """
     angle: float
     """Direction of a movement in degrees, counter-clockwise from the horizontal."""
     confidence: float
-    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`."""
+    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`. Of a
+    shaken camera, that the family is right.
+    """
     shares: dict[Family, float]
     """Probability of every family."""
     document: float
@@ -56,23 +71,26 @@ def estimate(crops: list[Array]) -> Blur:
 
 
 def read(answer: Array) -> Blur:
-    """Interprets one answer of the network, (16,)."""
+    """Interprets one answer of the network, (ANSWERS,)."""
     net = _network()
-    logits = answer[:5] / net["temperature"]
+    logits = answer[SHARES] / net["temperature"]
     shares = np.exp(logits - logits.max())
     shares /= shares.sum()
     best = int(shares.argmax())
     family, confidence, size = FAMILIES[best], float(shares[best]), 0.0
-    angle = math.degrees(math.atan2(answer[14], answer[13]) / 2) % 180
+    cosine, sine = answer[DIRECTION]
+    angle = math.degrees(math.atan2(sine, cosine) / 2) % 180
     if best:
-        size = float(np.exp(answer[4 + best]))
-        deviation = float(np.exp(np.clip(answer[8 + best], -4, 2))) * float(net["widening"])
+        size = float(np.exp(answer[SIZES][best - 1]))
+        spread = float(np.exp(np.clip(answer[DEVIATIONS][best - 1], -4, 2)))
+        deviation = spread * float(net["widening"])
         allowed = max(TOLERANCE, LEAST_TOLERANCE / size)
+    if best and family != "shaken":  # the shape of that blur is searched, whatever its extent
         confidence *= math.erf(math.log1p(allowed) / deviation / math.sqrt(2))
     if family == "motion":
-        confidence *= min(1.0, math.hypot(answer[13], answer[14]))
+        confidence *= min(1.0, math.hypot(cosine, sine))
     named = {name: float(share) for name, share in zip(FAMILIES, shares, strict=True)}
-    document = 1 / (1 + math.exp(-float(answer[15])))
+    document = 1 / (1 + math.exp(-float(answer[DOCUMENT])))
     return Blur(
         family=family,
         size=size,

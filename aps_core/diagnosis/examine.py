@@ -20,7 +20,14 @@ Pixels = NDArray[np.uint8]
 
 SURE, FAIRLY_SURE = 0.9, 0.6
 """Least confidence of each word; chosen on withheld pictures, see docs/diagnosis.md."""
-LARGE = {"sharp": 1e9, "gaussian": 3.5, "defocus": 7.0, "motion": 18.0, "enlarged": 6.0}
+LARGE = {
+    "sharp": 1e9,
+    "gaussian": 3.5,
+    "defocus": 7.0,
+    "motion": 18.0,
+    "enlarged": 6.0,
+    "shaken": 18.0,
+}
 """Sizes from which a picture is examined at half its resolution too."""
 SMALLEST_SIDE = 96
 """A picture is not halved below this side in pixels."""
@@ -241,6 +248,7 @@ NAMES = {
     "defocus": "out of focus",
     "motion": "moved",
     "enlarged": "enlarged",
+    "shaken": "shaken",
 }
 
 
@@ -263,6 +271,9 @@ def _blur_finding(blur: Blur, word: Confidence) -> Finding:
             text, values = f"soft: a Gaussian blur of about {shown} pixels", {"sigma": size}
         case "defocus":
             text, values = f"out of focus by about {shown} pixels", {"radius": size}
+        case "shaken":
+            text = f"blurred by a shaken camera, along a curve of about {shown} pixels"
+            values = {"extent": size}
         case _:
             angle = round(blur.angle) % 180
             text = f"blurred by motion, about {shown} pixels at {angle}°"

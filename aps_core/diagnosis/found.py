@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from aps_core.diagnosis.propose import least_confidence, proposal
+from aps_core.diagnosis.propose import least_confidence, without_search
 from aps_core.diagnosis.report import Confidence, Diagnosis
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.base import KernelRows
@@ -102,7 +102,7 @@ class Found(Config):
 
 
 def found_by(diagnosis: Diagnosis, asked: str, size: tuple[int, int] | None = None) -> Found | None:
-    """The proposal of a diagnosis; None if it has none.
+    """What a diagnosis can undo without a search; None if there is nothing.
 
     Args:
         diagnosis: that of the upload.
@@ -110,7 +110,7 @@ def found_by(diagnosis: Diagnosis, asked: str, size: tuple[int, int] | None = No
         size: width and height of the part of it that is restored; None for all of it.
     """
     size = size or (diagnosis.width, diagnosis.height)
-    proposed = proposal(diagnosis.findings, size)
+    proposed = without_search(diagnosis.findings, size)
     if proposed is None:
         return None
     fields = proposed["operator"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding
+from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
 
 LARGEST_WITH_JPEG = 512
 """Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
@@ -31,6 +31,13 @@ def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
 
 def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
     """Fields of a restore job; None if nothing is wrong that an operator describes."""
+    return {"operator": dict(SEARCHED)} if shaken(findings) else without_search(findings, size)
+
+
+def without_search(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
+    """Fields of a restore job that undoes the findings, all but the blur of a shaken camera; None
+    if nothing is wrong that an operator describes.
+    """
     operators = [
         operator
         for finding in _undone(findings, size)
@@ -60,6 +67,8 @@ def _undone(findings: list[Finding], size: tuple[int, int]) -> list[Finding]:
     return described or [finding for finding in wrong if finding.kind == "noise"]
 
 
+SEARCHED = {"type": "blind", "method": "free_kernel"}
+"""The operator that looks for a blur of any shape."""
 ORDER = (
     *("gaussian_blur", "defocus_blur", "linear_motion_blur", "hdr"),
     *("super_resolution", "jpeg", "inpainting"),
@@ -70,7 +79,7 @@ ORDER = (
 def _operator(finding: Finding, size: tuple[int, int]) -> dict[str, Any] | None:
     values = finding.values
     match finding.kind:
-        case "blur":
+        case "blur" if values["family"] != "shaken":
             names = {"gaussian": "gaussian_blur", "defocus": "defocus_blur"}
             fields = {name: value for name, value in values.items() if name != "family"}
             return {"type": names.get(values["family"], "linear_motion_blur"), **fields}

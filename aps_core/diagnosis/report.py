@@ -52,6 +52,11 @@ class Diagnosis(Config):
         return next((each.values for each in self.findings if each.kind == "blur"), {})
 
     @property
+    def shaken(self) -> bool:
+        """See :func:`shaken`."""
+        return shaken(self.findings)
+
+    @property
     def shows_document(self) -> bool:
         """Whether the picture is at least probably a document, page or screen."""
         return any(
@@ -64,6 +69,11 @@ class Diagnosis(Config):
         if prior is None or self.proposal is None:
             return self
         return self.model_copy(update={"proposal": {**self.proposal, "prior": prior}})
+
+
+def shaken(findings: list[Finding]) -> bool:
+    """Whether the camera shook along a curve: a blur of no known family."""
+    return any(each.kind == "blur" and each.values["family"] == "shaken" for each in findings)
 
 
 def summary_of(findings: list[Finding]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from aps_core.errors import NothingToRestore
+from aps_core.operators.blind import Blind
 from aps_core.operators.unknown import Search, UnknownOperator
 
 if TYPE_CHECKING:
@@ -20,11 +21,20 @@ class Auto(UnknownOperator):
         return "what the diagnosis finds"
 
     def find(self, search: Search) -> Found:
-        """The diagnosis's proposal, with its blur measured more closely in the spectrum."""
+        """The diagnosis's proposal, with its blur measured more closely in the spectrum. If the
+        camera shook, the shape of the blur is searched.
+
+        Raises:
+            NothingToRestore: there is nothing that an operator describes, or the camera shook and
+                the blur's shape was not found.
+        """
         from aps_core.blind.refine import refined
         from aps_core.diagnosis import examine, found_by
 
         diagnosis = examine(search.upload)
+        if diagnosis.shaken:
+            searched = Blind(method="free_kernel").explained(search, diagnosis)
+            return searched.model_copy(update={"asked": self.type})
         found = found_by(diagnosis, self.type, search.size)
         if found is None:
             raise NothingToRestore(refusal(diagnosis))

@@ -29,17 +29,23 @@ class Blind(UnknownBlur):
         no blur.
 
         Raises:
-            NothingToRestore: there is nothing that an operator describes.
+            NothingToRestore: there is nothing that an operator describes, or the camera shook and
+                the blur's shape was not found.
             InvalidSpec: the prior cannot draw pictures.
         """
-        from aps_core.diagnosis import examine, found_by
+        from aps_core.diagnosis import examine
 
-        diagnosis = examine(search.upload)
+        return self.explained(search, examine(search.upload))
+
+    def explained(self, search: Search, diagnosis: Diagnosis) -> Found:
+        """:meth:`find` with the diagnosis of the upload."""
+        from aps_core.diagnosis import found_by
+
         diagnosed = found_by(diagnosis, self.type, search.size)
         try:
             blurred = self.blur(search, diagnosis)
         except NothingToRestore:
-            if diagnosed is None:
+            if diagnosed is None or diagnosis.blur:
                 raise
             return diagnosed
         others = self._others(diagnosis, diagnosed)

@@ -27,8 +27,8 @@ UNGUIDED = 2.0
 EVERYWHERE = 1.5
 """Reach of a search whose direction, or size, was not diagnosed."""
 PHOTOGRAPH = (
-    "The blur's shape: a free kernel is estimated for pages and screens only. It was not"
-    " reliable on photographs."
+    "The blur's shape: on photographs, a free kernel is estimated only if the diagnosis finds that"
+    " the camera shook."
 )
 UNSUPPORTED = "the picture does not support a free kernel."
 CERTAIN = 0.1
@@ -51,8 +51,9 @@ class UnknownBlur(UnknownOperator):
             "'spectrum': integrates over all pictures whose spectrum falls as those of photographs"
             " do, in about a second; 'em': expectation-maximisation over short restorations by the"
             " prior; 'free_kernel': by 'spectrum' first, then a kernel of any shape, such as that"
-            " of a shaken camera, by expectation-maximisation over the picture's edges. If the"
-            " picture does not support such a kernel, the first estimate is used."
+            " of a shaken camera, by expectation-maximisation over the picture's edges; on"
+            " photographs only if the diagnosis finds that the camera shook. If the picture does"
+            " not support such a kernel, the first estimate is used."
         ),
     )
     chains: int = Field(
@@ -108,7 +109,7 @@ class UnknownBlur(UnknownOperator):
         from aps_core.diagnosis.found import Found, KernelSearch
         from aps_core.operators.kernel_blur import KernelBlur
 
-        if not diagnosis.shows_document:
+        if not shape_is_searched(diagnosis):
             known = self._of_a_family(diagnosis, search)
             return known.model_copy(update={"unsure": (*known.unsure, PHOTOGRAPH)})
         family: Found | None = None
@@ -149,10 +150,15 @@ class UnknownBlur(UnknownOperator):
 
         values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
+        if kind == "shaken":
+            raise NothingToRestore(
+                f"{diagnosis.summary} Such a blur is of no known kind; to look for its shape,"
+                " choose the 'method' 'free_kernel'."
+            )
         if kind is None:
             raise NothingToRestore(
                 f"{diagnosis.summary} No blur was found; to look for one anyway, name its 'kind',"
-                " or for a page the 'method' 'free_kernel'."
+                " or for a page choose the 'method' 'free_kernel'."
             )
         family, rounding = FAMILIES[kind], rounding_of(diagnosis)
         guess, widest = first_guess(family, values)
@@ -243,6 +249,13 @@ class BlindBlur(UnknownBlur):
         return self.blur(search, examine(search.upload))
 
 
+def shape_is_searched(diagnosis: Diagnosis) -> bool:
+    """Whether 'free_kernel' looks for the blur's shape. Not on a photograph that is not shaken: the
+    evidence of edges finds kernels even in sharp ones (``benchmarks/clean_kernels.py``).
+    """
+    return diagnosis.shows_document or diagnosis.shaken
+
+
 def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:
     """Where the search starts, and its first reach: at the diagnosed blur, if it is of the family;
     else at one of the same width.
@@ -253,7 +266,7 @@ def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, 
     if all(name in values for name in family.names):
         return tuple(values[name] for name in family.names), WIDEST
     deviation = UNGUIDED
-    if values:
+    if values and values["family"] in FAMILIES:
         other = FAMILIES[values["family"]]
         deviation = values[other.size] * other.deviation
     size = deviation / family.deviation

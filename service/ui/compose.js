@@ -28,8 +28,9 @@ export function composer(task, described, samples, { onJob, onProblem }) {
   const starts = samples.filter((sample) => sample.task === task.type);
   const galleries = [false, true].map((forDemo) => gallery(starts.filter((start) => Boolean(start.demo) === forDemo), forDemo ? t.demo.samples : words.samples, pictures, settings, onProblem));
   const demonstration = settings.degrades && pictures.slots.has("image") ? demonstrationOf(task, pictures, settings, galleries) : null;
-  const restoreFound = () => {
-    settings.write({ operator: { type: "auto" } });
+  // a search is named, so that the estimate of the time includes it; all else is examined anew and measured
+  const restoreFound = ({ operator }) => {
+    settings.write({ operator: operator.type === "blind" ? operator : { type: "auto" } });
     form.requestSubmit();
   };
   const diagnosis = demonstration && diagnosisOf(pictures.slots.get("image"), settings, { skip: demonstration.on, onRestore: restoreFound });

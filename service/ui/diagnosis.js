@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 
 /**
  * Diagnoses the picture of ``slot`` as soon as it shows (if it is a part, the whole one), unless ``skip()``, and selects the prior that was trained on
- * such pictures. ``onRestore`` restores what is found;
+ * such pictures. ``onRestore(proposal)`` restores what is found;
  * the proposal goes to ``settings`` to be corrected.
  */
 export function diagnosisOf(slot, settings, { skip, onRestore }) {
@@ -14,7 +14,7 @@ export function diagnosisOf(slot, settings, { skip, onRestore }) {
   const doubts = el("ul", { class: "help" });
   const text = el("p", { class: "note warn", textContent: t.diagnosis.text, hidden: true });
   const documents = el("p", { class: "help", textContent: t.diagnosis.documents, hidden: true });
-  const restore = button(t.diagnosis.restore, onRestore, { class: "tonal" });
+  const restore = button(t.diagnosis.restore, () => onRestore(proposal), { class: "tonal" });
   const correct = button(t.diagnosis.correct, () => {
     settings.write(proposal);
     settings.show("operator");

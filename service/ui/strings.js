@@ -157,7 +157,7 @@ export const t = {
   defaultOption: (value) => `Default (${value})`,
   noDefault: "None",
   leftOut: "Recommended",
-  values: { true: "Yes", false: "No", em: "Restorations by the prior", free_kernel: "Any shape (slow; pages)" },
+  values: { true: "Yes", false: "No", em: "Restorations by the prior", free_kernel: "Any shape (slow)" },
   priors: { embedded: "Photographs", embedded_documents: "Pages and screens", embedded_text: "Text", mmada_8b: "MMaDA 8B", mmada_8b_mixcot: "MMaDA 8B MixCoT", dream_7b: "Dream 7B", llada_8b: "LLaDA 8B", vq_diffusion: "VQ-Diffusion" },
   removeStep: (n) => `Remove ${n}`,
   lists: {

@@ -16,9 +16,10 @@ from PIL import Image
 from aps_core.diagnosis import Diagnosis, diagnose
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
 from aps_core.errors import ImageRejected
+from aps_core.operators.blind import Blind
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import RestoreSpec
-from training.diagnosis.simulate import Truth, degraded, to_image
+from training.diagnosis.simulate import Truth, degraded, filtered, to_image
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PHOTOS = ("coffee", "kleiber", "hedgehog", "castle")
@@ -194,7 +195,24 @@ def test_a_wide_blur_of_a_large_picture_is_measured_at_a_lower_resolution():
     assert finding.values["sigma"] == pytest.approx(9, rel=0.3)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "defocus", "motion", "enlarged", "sharp"])
+@pytest.mark.parametrize("name", ["coffee", "page-play", "scan-1400"])
+@pytest.mark.parametrize("sigma", [0.02, 0.05])
+def test_a_shaken_camera_is_recognised_and_its_blur_searched(name, sigma):
+    """Along a circle's arc, which is no curve of the training."""
+    turns = np.linspace(0, 4, 400)
+    edges = np.arange(14) - 6.5
+    kernel = np.histogram2d(6 * np.sin(turns), 6 * np.cos(turns), bins=(edges, edges))[0]
+    seen = filtered(picture(name), kernel / kernel.sum())
+    noisy = seen + sigma * np.random.default_rng(0).standard_normal(seen.shape)
+    diagnosis = diagnose(encoded(noisy))
+    assert diagnosis.shaken, diagnosis.summary
+    assert "shaken camera" in diagnosis.summary
+    operator = RestoreSpec.model_validate(diagnosis.proposal).operator
+    assert isinstance(operator, Blind)
+    assert operator.method == "free_kernel"
+
+
+@pytest.mark.parametrize("family", ["gaussian", "defocus", "motion", "enlarged", "sharp", "shaken"])
 def test_proposals_are_restore_jobs(family):
     data = encoded(
         degraded(

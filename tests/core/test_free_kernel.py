@@ -1,5 +1,6 @@
 """A blur of any shape: its evidence, EM, the candidates, and its job."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from aps_core.blind.sparse_gradients import SparseGradients
 from aps_core.errors import NothingToRestore, SamplingCancelled
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
+from aps_core.operators.auto import Auto
 from aps_core.operators.base import KERNEL_SIDE
 from aps_core.operators.blind_blur import BlindBlur
+from aps_core.operators.compose import Compose
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.kernel_blur import KernelBlur
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
@@ -236,10 +239,39 @@ def test_a_page_without_any_blur_has_nothing_to_restore(monkeypatch):
         BlindBlur(method="free_kernel").find(Search(page))
 
 
-def test_photographs_get_the_blur_of_a_family():
-    _, y_CHW = blurred("photos/castle.png", LinearMotionBlur(length=13, angle=20))
-    search = Search(Picture(images.to_pil(y_CHW)))
-    found = BlindBlur(method="free_kernel").find(search)
+def test_photographs_get_the_blur_of_a_family_unless_the_camera_shook(monkeypatch):
+    monkeypatch.setattr(kernel_search, "kernel_of", lambda *_, **__: estimate(1.0))
+    _, y_CHW = blurred("photos/raccoon.png", LinearMotionBlur(length=13, angle=20))
+    found = BlindBlur(method="free_kernel").find(Search(Picture(images.to_pil(y_CHW))))
     assert isinstance(found.operator, LinearMotionBlur)
     assert found.kernel_search is None
-    assert "pages and screens only" in found.unsure[-1]
+    assert "only if the diagnosis finds that the camera shook" in found.unsure[-1]
+    _, y_CHW = blurred("photos/raccoon.png", bow())
+    found = BlindBlur(method="free_kernel").find(Search(Picture(images.to_pil(y_CHW))))
+    assert isinstance(found.operator, KernelBlur)
+
+
+@pytest.mark.parametrize("name", ["photos/raccoon.png", "documents/scan-1400.png"])
+def test_auto_searches_the_blur_of_a_shaken_camera(monkeypatch, name):
+    _, y_CHW = blurred(name, bow())
+    search = Search(Picture(images.to_pil(y_CHW)))
+    monkeypatch.setattr(kernel_search, "kernel_of", lambda *_, **__: estimate(1.0))
+    found = Auto().find(search)
+    assert isinstance(found.operator, KernelBlur)
+    assert found.asked == "auto"
+    assert "shaken camera" in found.text
+    monkeypatch.setattr(kernel_search, "kernel_of", lambda *_, **__: estimate(-1.0))
+    with pytest.raises(NothingToRestore, match="does not support a free kernel"):
+        Auto().find(search)
+    with pytest.raises(NothingToRestore, match="'free_kernel'"):
+        BlindBlur().find(search)
+
+
+def test_a_shaken_camera_and_jpeg_are_undone_together(monkeypatch):
+    _, y_CHW = blurred("documents/scan-1400.png", bow(), 0.005)
+    file = io.BytesIO()
+    images.to_pil(y_CHW).save(file, "JPEG", quality=60)
+    monkeypatch.setattr(kernel_search, "kernel_of", lambda *_, **__: estimate(1.0))
+    found = Auto().find(Search(images.open_image(file.getvalue())))
+    assert isinstance(found.operator, Compose)
+    assert [stage.type for stage in found.operator.stages] == ["kernel_blur", "jpeg"]

@@ -113,6 +113,23 @@ def test_letters_of_a_page_may_be_guesses(page: Page, width: int) -> None:
     assert too_wide(page, "page") == []
 
 
+def test_the_search_for_the_blur_of_a_shaken_camera_is_named(page: Page) -> None:
+    """So that the estimate of the time includes it. The job itself would take a minute."""
+    scan = Image.open(EXAMPLES / "documents/scan-1400.png").convert("RGB")
+    turns, edges = np.linspace(0, 4, 400), np.arange(14) - 6.5
+    arc = np.histogram2d(6 * np.sin(turns), 6 * np.cos(turns), bins=(edges, edges))[0]
+    x = filtered(np.asarray(scan) / 127.5 - 1, arc / arc.sum())
+    choose(page, file(to_image(x + 0.02 * np.random.default_rng(0).standard_normal(x.shape))))
+    panel = page.get_by_role("region", name="Diagnosis")
+    expect(panel.get_by_role("status")).to_contain_text("shaken camera")
+    assert findings(page) == []
+    page.route("**/v1/restore", lambda route: route.abort())
+    with page.expect_request("**/v1/restore") as sent:
+        panel.get_by_role("button", name="Restore what was found").click()
+    assert b"free_kernel" in (sent.value.post_data_buffer or b"")
+    expect(page.locator("[value=blind]")).to_be_checked()
+
+
 def test_a_result_of_the_wrong_operator_is_not_called_restored(page: Page) -> None:
     stripes = np.tile(np.repeat([0, 255], 3), (48, 8)).astype(np.uint8)
     choose(page, file(Image.fromarray(stripes)))

@@ -6,7 +6,9 @@ Pictures are luminance (H, W) or colour (H, W, 3), float64 in [-1, 1].
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -25,10 +27,15 @@ RANGES: dict[Family, tuple[float, float]] = {
     "defocus": (1.5, 12.0),
     "motion": (3.0, 30.0),
     "enlarged": (1.5, 8.0),
+    "shaken": (5.0, 30.0),
 }
-"""Sizes drawn: width, radius and length in pixels, factor of enlargement. A Gaussian of half a
-pixel is still sharp.
+"""Sizes drawn: width, radius, length in pixels, factor of enlargement, longer side of a trace. A
+Gaussian of half a pixel is still sharp.
 """
+MEMORY = (0.95, 0.995)
+"""Share of its velocity that a shaken camera keeps in a step: from trembling to one slow curve."""
+LINE = 0.12
+"""Width of a trace over its length, as standard deviations, below which it is a straight line."""
 FILTERS = (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS)
 
 
@@ -80,6 +87,8 @@ def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
             y = filtered(x, disc_kernel(truth.size))
         case "motion":
             y = filtered(x, line_kernel(truth.size, truth.angle))
+        case "shaken":
+            y = filtered(x, trace_kernel(truth.size, rng))
         case "enlarged":
             height, width = x.shape[:2]
             small = resized(
@@ -98,6 +107,29 @@ def gaussian_kernel(sigma: float) -> Array:
     """Square kernel truncated at four sigma, sum 1."""
     line = gaussian(sigma, int(4 * sigma + 0.5), torch.float64).numpy()
     kernel: Array = np.outer(line, line)
+    return kernel
+
+
+def trace_kernel(size: float, rng: np.random.Generator) -> Array:
+    """Square kernel with sum 1 of a random smooth curve, ``size`` pixels along its longer side."""
+    while True:
+        memory = 1 - (1 - MEMORY[0]) * ((1 - MEMORY[1]) / (1 - MEMORY[0])) ** rng.random()
+        velocity = rng.normal(size=2)
+        steps = np.empty((400, 2))
+        for step in steps:
+            velocity = memory * velocity + math.sqrt(1 - memory**2) * rng.normal(size=2)
+            step[:] = velocity
+        places = steps.cumsum(0)
+        narrow, wide = np.linalg.eigvalsh(np.cov(places.T))
+        if narrow > LINE**2 * wide:
+            break
+    low, high = places.min(0), places.max(0)
+    places = (places - (low + high) / 2) * size / (high - low).max()
+    fine = np.concatenate([np.linspace(a, b, 20) for a, b in pairwise(places)])
+    reach = math.ceil(size / 2)
+    edges = np.arange(2 * reach + 2) - reach - 0.5
+    counts = np.histogram2d(fine[:, 0], fine[:, 1], bins=(edges, edges))[0]
+    kernel: Array = counts / counts.sum()
     return kernel
 
 

@@ -15,12 +15,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aps_core.diagnosis.blur import FAMILIES
+from aps_core.diagnosis.blur import (
+    ANSWERS,
+    DEVIATIONS,
+    DIRECTION,
+    DOCUMENT,
+    FAMILIES,
+    SHARES,
+    SIZES,
+)
 from aps_core.diagnosis.features import ANGLES, RADII, features
 from training.diagnosis import pictures
 from training.diagnosis.simulate import degraded, drawn
 
-SIZES = (96, 128, 160, 192, 256)
+SIDES = (96, 128, 160, 192, 256)
 LUMA = np.array([0.299, 0.587, 0.114])
 EPOCHS, BATCH, RATE = 60, 256, 2e-3
 SPECTRUM, BY_DIRECTION = RADII * ANGLES, slice(RADII * ANGLES + 12, RADII * ANGLES + 20)
@@ -34,7 +42,7 @@ def simulated(draws: list[pictures.Draw], count: int, seed: int) -> tuple[Tensor
     for number in range(count):
         document = number % len(draws)
         truth = drawn(rng, bool(document))
-        y = degraded(draws[document](rng, int(rng.choice(SIZES))), truth, rng)
+        y = degraded(draws[document](rng, int(rng.choice(SIDES))), truth, rng)
         vectors.append(features([y @ LUMA]).vector())
         family = FAMILIES.index(truth.family)
         targets.append([family, np.log(truth.size), np.radians(truth.angle), document])
@@ -52,21 +60,21 @@ def mirrored(x_NF: Tensor, target_N4: Tensor, transpose: bool) -> tuple[Tensor, 
     return x, target
 
 
-def loss_of(answer_N16: Tensor, target_N4: Tensor) -> Tensor:
+def loss_of(answer_NA: Tensor, target_N4: Tensor) -> Tensor:
     """Cross-entropy of the family, likelihood of size and direction of the true one."""
     family = target_N4[:, 0].long()
-    total = nn.functional.cross_entropy(answer_N16[:, :5], family, label_smoothing=0.01)
+    total = nn.functional.cross_entropy(answer_NA[:, SHARES], family, label_smoothing=0.01)
     blurred = family > 0
     index = (family[blurred] - 1)[:, None]
-    mean = answer_N16[blurred, 5:9].gather(1, index)[:, 0]
-    spread = answer_N16[blurred, 9:13].gather(1, index)[:, 0].clamp(-4, 2)
+    mean = answer_NA[blurred, SIZES].gather(1, index)[:, 0]
+    spread = answer_NA[blurred, DEVIATIONS].gather(1, index)[:, 0].clamp(-4, 2)
     error = (target_N4[blurred, 1] - mean) / spread.exp()
     total = total + (error.square() / 2).clamp(max=20).mean() + spread.mean()
     moved = family == FAMILIES.index("motion")
     double = 2 * target_N4[moved, 2]
     direction = torch.stack([double.cos(), double.sin()], 1)
-    total = total + (answer_N16[moved, 13:15] - direction).square().sum(1).mean()
-    page = nn.functional.binary_cross_entropy_with_logits(answer_N16[:, 15], target_N4[:, 3])
+    total = total + (answer_NA[moved, DIRECTION] - direction).square().sum(1).mean()
+    page = nn.functional.binary_cross_entropy_with_logits(answer_NA[:, DOCUMENT], target_N4[:, 3])
     return total + page
 
 
@@ -76,7 +84,7 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
     mean, deviation = x_NF.mean(0), x_NF.std(0) + 1e-3
     net = nn.Sequential(
         *(nn.Linear(x_NF.shape[1], 256), nn.ReLU(), nn.Dropout(0.15)),
-        *(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 16)),
+        *(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, ANSWERS)),
     )
     optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
@@ -92,7 +100,7 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            total += float(loss) * len(rows)
+            total += float(loss.detach()) * len(rows)
         schedule.step()
         if epoch % 10 == 9:
             print(f"epoch {epoch + 1}: loss {total / len(x_NF):.3f}", flush=True)
@@ -100,16 +108,16 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
 
 
 @torch.no_grad()
-def calibrated(answer_N16: Tensor, target_N4: Tensor) -> tuple[float, float]:
+def calibrated(answer_NA: Tensor, target_N4: Tensor) -> tuple[float, float]:
     """Temperature of the logits, and factor of the sizes' deviations, of largest likelihood."""
     family = target_N4[:, 0].long()
     temperatures = np.geomspace(0.5, 4, 60)
     entropy = [
-        float(nn.functional.cross_entropy(answer_N16[:, :5] / t, family)) for t in temperatures
+        float(nn.functional.cross_entropy(answer_NA[:, SHARES] / t, family)) for t in temperatures
     ]
-    blurred = (family > 0) & (answer_N16[:, :5].argmax(1) == family)
+    blurred = (family > 0) & (answer_NA[:, SHARES].argmax(1) == family)
     index = (family[blurred] - 1)[:, None]
-    mean, spread = (answer_N16[blurred, k : k + 4].gather(1, index)[:, 0] for k in (5, 9))
+    mean, spread = (answer_NA[blurred, at].gather(1, index)[:, 0] for at in (SIZES, DEVIATIONS))
     error = (target_N4[blurred, 1] - mean).abs() / spread.clamp(-4, 2).exp()
     # 95 % of the errors lie within 1.96 deviations
     return float(temperatures[int(np.argmin(entropy))]), float(error.quantile(0.95)) / 1.96
@@ -137,26 +145,26 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--tiles", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/diagnosis"))
-    parser.add_argument("--count", type=int, default=24_000)
-    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--count", type=int, default=80_000)
+    parser.add_argument("--shards", type=int, default=20)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    draws = [pictures.photographs(args.corpus, False), pictures.documents(args.tiles, 0)]
-    shards = [
-        cached(args.work / f"train-{i}.npz", draws, args.count // args.shards, i)
-        for i in range(args.shards)
-    ]
+    each = args.count // args.shards
+
+    def shard(number: int) -> tuple[Tensor, Tensor]:
+        draws = [pictures.photographs(args.corpus, False), pictures.documents(args.tiles, number)]
+        return cached(args.work / f"train-{number}.npz", draws, each, number)
+
+    shards = [shard(number) for number in range(args.shards)]
     withheld = [pictures.photographs(args.corpus, True), pictures.withheld_documents(args.tiles, 1)]
-    x_val, target_val = cached(
-        args.work / "withheld.npz", withheld, args.count // args.shards, 10_000
-    )
+    x_val, target_val = cached(args.work / "withheld.npz", withheld, each, 10_000)
     net, mean, deviation = trained(
         torch.cat([x for x, _ in shards]), torch.cat([target for _, target in shards])
     )
     with torch.no_grad():
         answer = net(((x_val - mean) / deviation).clamp(-6, 6))
-    right = (answer[:, :5].argmax(1) == target_val[:, 0]).float().mean()
+    right = (answer[:, SHARES].argmax(1) == target_val[:, 0]).float().mean()
     temperature, widening = calibrated(answer, target_val)
     print(f"withheld: family right {right:.3f}, temperature {temperature:.2f}, x {widening:.2f}")
     target = Path("aps_core/embedded/diagnosis")
