@@ -1,4 +1,4 @@
-"""Measures a diagnosed blur more closely, in the picture's spectrum and edges."""
+"""Measures a diagnosed movement more closely, in the picture's spectrum and edges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from aps_core.diagnosis import Diagnosis, Found
     from aps_core.operators.unknown import Search
 
-REFINED = ("defocus", "motion")
-"""Families that the spectrum measures more accurately than the diagnosis: their spectrum is zero at
-frequencies that depend on the size. A Gaussian has no zeros, and cannot be told from a picture with
-less fine detail.
-"""
 REACH = 0.35
 """Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
 has other maxima farther away.
@@ -23,10 +18,6 @@ has other maxima farther away.
 DISTURBING = {"enlarged", "missing"}
 """With one of these findings, the spectrum is not more accurate: the likelihood assumes that noise
 and the rounding of JPEG are the only other degradations.
-"""
-SMALLEST_DISC = 2.5
-"""Radius in pixels below which the disc of a page or screen is not measured: its zeros lie at
-frequencies where letters have little power.
 """
 CONFIRMED_REACH, UNCONFIRMED_REACH = 0.15, 0.5
 """Reach of the search for the movement of a page or screen in its edges, whether the spectrum
@@ -42,13 +33,12 @@ EFFORT = Effort(chains=2, iterations=3)
 
 
 def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
-    """``found`` with its blur measured in the picture's spectrum, and a movement of a page or
-    screen then in its edges. Takes a second; with edges some five.
+    """``found`` with its movement measured in the picture's spectrum, and that of a page or screen
+    then in its edges. Takes a second; with edges some five.
 
-    Unchanged if there is no blur of :data:`REFINED`, if something :data:`DISTURBING` was found, or
-    if a page is out of focus by a disc below :data:`SMALLEST_DISC`.
-    If the spectrum's measurement does not settle near the diagnosis, it is not used, and
-    ``unsure`` says so.
+    Unchanged if there is no movement, or if something :data:`DISTURBING` was found: the diagnosis
+    knows the width of a Gaussian or a disc better than the spectrum does. If the spectrum's
+    measurement does not settle near the diagnosis, it is not used, and ``unsure`` says so.
 
     Args:
         found: what ``diagnosis`` proposes.
@@ -62,12 +52,10 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     from aps_core.operators.compose import with_stage
 
     values = diagnosis.blur
-    if values.get("family") not in REFINED or DISTURBING & {each.kind for each in diagnosis.wrong}:
+    if values.get("family") != "motion" or DISTURBING & {each.kind for each in diagnosis.wrong}:
         return found
-    family = FAMILIES[values["family"]]
+    family = FAMILIES["motion"]
     guess = tuple(values[name] for name in family.names)
-    if values["family"] == "defocus" and diagnosis.shows_document and guess[0] < SMALLEST_DISC:
-        return found
     image = search.upload.image.convert("RGB")
     estimate = blur_of(
         image,
@@ -81,7 +69,7 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
     )
     confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= REACH
     measured, where = estimate.parameters if confirmed else guess, "spectrum"
-    if values["family"] == "motion" and diagnosis.shows_document:
+    if diagnosis.shows_document:
         measured = movement_of(
             image,
             [measured, guess],
