@@ -113,7 +113,9 @@ def test_letters_of_a_page_may_be_guesses(page: Page, width: int) -> None:
     assert too_wide(page, "page") == []
 
 
-def test_the_search_for_the_blur_of_a_shaken_camera_is_named(page: Page) -> None:
+def test_the_search_for_the_blur_of_a_shaken_camera_is_named(
+    page: Page, complaints: list[str]
+) -> None:
     """So that the estimate of the time includes it. The job itself would take a minute."""
     scan = Image.open(EXAMPLES / "documents/scan-1400.png").convert("RGB")
     turns, edges = np.linspace(0, 4, 400), np.arange(14) - 6.5
@@ -128,6 +130,9 @@ def test_the_search_for_the_blur_of_a_shaken_camera_is_named(page: Page) -> None
         panel.get_by_role("button", name="Restore what was found").click()
     assert b"free_kernel" in (sent.value.post_data_buffer or b"")
     expect(page.locator("[value=blind]")).to_be_checked()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert all("ERR_FAILED" in text for text in complaints)  # of the request cut off here
+    complaints.clear()
 
 
 def test_a_result_of_the_wrong_operator_is_not_called_restored(page: Page) -> None:
