@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--maxim", type=Path, help="folder of MAXIM's weights, for that method")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after them")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/blind.csv"))
+    parser.add_argument("--out", type=Path, default=Path("blind.csv"))
     asked = parser.parse_args()
     if "maxim" in asked.methods and asked.maxim is None:
         parser.error("the method maxim needs --maxim; see benchmarks/maxim.py")
