@@ -37,9 +37,11 @@ def assert_equal(ours, theirs, inputs):
         torch.testing.assert_close(mine, stock, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("table", [TABLE, 1])
 @pytest.mark.parametrize("rows", [48, 32, 7])
-def test_matrix_products_equal_fused_attention(rows):
-    """In one slice of queries, and in several."""
+def test_matrix_products_equal_fused_attention(rows, table, monkeypatch):
+    """In one slice of queries, and in several, stored or recomputed for the backward pass."""
+    monkeypatch.setattr("aps_core.tokenizers.attention.TABLE", table)
     torch.manual_seed(0)
     q, k, v = heads(2, 48, 32)
     theirs = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
@@ -92,6 +94,18 @@ def test_tables_stay_small_at_the_largest_picture():
         attention(q, q, q).sum().backward()
     assert calls.fused == []
     assert calls.largest == TABLE == 4096**2
+
+
+@pytest.mark.parametrize(("length", "stored"), [(4096, True), (4104, False)])
+def test_only_tables_of_moderate_size_are_stored(length, stored):
+    """On a CPU, too, memory is linear in the number of tokens beyond 256x256 pixels at stride 4."""
+    q = torch.randn(1, length, 1, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: kept.append(x.numel()) or x, lambda x: x
+    ):
+        attention(q, q, q)
+    assert (sum(kept) >= length**2) == stored
 
 
 def test_image_decoders_have_no_fused_attention_in_their_backward_pass():
