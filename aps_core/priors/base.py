@@ -107,6 +107,10 @@ class ImagePriorSpec(PriorSpec):
     """
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
     """Loss settings used for fields that a job leaves out, by loss type."""
+    attention_share: ClassVar[float] = 0.0
+    """Share of the tokenizer's attention in the time of an inner step at the native size. This part
+    grows with the square of the number of tokens.
+    """
     native_size: ClassVar[tuple[int, int]]
     """Height and width in pixels the prior was trained at. Other sizes are evaluated in overlapping
     windows, or as one sequence if the prior supports it.

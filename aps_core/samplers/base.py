@@ -94,6 +94,13 @@ class SamplerSpec(Spec, family=True):
         """Decoder evaluations per picture and reverse step."""
         return 1
 
+    @property
+    def extra_passes(self) -> int:
+        """What :meth:`init` and :meth:`finish` cost together, in decoder evaluations with their
+        gradient: an estimate.
+        """
+        return 0
+
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
         """Fields with which a reverse step takes about ``decodes`` decoder evaluations."""

@@ -181,6 +181,11 @@ class CarriedEvidence(AnchoredSampler):
         """One per Adam step."""
         return self.inner_steps
 
+    @property
+    def extra_passes(self) -> int:
+        """The first estimate and the final correction, as measured with a blur on a CPU."""
+        return 30
+
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
         """One Adam step per decode."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
@@ -19,6 +20,9 @@ from aps_core.tasks.base import Size, TaskSpec
 
 Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 """A prompt that must not be empty."""
+
+PRIOR_PASSES = 2
+"""Cost of a reverse step's prior in inner steps: about what the embedded priors take."""
 
 
 class PictureTaskSpec(TaskSpec):
@@ -94,12 +98,13 @@ class PictureTaskSpec(TaskSpec):
         return self.output_size(image)
 
     def work(self, image: Size | None) -> tuple[int, int]:
-        """The measured unit is one inner step."""
+        """The measured unit is one inner step at the prior's native size."""
         width, height = self.sampled_size(image)
-        stride = self.prior_spec().stride
-        sampler = self.settings()
-        tokens = -(-width // stride) * -(-height // stride) * self.num_samples
-        return tokens, sampler.steps * sampler.decodes
+        prior, sampler = self.prior_spec(), self.settings()
+        tokens = -(-width // prior.stride) * -(-height // prior.stride)
+        passes = sampler.steps * (sampler.decodes + PRIOR_PASSES) + sampler.extra_passes
+        growth = prior.attention_share * (tokens / prior.native_tokens - 1)
+        return tokens * self.num_samples, math.ceil(passes * (1 + growth))
 
 
 class MeasuredTaskSpec(PictureTaskSpec):

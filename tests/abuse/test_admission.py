@@ -122,7 +122,7 @@ def test_a_requeued_job_is_refunded_to_its_tenant(redis: Redis) -> None:
 
 def test_a_job_that_takes_too_long_is_refused_with_what_would_fit(target: Target) -> None:
     with target.client("attacker") as http:
-        sampler = {"steps": 128, "inner_steps": 5000}
+        sampler = {"steps": 16, "inner_steps": 5000}
         image = uri(png(512, 512))
         problem = refused(submitted(http, image=image, sampler=sampler), 422, "job_too_long")
         assert "sampler.inner_steps" in problem["detail"]

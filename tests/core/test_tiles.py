@@ -201,7 +201,9 @@ def test_the_estimate_counts_all_tiles_and_the_memory_of_one():
     tiled = estimate(spec, (4000, 3000), 1e-6)
     assert (tiled.output, tiled.sampled) == ((4000, 3000), (256, 256))
     assert 1.2 < tiled.tokens / whole.tokens < 1.5
-    assert tiled.seconds / whole.seconds == pytest.approx(tiled.tokens / whole.tokens)
+    tile = estimate(spec.model_copy(update={"tile": None}), (256, 256), 1e-6)
+    assert tiled.seconds / tiled.tokens == pytest.approx(tile.seconds / tile.tokens)
+    assert whole.seconds > 2 * tiled.seconds, "attention grows with the square"
     capacity = Capacity(job_bytes=64 * 64 * 100, token_bytes=100)
     assert check_size(spec, (4000, 3000), 512 * 512, 1e-6, capacity) == tiled
     with pytest.raises(ImageTooLarge, match=r"set 'tile' to 256 to restore it .* in 252 tiles"):

@@ -25,6 +25,7 @@ class EmbeddedImagePrior(ImagePriorSpec):
 
     package_folder: ClassVar[Path]
     """Folder of both checkpoints."""
+    attention_share: ClassVar[float] = 0.15
     native_size: ClassVar[tuple[int, int]] = (128, 128)
     stride: ClassVar[int] = 4
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
