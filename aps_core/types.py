@@ -83,6 +83,20 @@ class Prior(Protocol):
         ...
 
 
+@runtime_checkable
+class EvidencePrior(Prior, Protocol):
+    """A prior that also hears how undecided tokens lean, according to something else."""
+
+    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
+        """Predicts every token from the decided ones and from evidence e of the others, by which
+        ``p(code) ~ exp(e . code)``; 0 is none. A token's own evidence counts, too.
+
+        Returns:
+            Logits (B, L, K), float32.
+        """
+        ...
+
+
 class TextPrior(Protocol):
     """A masked diffusion language model over a vocabulary of V tokens."""
 

@@ -4,9 +4,10 @@
 
 Restores the middle 128 pixels of every picture of a folder with the default sampler of both
 embedded priors, and again with equal logits in the place of the documents prior, which leaves its
-tokenizer. ``--controls`` adds a single reverse step with equal logits and as many decodes, random
-order, the prior's own confidence in place of the posterior's (the paper's APS-I), the prior's full
-weight, and the prior alone. Measurement and seed are the same for all. Rows are appended to a CSV
+tokenizer; as nothing is told to them, the evidence starts at the first estimate. ``--controls``
+adds a single reverse step with equal logits and as many decodes, random order, the prior's own
+confidence in place of the posterior's (the paper's APS-I), a prior that is told decided tokens
+only, and the prior alone. Measurement and seed are the same for all. Rows are appended to a CSV
 file, and an interrupted run continues. Printed by task: mean PSNR of the baselines and of every
 method, and what the documents prior gains over the others, with its 95 % interval, paired over
 pictures.
@@ -48,6 +49,8 @@ BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "wiener": wiener,
 }
 DEFAULT = Variant(method="carried_evidence")
+UNTOLD = {"told": 0.0, "start": 1.0}
+"""The first estimate is no evidence for the prior; instead, the optimisation starts there."""
 
 
 def middles(folder: Path, every: int) -> Photographs:
@@ -85,12 +88,12 @@ def summary(rows: list[Row]) -> str:
 def controls(documents: ImageEngine, blank: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]:
     """One part of the default changed in each, with as many decodes."""
     usual = documents.spec.tuned[DEFAULT.method]
-    single = {"steps": 1, "inner_steps": usual["steps"] * usual["inner_steps"]}
+    single = {**UNTOLD, "steps": 1, "inner_steps": usual["steps"] * usual["inner_steps"]}
     return {
         "single optimisation": (blank, Variant(DEFAULT.method, settings=single)),
         "random order": (documents, Variant(DEFAULT.method, settings={"remasking": "random"})),
         "prior's order": (documents, Variant(DEFAULT.method, settings={"remasking": "prior"})),
-        "full weight": (documents, Variant(DEFAULT.method, settings={"prior_power": 1.0})),
+        "told nothing": (documents, Variant(DEFAULT.method, settings=UNTOLD)),
         "prior alone": (documents, Variant("prior_only")),
     }
 
@@ -107,7 +110,7 @@ def main() -> None:
     variants = {
         "photographs": (ImageEngine.load("embedded"), DEFAULT),
         "documents": (documents, DEFAULT),
-        "equal logits": (blank, DEFAULT),
+        "equal logits": (blank, Variant(DEFAULT.method, settings=UNTOLD)),
     }
     if asked.controls:
         variants |= controls(documents, blank)

@@ -20,7 +20,7 @@ from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from aps_core.types import Prior, Tokenizer
+from aps_core.types import Grid, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
 DEFAULT = Variant(method="carried_evidence")
@@ -28,7 +28,7 @@ RANDOM = Variant(method="carried_evidence", settings={"remasking": "random"})
 
 
 class EqualLogits:
-    """Stands in for a prior that knows nothing. Implements :class:`aps_core.types.Prior`."""
+    """A prior that knows nothing. Implements :class:`aps_core.types.EvidencePrior`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -36,6 +36,10 @@ class EqualLogits:
     def logits(self, z_BL: Tensor, **_: object) -> Tensor:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
+
+    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
+        """Zeros (B, L, K)."""
+        return self.logits(z_BL)
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

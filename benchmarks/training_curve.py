@@ -3,7 +3,7 @@
     python -m benchmarks.training_curve SNAPSHOTS --every 3
 
 SNAPSHOTS has one folder per snapshot, named by its step, each with the files of a prior
-(``model.safetensors``, ``config.json``, ``tokenizer.json``). For each, the command measures nats a
+(``model.safetensors``, ``config.json``). For each, the command measures nats a
 token on the middle 128 pixels of the documents with half of their tokens masked, and restores them
 by the default sampler, with the prior's order of the anchors and with a random one. Two controls
 need no prior: equal logits in its place, and with them a single reverse step with all inner steps.
@@ -29,12 +29,12 @@ from aps_core.evaluation.plots import pyplot
 from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.priors.mmada.network import load_mmada
+from aps_core.priors.convolutional.network import load_convolutional
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.types import MASK, Prior
-from benchmarks.documents import DEFAULT, controls, middles
+from benchmarks.documents import DEFAULT, UNTOLD, controls, middles
 from benchmarks.prior_share import EqualLogits
 
 TASKS = ("sr4", "gaussian_blur")
@@ -99,7 +99,10 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
     for step, folder in {NO_SNAPSHOT: Path(), **snapshots}.items():
         if step == NO_SNAPSHOT:
             engine = blank
-            variants = {EQUAL: DEFAULT, SINGLE: controls(shipped, blank)[SINGLE][1]}
+            variants = {
+                EQUAL: Variant(DEFAULT.method, settings=UNTOLD),
+                SINGLE: controls(shipped, blank)[SINGLE][1],
+            }
             surprise = math.log(len(tokenizer.codebook_KD))
         else:
             engine = ImageEngine(shipped.spec, load_snapshot(folder, tokenizer), device)
@@ -130,7 +133,7 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
 
 def load_snapshot(folder: Path, tokenizer: MagvitTokenizer) -> Prior:
     """The prior of one snapshot, in the number format of the shipped one."""
-    return load_mmada(folder, tokenizer, tokenizer.codebook_KD.device, tokenizer.dtype)
+    return load_convolutional(folder, tokenizer, tokenizer.codebook_KD.device, tokenizer.dtype)
 
 
 def gains(

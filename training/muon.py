@@ -36,7 +36,7 @@ def muon_and_adamw(
     """Creates Muon for the ``hidden`` parameters and fused AdamW for the others."""
     hidden = list(hidden)
     chosen = {id(p) for p in hidden}
-    rest = [p for p in model.parameters() if id(p) not in chosen]
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
     return [
         HiddenMuon(hidden, lr, weight_decay),
         torch.optim.AdamW(rest, lr=lr, weight_decay=weight_decay, fused=True),

@@ -42,7 +42,7 @@ class Constant:
     """Warm-up, then a constant rate, to be prolonged for days; :class:`Anneal` ends a copy."""
 
     end: float
-    settle: float = 120.0
+    settle: float = 40.0
     """Minutes over which the loss's own schedules run."""
     warmup: float = 1.0
     """Minutes."""

@@ -49,8 +49,7 @@ def main() -> None:
     if args.documents_tokenizer:
         ship(args.documents_tokenizer, EMBEDDED / "documents" / "tokenizer", CHECKPOINT)
     if args.documents_prior:
-        target = EMBEDDED / "documents" / "mmada"
-        ship(args.documents_prior, target, (*CHECKPOINT, "tokenizer.json"))
+        ship(args.documents_prior, EMBEDDED / "documents" / "prior", CHECKPOINT)
     if args.text:
         files = (*CHECKPOINT, "tokenizer.json")
         ship(args.text / "prior", EMBEDDED / "text" / "prior", files)

@@ -42,12 +42,22 @@ LARGE_SHARE = 0.25
 tokenizer that never saw whole pictures reconstructs them less well."""
 
 
-def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int) -> MagvitConfig:
-    """One level at 4 pixels a token."""
+def shape(
+    ch: int,
+    blocks: int,
+    decoder_ch: int,
+    decoder_blocks: int,
+    bits: int,
+    *,
+    patch: int = 4,
+    attention: bool = True,
+) -> MagvitConfig:
+    """One level at ``patch`` pixels a token."""
     return MagvitConfig(
         ch=ch,
         decoder_ch=decoder_ch,
-        patch=4,
+        patch=patch,
+        attention=attention,
         z_channels=bits,
         codebook_dim=bits,
         encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(blocks,)),
@@ -102,7 +112,8 @@ class TokenizerLoss:
         warmup: float = CONTINUOUS_WARMUP,
     ) -> None:
         """``draw``: a batch (B, 3, S, S) in [-1, 1]. ``warmup``: initial share of the run in which
-        some pictures skip quantization; 0 for a trained encoder."""
+        some pictures skip quantization; 0 for a trained encoder. With a frozen encoder, the loss is
+        that of the decoder alone."""
         self.model = model
         self.draw = draw
         self.device = device
@@ -110,6 +121,8 @@ class TokenizerLoss:
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         x = self.draw().to(self.device)
+        if not self.model.encoder.conv_in.weight.requires_grad:
+            return self._of_decoder(x)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             h = torch.tanh(self.model.encoder(x).float())
             code = torch.where(h > 0, 1.0, -1.0)
@@ -129,6 +142,14 @@ class TokenizerLoss:
             "batch_entropy": batch.item(),
             "commitment": commitment.item(),
         }
+
+    def _of_decoder(self, x: Tensor) -> tuple[Tensor, dict[str, float]]:
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            with torch.no_grad():
+                code = torch.where(self.model.encoder(x) > 0, 1.0, -1.0)
+            y = self.model.decoder(code).float()
+        loss = reconstruction_loss(y, x)
+        return loss, {"reconstruction": loss.item()}
 
 
 @torch.no_grad()
@@ -151,10 +172,13 @@ def validate(model: nn.Module, x_BCHW: Tensor) -> dict[str, float]:
 
 
 def optimizers_for(model: Magvit2, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the convolutions between the first and the last, AdamW for the rest."""
+    """Muon for the convolutions between the first and the last, AdamW for the rest; frozen
+    parameters are left out."""
     outer = ("conv_in.weight", "conv_out.weight", "quant_conv.weight")
     parameters = model.named_parameters()
-    hidden = [p for name, p in parameters if p.ndim == 4 and not name.endswith(outer)]
+    hidden = [
+        p for name, p in parameters if p.requires_grad and p.ndim == 4 and not name.endswith(outer)
+    ]
     return muon_and_adamw(model, hidden, rate, 1e-3)
 
 
@@ -203,6 +227,12 @@ def parser(
     made = runs.parser(description, 1200, 16, f"64-pixel crops a step ({on_gpu} on a GPU)")
     made.add_argument("--shape", choices=shapes, default=next(iter(shapes)))
     made.add_argument("--start", type=Path, help="folder of a tokenizer whose encoder to take")
+    made.add_argument(
+        "--decoder-only",
+        action="store_true",
+        help="continue the tokenizer in --start with its codes as they are; the next stage can"
+        " train at the same time",
+    )
     return made
 
 
@@ -220,7 +250,12 @@ def train_tokenizer(
     out, schedule = runs.folder_and_schedule(args)
     model = Magvit2(config).to(device)
     if args.start and not steps_done(out):
-        take_encoder(model, load_magvit(args.start, device, torch.float32).net)
+        trained = load_magvit(args.start, device, torch.float32).net
+        if args.decoder_only:
+            model.load_state_dict(trained.state_dict())
+        else:
+            take_encoder(model, trained)
+    model.encoder.requires_grad_(not args.decoder_only)
     batch = draw(1.0 if args.anneal else LARGE_SHARE, args.seed + steps_done(out))
     loss = TokenizerLoss(model, batch, device, 0.0 if args.start else CONTINUOUS_WARMUP)
 

@@ -93,6 +93,15 @@ def language_model(folder: Path) -> Transformer:
     )
 
 
+def convolutional_bytes(folder: Path, number: int) -> float:
+    """Working memory of a convolutional prior's forward pass without gradients, per token; one
+    block at a time.
+    """
+    config = read_json(folder / "config.json")
+    numbers = (4 + int(config["expansion"])) * int(config["width"]) / int(config["patch"]) ** 2
+    return numbers * number
+
+
 @dataclass(frozen=True)
 class Decoder:
     """Memory of a convolutional decoder or encoder while it is differentiated, in numbers per
@@ -142,7 +151,8 @@ def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
     for channels, count, pixels in levels:
         saved += (before + (LEAN_BLOCK * count - 1) * channels) / pixels
         before = channels
-    return Decoder(saved, width * shape["ch_mult"][0] / area)
+    attentions = int(config.get("attention", True))
+    return Decoder(saved, width * shape["ch_mult"][0] / area, attentions)
 
 
 def vqmodel_decoder(folder: Path) -> Decoder:
@@ -159,7 +169,9 @@ def vqmodel_decoder(folder: Path) -> Decoder:
     )
 
 
-def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, number: int) -> int:
+def image_token_bytes(
+    decoder: Decoder, codes: int, stride: int, forward: float, number: int
+) -> int:
     """Bytes per token of a picture job.
 
     Args:
@@ -170,7 +182,8 @@ def image_token_bytes(decoder: Decoder, codes: int, stride: int, forward: int, n
         number: bytes of one number in the decoder.
     """
     pixels = stride**2 * (decoder.saved + GRADIENTS * decoder.widest) * number
-    tables = (decoder.attentions + ATTENTION_PASSING) * ATTENTION_ROWS * number
+    alive = decoder.attentions + ATTENTION_PASSING if decoder.attentions else 0
+    tables = alive * ATTENTION_ROWS * number
     return int(pixels + tables + LOGIT_TABLES * FLOAT * codes + forward)
 
 

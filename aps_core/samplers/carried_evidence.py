@@ -8,33 +8,30 @@ at the step's end. Here a token's logits are
 
 an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
-ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
-the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations.
+ended. The prior's term always uses the tokens decided so far. A prior that hears evidence
+(:class:`aps_core.types.EvidencePrior`) can also be told the tokenizer's latent of the
+total-variation estimate. u starts at this latent. One picture needs about a fifth of APS's decoder
+evaluations.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from aps_core._lazy import lazy_import
-from aps_core.errors import SamplingDiverged
+from aps_core.errors import InvalidSpec
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.types import MASK, Likelihood, MeasurementLikelihood
+from aps_core.types import MASK, EvidencePrior, Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
     from aps_core.types import SamplerState
-else:
-    torch = lazy_import("torch")
 
 
 class CarriedEvidence(AnchoredSampler):
@@ -68,6 +65,16 @@ class CarriedEvidence(AnchoredSampler):
         description=(
             "How strongly corrections are held back by what the prior expects (weight of the KL"
             " divergence from it, in nats, beside the likelihood); 1 is the evidence lower bound."
+        ),
+    )
+    told: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description=(
+            "How much the prior is told of the first estimate (factor on the tokenizer's latent of"
+            " the total-variation estimate), beside the decided tokens. 0 tells it the decided"
+            " tokens alone, which is all that most priors understand."
         ),
     )
     start: float = Field(
@@ -118,25 +125,36 @@ class CarriedEvidence(AnchoredSampler):
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
-        """The number of tokens to decide."""
+        """The number of tokens to decide.
+
+        Raises:
+            InvalidSpec: the prior is to be told evidence, but cannot hear it.
+        """
+        if self.told and not isinstance(problem.prior, EvidencePrior):
+            raise InvalidSpec("This prior knows decided tokens only; set 'told' to 0.")
         return int((z_BL == MASK).sum(1).amax())
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
         """Evaluates the prior, takes M Adam steps on the evidence, and remasks the other tokens."""
         from aps_core.aps import anchored_remasking
+        from aps_core.sampling.evidence_fit import EvidenceFit
         from aps_core.sampling.random_ops import gumbel_perturbed
         from aps_core.sampling.schedule import mask_fraction, masked_counts
 
         z_BL, done, tokenizer = state.z_BL, state.step, problem.prior.tokenizer
         left = masked_counts(memory, self.steps)[done]
         before, after = mask_fraction(done / self.steps), mask_fraction((done + 1) / self.steps)
-        fraction = before * memory / z_BL.shape[1]
-        prior_NK = problem.logits(z_BL, fraction, self.guidance_scale)[z_BL == MASK]
+        carried = dict(state.carried) or self._first(problem, z_BL)
+        if self.told:
+            prior_BLK = problem.logits_given(z_BL, carried["told"])
+        else:
+            fraction = before * memory / z_BL.shape[1]
+            prior_BLK = problem.logits(z_BL, fraction, self.guidance_scale)
         several = float(len(z_BL) > 1)
         noise = several if self.temperature is None else self.temperature
-        prior_NK = gumbel_perturbed(prior_NK, noise, problem.generator)
+        prior_NK = gumbel_perturbed(prior_BLK[z_BL == MASK], noise, problem.generator)
         prior_NK = (self.prior_power * prior_NK).log_softmax(-1)
-        fit = _Fit(self, problem, z_BL, prior_NK, state.carried)
+        fit = EvidenceFit(self, problem, z_BL, prior_NK, carried)
         curve = fit.run(problem.watch(done, self.steps))
         keep = (before - after) / before
         z_next_BL, kappa_BL = anchored_remasking(
@@ -148,8 +166,34 @@ class CarriedEvidence(AnchoredSampler):
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried=fit.carried(),
+            carried={**carried, **fit.carried()},
         )
+
+    def _first(self, problem: Problem, z_BL: Tensor) -> dict[str, Tensor]:
+        """What the run begins with: the evidence u, and what the prior is told, if anything."""
+        latent_BLD = self._latent(problem, z_BL)
+        first = {"u": self.start * latent_BLD}
+        return {**first, "told": self.told * latent_BLD} if self.told else first
+
+    def _latent(self, problem: Problem, z_BL: Tensor) -> Tensor:
+        """The latent (B, L, D) of the total-variation estimate; zero if it is not needed, or the
+        noise is unknown.
+        """
+        from aps_core.imaging.total_variation import total_variation_estimate
+
+        objective, tokenizer = problem.objective, problem.prior.tokenizer
+        codebook_KD = tokenizer.codebook_KD
+        if not (self.start or self.told) or not isinstance(objective, Likelihood):
+            return codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])
+        rows, columns = problem.grid
+        shape = (len(z_BL), 3, rows * tokenizer.stride, columns * tokenizer.stride)
+        crude_BCHW = total_variation_estimate(
+            objective,
+            codebook_KD.new_zeros(shape).float(),
+            watch=problem.watch_beside(0, self.steps, 0, self.inner_steps),
+        )
+        latent_BDHW = tokenizer.features(crude_BCHW.to(codebook_KD))
+        return latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
         """The decoded pictures, corrected by the measurement if its noise is known."""
@@ -190,97 +234,3 @@ class CarriedEvidence(AnchoredSampler):
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
         """One Adam step per decode."""
         return {"inner_steps": decodes}
-
-
-class _Fit:
-    """The evidence u (B, L, D) of one reverse step and its optimisation."""
-
-    x_hat_BCHW: Tensor
-    misfit_B: Tensor
-
-    def __init__(
-        self,
-        config: CarriedEvidence,
-        problem: Problem,
-        z_BL: Tensor,
-        prior_NK: Tensor,
-        carried: Any,
-    ) -> None:
-        from aps_core.sampling.expectation import Tilt
-
-        self.config = config
-        self.problem = problem
-        codebook_KD = problem.prior.tokenizer.codebook_KD
-        self.tilt = Tilt(prior_NK, codebook_KD)
-        self.rows_N = (z_BL == MASK).flatten().nonzero()[:, 0]
-        self.decided_BLD = codebook_KD[z_BL.clamp(min=0)]
-        self.u = carried["u"].clone() if carried else self._start(z_BL)
-        self.adam = torch.optim.Adam([self.u.requires_grad_()], lr=config.learning_rate, fused=True)
-        if carried:
-            self.adam.state[self.u] = {
-                name: carried[name].clone() for name in ("step", "exp_avg", "exp_avg_sq")
-            }
-
-    def _start(self, z_BL: Tensor) -> Tensor:
-        """The latent of the total-variation estimate, or zero if the noise is unknown."""
-        from aps_core.imaging.total_variation import total_variation_estimate
-
-        objective, tokenizer = self.problem.objective, self.problem.prior.tokenizer
-        if not self.config.start or not isinstance(objective, Likelihood):
-            return torch.zeros_like(self.decided_BLD)
-        rows, columns = self.problem.grid
-        shape = (len(z_BL), 3, rows * tokenizer.stride, columns * tokenizer.stride)
-        crude_BCHW = total_variation_estimate(
-            objective,
-            self.decided_BLD.new_zeros(shape).float(),
-            watch=self.problem.watch_beside(0, self.config.steps, 0, self.config.inner_steps),
-        )
-        latent_BDHW = tokenizer.features(crude_BCHW.to(self.decided_BLD))
-        return self.config.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
-
-    def logits(self) -> Tensor:
-        """Logits (N, K) of the masked tokens: the prior tilted by the evidence."""
-        return self.tilt.logits(self.u.detach().flatten(0, 1)[self.rows_N])
-
-    def run(self, watch: Any) -> list[float]:
-        """Takes all Adam steps; returns the loss before each, mean over the samples."""
-        losses: list[Tensor] = []
-        for done in range(self.config.inner_steps):
-            with torch.enable_grad():
-                loss = self._loss()
-                (self.u.grad,) = torch.autograd.grad(loss, self.u)
-            self.adam.step()
-            losses.append(loss.detach() / len(self.u))
-            watch(done + 1, self.config.inner_steps, losses[-1], self.x_hat_BCHW)
-        curve: list[float] = torch.stack(losses).tolist()
-        if not math.isfinite(curve[-1]):
-            raise SamplingDiverged(
-                f"The loss became {curve[-1]}; lower the learning rate"
-                f" ({self.config.learning_rate})."
-            )
-        return curve
-
-    def _loss(self) -> Tensor:
-        from aps_core.aps import quantized_loss
-
-        problem, config = self.problem, self.config
-        u_ND = self.u.flatten(0, 1)[self.rows_N]
-        x_bar_ND = self.tilt.expected_code(u_ND)
-        loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
-            x_bar_ND, self._place, problem.prior.tokenizer, problem.objective, problem.grid
-        )
-        self.x_hat_BCHW = x_hat_BCHW.detach()
-        loss = loss_B.sum()
-        if config.prior_weight:
-            kl_N = (u_ND * x_bar_ND).sum(-1) - self.tilt.logits(u_ND).logsumexp(-1)
-            temperature = problem.objective.temperature or 1.0
-            loss = loss + config.prior_weight * temperature * kl_N.sum()
-        return loss
-
-    def _place(self, x_ND: Tensor) -> Tensor:
-        decided_RD = self.decided_BLD.flatten(0, 1)
-        return decided_RD.index_copy(0, self.rows_N, x_ND).view_as(self.decided_BLD)
-
-    def carried(self) -> dict[str, Tensor]:
-        """Evidence and Adam's moments, for the next reverse step."""
-        return {"u": self.u.detach(), **self.adam.state[self.u]}

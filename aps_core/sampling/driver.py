@@ -13,6 +13,7 @@ from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.types import (
     MASK,
+    EvidencePrior,
     Grid,
     InnerHook,
     Objective,
@@ -54,6 +55,14 @@ class Problem:
             condition=self.condition,
             guidance_scale=guidance_scale,
         )
+        self.prior_seconds += _clock(logits_BLK.device) - started
+        return logits_BLK
+
+    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor) -> Tensor:
+        """Logits (B, L, K) of a prior that hears evidence of the undecided tokens."""
+        assert isinstance(self.prior, EvidencePrior)
+        started = _clock(z_BL.device)
+        logits_BLK = self.prior.logits_given(z_BL, evidence_BLD, self.grid)
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 

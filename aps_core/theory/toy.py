@@ -56,7 +56,7 @@ class ToyTokenizer:
 
 class ToyPrior:
     """Exact conditionals of a joint distribution with dependent tokens. Implements
-    :class:`aps_core.types.Prior`.
+    :class:`aps_core.types.EvidencePrior`.
     """
 
     def __init__(self, seed: int = 0, coupling: float = 0.8) -> None:
@@ -93,6 +93,16 @@ class ToyPrior:
         pictures.
         """
         return self.logits_PLK[_number(z_BL - MASK, CODES + 1)]
+
+    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
+        """log p(token | decided codes, evidence of the others), (B, L, K), by enumeration."""
+        codebook_KD = self.tokenizer.codebook_KD
+        leaning_BLK = evidence_BLD @ codebook_KD.T
+        fits_BSL = (z_BL[:, None] == MASK) | (z_BL[:, None] == self.states_SL)
+        weight_BS = self.p_S.log() + torch.einsum("blk,slk->bs", leaning_BLK, self.one_hot_SLK)
+        weight_BS = weight_BS.masked_fill(~fits_BSL.all(-1), -torch.inf).softmax(1)
+        p_BLK = torch.einsum("bs,slk->blk", weight_BS, self.one_hot_SLK)
+        return p_BLK.clamp(min=1e-30).log()
 
 
 class ToyWorld:

@@ -40,12 +40,12 @@ def test_the_prior_knows_paper(engine):
     """Beside blank paper it expects blank paper."""
     blank = engine.prior.tokenizer.encode(torch.ones(1, 3, 128, 128))
     z_BL = blank.clone()
-    z_BL[0, 500:520] = MASK
+    z_BL[0, 2080:2100] = MASK
     logits = engine.prior.logits(
-        z_BL, grid=(32, 32), mask_fraction=0.02, condition="", guidance_scale=0.0
+        z_BL, grid=(64, 64), mask_fraction=0.02, condition="", guidance_scale=0.0
     )
-    hidden = logits[0, 500:520].log_softmax(-1)
-    assert hidden.gather(1, blank[0, 500:520, None]).mean() > -2
+    hidden = logits[0, 2080:2100].log_softmax(-1)
+    assert hidden.gather(1, blank[0, 2080:2100, None]).mean() > -2
 
 
 def test_it_takes_no_prompt():

@@ -11,16 +11,26 @@ import pytest
 import torch
 from PIL import Image
 
+from aps_core.priors.convolutional.network import (
+    ConvolutionalConfig,
+    ConvolutionalNet,
+    ConvolutionalPrior,
+    load_convolutional,
+)
 from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
 from aps_core.runtime.memory import magvit_decoder
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2
+from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import MASK
 from training.documents import sources
 from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
+from training.documents.prior import ConvolutionalLoss, channel, evidence, softened
+from training.documents.prior import export as export_convolutional
+from training.documents.prior import validate as validate_prior
 from training.prior import flipped
 from training.prior_network import (
     build,
@@ -30,7 +40,7 @@ from training.prior_network import (
     text_tokenizer,
 )
 from training.prior_network import export as export_prior
-from training.tokenizer import export, shape, take_encoder
+from training.tokenizer import TokenizerLoss, export, optimizers_for, shape, take_encoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
 LINES = ["The lantern was lit and nobody noticed the stranger at the door of the inn."] * 3
@@ -240,3 +250,83 @@ def test_the_withheld_pages():
         allowed = (*sources.FONTS["evaluation"], *sources.SCREENS["evaluation"], sources.SCANS)
         assert package in allowed
     assert all(texts.values())
+
+
+def test_evidence_states_truthfully_how_uncertain_it_is():
+    """Among bits whose expectation is said to be about t, the mean bit is about t."""
+    codes = LookupFreeQuantizer(6).codebook_KD
+    generator = torch.Generator().manual_seed(0)
+    bits = codes[torch.randint(0, 64, (24, 4096), generator=generator)]
+    heard = channel(bits, generator).tanh()
+    for low in (-0.9, -0.5, -0.1, 0.1, 0.5, 0.9):
+        near = (heard - low).abs() < 0.05
+        assert near.sum() > 2000
+        assert bits[near].mean() == pytest.approx(low, abs=0.06)
+
+
+def test_evidence_is_none_or_a_channel_or_a_crude_estimate():
+    bits = LookupFreeQuantizer(6).codebook_KD[torch.randint(0, 64, (200, 256))]
+    crude = torch.full_like(bits, 7.0)
+    heard = evidence(bits, crude, torch.Generator().manual_seed(0))
+    none = (heard == 0).flatten(1).all(1)
+    softened_ones = (heard == 3.5).flatten(1).any(1)
+    assert 0.15 < none.float().mean() < 0.35
+    assert 0.4 < softened_ones.float().mean() < 0.6
+    assert ((heard == 0) | (heard == 3.5))[softened_ones].all()
+    partly = (heard == 0).flatten(1).any(1) & ~none
+    assert 0.3 < partly.float().mean() < 0.6
+
+
+def test_softening_blurs_every_picture_by_its_own_amount():
+    stripes = (torch.arange(64) // 4 % 2 * 2.0 - 1).expand(16, 3, 64, 64)
+    x = torch.where(torch.arange(16)[:, None, None, None] < 8, stripes, stripes.mT)
+    soft = softened(x, torch.Generator().manual_seed(0))
+    contrast = soft.flatten(1).std(1)
+    assert contrast.min() < 0.5 < 0.9 < contrast.max() <= 1.01
+    assert (soft - x).mean().abs() < 0.02
+    assert torch.equal(soft, softened(x, torch.Generator().manual_seed(0)))
+
+
+def test_the_documents_prior_learns_from_decided_tokens_and_from_evidence(tokenizer, tmp_path):
+    """Two sorts of pictures, black and white: one neighbour tells which."""
+    torch.manual_seed(0)
+    loaded = load_magvit(tokenizer, "cpu", torch.float32)
+    config = ConvolutionalConfig(bits=4, width=16, blocks=2, kernel=3)
+    prior = ConvolutionalPrior(ConvolutionalNet(config), loaded)
+    net = prior.net.requires_grad_(True)
+    pictures = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None].expand(8, 3, 32, 32)
+    loss = ConvolutionalLoss(prior, lambda: pictures, 8, 0.1, 0)
+    adam = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(60):
+        value, _ = loss(0.0)
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+    scores = validate_prior(net, prior, loaded.encode(pictures))
+    assert scores["nll_quarter"] < scores["nll_half"] + 0.05 < scores["nll_all"] - 0.1
+    assert scores["nll_heard"] < scores["nll_all"] - 0.1
+    folder = tmp_path / "prior"
+    folder.mkdir()
+    export_convolutional(net, config, folder)
+    again = load_convolutional(folder, loaded, "cpu", torch.float32)
+    z_BL = loaded.encode(pictures).masked_fill(torch.arange(64) % 2 == 0, MASK)
+    asked = {**HALF_DECIDED, "grid": (8, 8)}
+    expected = prior.logits(z_BL, **asked)
+    assert torch.allclose(again.logits(z_BL, **asked), expected, atol=0.05)
+
+
+def test_a_frozen_encoder_keeps_its_codes():
+    torch.manual_seed(0)
+    model = Magvit2(shape(32, 1, 32, 1, 4, patch=2, attention=False))
+    model.encoder.requires_grad_(False)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x = torch.rand(2, 3, 16, 16) * 2 - 1
+    loss = TokenizerLoss(model, lambda: x, torch.device("cpu"))
+    optimizers = optimizers_for(model, 1e-2)
+    for _ in range(2):
+        loss(0.5)[0].backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    changed = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    assert changed
+    assert all(name.startswith("decoder.") for name in changed)

@@ -57,9 +57,10 @@ CASES = {
 class GateNet(nn.Module):
     """Logits of every token from a measurement of the same size and the revealed tokens' bits."""
 
-    def __init__(self, bits: int, width: int, blocks: int) -> None:
+    def __init__(self, bits: int, stride: int, width: int, blocks: int) -> None:
         super().__init__()
-        self.conv_in = nn.Conv2d(3 * 16 + 1 + bits + 1, width, 3, padding=1)
+        self.stride = stride
+        self.conv_in = nn.Conv2d(3 * stride**2 + 1 + bits + 1, width, 3, padding=1)
         self.blocks = nn.Sequential(*(ResBlock(width, width) for _ in range(blocks)))
         self.head = nn.Linear(width, 2**bits)
         parametrize.register_parametrization(self.head, "weight", SharedBits(bits, width, 0))
@@ -67,12 +68,12 @@ class GateNet(nn.Module):
     def forward(self, y_BCHW: Tensor, shown_B: Tensor, bits_BLb: Tensor, kept_BL: Tensor) -> Tensor:
         """Hidden states (B, L, width); :attr:`head` makes logits of those that are wanted."""
         batch, _, height, width = y_BCHW.shape
-        grid = (height // 4, width // 4)
+        grid = (height // self.stride, width // self.stride)
         shown = shown_B.float().reshape(batch, 1, 1, 1)
         kept = kept_BL.float()[..., None]
         seen = torch.cat([bits_BLb * kept, kept], -1).transpose(1, 2).unflatten(2, grid)
         flags = shown.expand(batch, 1, *grid)
-        x = torch.cat([F.pixel_unshuffle(y_BCHW, 4) * shown, flags, seen], 1)
+        x = torch.cat([F.pixel_unshuffle(y_BCHW, self.stride) * shown, flags, seen], 1)
         hidden: Tensor = self.blocks(self.conv_in(x)).flatten(2).transpose(1, 2)
         return hidden
 
@@ -135,7 +136,7 @@ def main() -> None:
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     tokenizer = load_magvit(args.tokenizer, device, fast_dtype(device))
-    net = GateNet(tokenizer.codebook_KD.shape[1], args.width, args.blocks)
+    net = GateNet(tokenizer.codebook_KD.shape[1], tokenizer.stride, args.width, args.blocks)
     seed = args.seed + steps_done(args.out)
     gate = Gate(tokenizer, net, TASKS[args.task], seed)
     crops = DocumentCrops.of(args.corpus / "tiles", seed)

@@ -26,6 +26,8 @@ from training.documents.crops import DocumentCrops, add_workers, stream
 from training.tokenizer import parser, shape, train_tokenizer, validate
 
 SHAPES = {
+    "fine-6": shape(64, 4, 64, 1, 6, patch=2, attention=False),
+    "fine-8": shape(64, 4, 64, 1, 8, patch=2, attention=False),
     "e128-d128x1": shape(128, 4, 128, 1, 12),
     "e128-d96x4": shape(128, 4, 96, 4, 12),
 }
