@@ -26,12 +26,11 @@ from training.documents.crops import DocumentCrops, add_workers, stream
 from training.tokenizer import parser, shape, train_tokenizer, validate
 
 SHAPES = {
-    "fine-6": shape(64, 4, 64, 1, 6, patch=2, attention=False),
     "fine-8": shape(64, 4, 64, 1, 8, patch=2, attention=False),
-    "e128-d128x1": shape(128, 4, 128, 1, 12),
-    "e128-d96x4": shape(128, 4, 96, 4, 12),
+    "fine-6": shape(64, 4, 64, 1, 6, patch=2, attention=False),
 }
-"""Shapes that were compared; their decoders cost under 40 % of the photographs' tokenizer's."""
+"""Bits a token of two pixels. After ten minutes each, 8 bits were 0.3 dB ahead on withheld fonts
+and 0.4 on scans, and 0.9 dB behind on screens."""
 
 
 def mixed(crops: DocumentCrops, batch: int, large_share: float) -> Tensor:
