@@ -245,6 +245,8 @@ def train_tokenizer(
     """Trains as ``args`` of :func:`parser` say. ``draw``: from the share of large crops and a seed,
     a function that draws a batch. ``scores``: of the averaged model.
     """
+    if args.decoder_only and not args.start:
+        raise SystemExit("--decoder-only needs the trained tokenizer: --start FOLDER.")
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)

@@ -10,8 +10,8 @@ an exponential tilt of the prior by D numbers u, the dimension of a code. Only u
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
 ended. The prior's term always uses the tokens decided so far. A prior that hears evidence
 (:class:`aps_core.types.EvidencePrior`) can also be told the tokenizer's latent of the
-total-variation estimate. u starts at this latent. One picture needs about a fifth of APS's decoder
-evaluations.
+total-variation estimate; then u starts at 0, otherwise at this latent. One picture needs about a
+fifth of APS's decoder evaluations.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
