@@ -60,8 +60,8 @@ class Block(nn.Module):
             # a transposed view of channels-last memory: no copy
             x_BChw = x_BhwC.to(self.mix.weight.dtype).permute(0, 3, 1, 2)
             mixed_BhwC = self.mix(x_BChw).permute(0, 2, 3, 1)
-        h = self.narrow(F.gelu(self.widen(self.norm(mixed_BhwC))))
-        return x_BhwC + h  # type: ignore[no-any-return]
+        h: Tensor = self.narrow(F.gelu(self.widen(self.norm(mixed_BhwC))))
+        return x_BhwC + h
 
 
 class ConvolutionalNet(nn.Module):
@@ -127,7 +127,8 @@ class ConvolutionalPrior:
         code_BLD = self.tokenizer.codebook_KD[z_BL.clamp(min=0)]
         bits_BLD = torch.where(decided_BL[..., None], code_BLD, evidence_BLD.tanh())
         dtype = self.net.embed.weight.dtype
-        return self.net(bits_BLD.to(dtype), decided_BL, grid).float()  # type: ignore[no-any-return]
+        logits_BLK: Tensor = self.net(bits_BLD.to(dtype), decided_BL, grid)
+        return logits_BLK.float()
 
 
 def load_convolutional(
