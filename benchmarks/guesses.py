@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     require_tesseract()
+    asked.out.mkdir(parents=True, exist_ok=True)
     be_reproducible(asked.threads)
     about = asked.corpus, asked.text, asked.side, asked.em, SEEDS[asked.split], asked.split
     each = run(pages(*about)[: asked.limit], asked.kept / asked.split)
