@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -67,9 +67,14 @@ def contents(photos: Path, documents: Path, every: int) -> Iterator[tuple[str, P
     yield "documents", middles(documents, every), "embedded_documents"
 
 
-def default(engine: ImageEngine, setup: Setup, samples: int = 1) -> Restore:
-    """The prior's default sampler."""
-    variant = Variant(method=engine.spec.restoring_sampler, samples=samples)
+def default(
+    engine: ImageEngine,
+    setup: Setup,
+    samples: int = 1,
+    settings: Mapping[str, float] | None = None,
+) -> Restore:
+    """The prior's default sampler, with some ``settings`` changed."""
+    variant = Variant(engine.spec.restoring_sampler, settings=dict(settings or {}), samples=samples)
     return lambda case: run_method(engine, setup, case, variant, 0)[0]
 
 
