@@ -131,18 +131,18 @@ class Backend:
 
 
 def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str, Any]:
-    """The spec with the prior for documents, if it names none and the picture is one. A service
+    """The spec with the prior specialised in what the picture shows, if it names none. A service
     chooses by itself.
     """
     from aps_core.diagnosis import shows_text
     from aps_core.imaging import images
-    from aps_core.tasks.documents import prior_for_documents
+    from aps_core.tasks.content import leaves_prior_open, specialised
 
-    prior = prior_for_documents(spec["type"], spec)
-    if prior is None:
+    if not leaves_prior_open(spec["type"], spec):
         return spec
     shown = images.open_image(pictures.get("whole", pictures["image"]))
-    return {**spec, "prior": prior} if shows_text(shown) else spec
+    prior = specialised(shows_text(shown))
+    return {**spec, "prior": prior} if prior else spec
 
 
 @cache

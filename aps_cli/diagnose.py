@@ -12,7 +12,7 @@ from aps_cli.fields import PICTURE, words_of
 from aps_cli.jobs import connected
 from aps_core.diagnosis import Diagnosis
 from aps_core.diagnosis import diagnose as diagnose_locally
-from aps_core.priors import trained_on
+from aps_core.tasks.content import specialised
 
 
 @click.command()
@@ -43,7 +43,7 @@ def diagnose(
 def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosis:
     if server is None:
         found = diagnose_locally(photo.read_bytes())
-        return found.proposing(trained_on("documents") if found.shows_document else None)
+        return found.proposing(specialised(found.shows_document))
     from aps_client import Client
 
     with Client(server, api_key) as client:

@@ -178,7 +178,7 @@ def _comparison(
     own = tuple(own_task(member_fields(text)) for text in options["operators"])
     tasks = (*options["tasks"], *own) or DEFAULT_TASKS
     protocols = options["protocols"] or ("native",)
-    methods = options["methods"] or tuple(SamplerSpec.family)
+    methods = options["methods"] or tuple(engine.spec.samplers())
     _check_names("method", methods, SamplerSpec.family)
     _check_names("protocol", protocols, PROTOCOLS)
     for task in tasks:

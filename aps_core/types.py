@@ -84,12 +84,29 @@ class Prior(Protocol):
 
 
 @runtime_checkable
-class EvidencePrior(Prior, Protocol):
-    """A prior that also hears how undecided tokens lean, according to something else."""
+class ToldPrior(Prior, Protocol):
+    """A prior that can also be told an estimate of the picture, and judges itself how wrong it
+    is.
+    """
 
-    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
-        """Predicts every token from the decided ones and from evidence e of the others, by which
-        ``p(code) ~ exp(e . code)``; 0 is none. A token's own evidence counts, too.
+    fitted_D: Tensor
+    """(D,): 1 for the dimensions of a code that a sampler may fit to a measurement, 0 for those
+    that are taken from the estimate.
+    """
+
+    def rest(self, crude_BCHW: Tensor) -> Tensor:
+        """What a sampler takes over from an estimate beside the tokens, because they cannot hold
+        it: added to decoded pictures, (B, C, H, W).
+        """
+        ...
+
+    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
+        """Predicts every token from the decided ones and the estimate, without gradients.
+
+        Args:
+            z_BL: codes, or ``MASK`` where undecided.
+            crude_BCHW: an estimate of the pictures in [-1, 1].
+            grid: rows and columns of the token grid.
 
         Returns:
             Logits (B, L, K), float32.

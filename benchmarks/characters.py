@@ -7,10 +7,10 @@ r"""Character error rates of restored pages.
 Sets one page of new text in each font family withheld from training, degrades it, restores it with
 every method, and lets tesseract read the result. Pages of which tesseract misreads more than 5 % in
 the truth itself are left out. ``aps`` is the documents prior's default; ``aps, 4 samples`` is the
-mean of four; ``equal logits`` stand in the prior's place, with the total-variation estimate as the
-evidence's start. Rows are appended to a CSV file, and an interrupted run continues. Printed: mean
-error rates, and what ``aps`` gains over each with its 95 % interval, paired over pages. Whether
-samples disagree where a character is wrong is the question of ``benchmarks/guesses.py``.
+mean of four; ``equal logits`` stand in the prior's place and believe what they are told. Rows are
+appended to a CSV file, and an interrupted run continues. Printed: mean error rates, and what
+``aps`` gains over each with its 95 % interval, paired over pages. Whether samples disagree where a
+character is wrong is the question of ``benchmarks/guesses.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from benchmarks.documents import UNTOLD
 from benchmarks.legibility import Page, error_rate, pages, read, require_tesseract
 from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
@@ -66,7 +65,7 @@ def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
         "tv": (every, partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS)),
         "wiener": ({"motion_blur"}, wiener),
         **{name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()},
-        "equal logits": (every, default(blank, setup, settings=UNTOLD)),
+        "equal logits": (every, default(blank, setup)),
         "aps": (every, default(documents, setup)),
         SAMPLED: (every, default(documents, setup, SAMPLES)),
     }

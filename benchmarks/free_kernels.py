@@ -60,7 +60,7 @@ from benchmarks.blind_parts import EXAMPLES, SETS
 from benchmarks.kernel_em import Draw, estimated, samples
 from benchmarks.prior_share import EqualLogits
 from training import corpus
-from training.documents.tokenizer import held_out
+from training.documents.prior import held_out
 
 SIDES = (9, 13, 17)
 """Extents of the movements in pixels."""

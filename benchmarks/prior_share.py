@@ -18,8 +18,10 @@ from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
+from aps_core.priors.convolutional.network import ERROR
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
+from aps_core.tokenizers.pixels import LEVEL_BITS, PixelTokenizer, of_codes
 from aps_core.types import Grid, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
@@ -28,18 +30,28 @@ RANDOM = Variant(method="carried_evidence", settings={"remasking": "random"})
 
 
 class EqualLogits:
-    """A prior that knows nothing. Implements :class:`aps_core.types.EvidencePrior`."""
+    """A prior that knows nothing, and of pixels believes what it is told. Implements
+    :class:`aps_core.types.ToldPrior`.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self.fitted_D = torch.arange(tokenizer.codebook_KD.shape[1]) < LEVEL_BITS
 
     def logits(self, z_BL: Tensor, **_: object) -> Tensor:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
-    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
-        """Zeros (B, L, K)."""
-        return self.logits(z_BL)
+    def rest(self, crude_BCHW: Tensor) -> Tensor:
+        """Fine differences of colour, as the pixel prior takes them over."""
+        assert isinstance(self.tokenizer, PixelTokenizer)
+        return self.tokenizer.rest(crude_BCHW)
+
+    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
+        """Log-likelihoods (B, L, K) of the estimate, each pixel by itself."""
+        assert isinstance(self.tokenizer, PixelTokenizer)
+        error_BL = torch.full(z_BL.shape, ERROR)
+        return of_codes(*self.tokenizer.log_likelihood(crude_BCHW, error_BL))
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

@@ -3,13 +3,13 @@
     python -m benchmarks.training_curve SNAPSHOTS --every 3
 
 SNAPSHOTS has one folder per snapshot, named by its step, each with the files of a prior
-(``model.safetensors``, ``config.json``). For each, the command measures nats a
-token on the middle 128 pixels of the documents with half of their tokens masked, and restores them
-by the default sampler, with the prior's order of the anchors and with a random one. Two controls
-need no prior: equal logits in its place, and with them a single reverse step with all inner steps.
-All else is the same for all, including the number of decodes. Rows are appended to a CSV file, and
-an interrupted run continues, also with more snapshots. Written beside it: a figure. Printed: PSNR
-gained over the controls, with 95 % intervals, paired over documents and tasks.
+(``model.safetensors``, ``config.json``). For each, the command measures nats a token on the middle
+128 pixels of the documents with half of their tokens masked, and restores them by the default
+sampler. Two controls need no prior: equal logits in its place, and with them a single reverse step
+with all inner steps. All else is the same for all, including the number of decodes. Rows are
+appended to a CSV file, and an interrupted run continues, also with more snapshots. Written beside
+it: a figure. Printed: PSNR gained over the controls, with 95 % intervals, paired over documents and
+tasks.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from aps_core.evaluation.plots import pyplot
 from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.priors.convolutional.network import load_convolutional
+from aps_core.priors.convolutional.network import ConvolutionalPrior, load_convolutional
+from aps_core.priors.embedded.image import fast_dtype
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from aps_core.tokenizers.magvit2 import MagvitTokenizer
+from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK, Prior
-from benchmarks.documents import DEFAULT, UNTOLD, controls, middles
+from benchmarks.documents import DEFAULT, controls, middles
 from benchmarks.prior_share import EqualLogits
 
 TASKS = ("sr4", "gaussian_blur")
 SIGMA = 0.05
-ORDERS = {"APS": {}, "random order": {"remasking": "random"}}
-"""Differences to the default, by name in the figure."""
-EQUAL, SINGLE = "equal logits", "single optimisation"
+APS = "APS"
+CONTROLS = EQUAL, SINGLE = ("equal logits", "single optimisation")
 NO_SNAPSHOT = -1
 """In the column of the step: the row needs no prior."""
 
@@ -93,21 +93,17 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
     points = read_rows(out, Point)
     known = {(point.step, point.task, point.image, point.method) for point in points}
     shipped = ImageEngine.load("embedded_documents")
+    assert isinstance(shipped.prior, ConvolutionalPrior)
     tokenizer, device = shipped.prior.tokenizer, shipped.device
-    assert isinstance(tokenizer, MagvitTokenizer)
     blank = ImageEngine(shipped.spec, EqualLogits(tokenizer), device)
     for step, folder in {NO_SNAPSHOT: Path(), **snapshots}.items():
         if step == NO_SNAPSHOT:
             engine = blank
-            variants = {
-                EQUAL: Variant(DEFAULT.method, settings=UNTOLD),
-                SINGLE: controls(shipped, blank)[SINGLE][1],
-            }
+            variants = {EQUAL: DEFAULT, SINGLE: controls(shipped, blank)[SINGLE][1]}
             surprise = math.log(len(tokenizer.codebook_KD))
         else:
             engine = ImageEngine(shipped.spec, load_snapshot(folder, tokenizer), device)
-            method = shipped.spec.restoring_sampler
-            variants = {name: Variant(method, settings=own) for name, own in ORDERS.items()}
+            variants = {APS: DEFAULT}
             surprise = nats(engine.prior, pictures)
         for number, (image, x_CHW) in enumerate(pictures):
             for task in TASKS:
@@ -131,22 +127,19 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
     return points
 
 
-def load_snapshot(folder: Path, tokenizer: MagvitTokenizer) -> Prior:
+def load_snapshot(folder: Path, tokenizer: PixelTokenizer) -> Prior:
     """The prior of one snapshot, in the number format of the shipped one."""
-    return load_convolutional(folder, tokenizer, tokenizer.codebook_KD.device, tokenizer.dtype)
+    device = tokenizer.codebook_KD.device
+    return load_convolutional(folder, tokenizer, device, fast_dtype(device))
 
 
-def gains(
-    points: list[Point], step: int, method: str, other: str, task: str | None = None
-) -> list[float]:
-    """PSNR of a method at a step minus that of a control or of the other order, by picture and
-    task."""
+def gains(points: list[Point], step: int, other: str, task: str | None = None) -> list[float]:
+    """PSNR of APS at a step minus that of a control, by picture and task."""
     value = {(p.step, p.task, p.image, p.method): p.psnr for p in points}
-    base = NO_SNAPSHOT if other in (EQUAL, SINGLE) else step
     return [
-        p.psnr - value[base, p.task, p.image, other]
+        p.psnr - value[NO_SNAPSHOT, p.task, p.image, other]
         for p in points
-        if (p.step, p.method) == (step, method) and task in (None, p.task)
+        if (p.step, p.method) == (step, APS) and task in (None, p.task)
     ]
 
 
@@ -155,17 +148,12 @@ def summary(points: list[Point]) -> str:
     lines = []
     for step in sorted({p.step for p in points} - {NO_SNAPSHOT}):
         cells = [str(step), f"{next(p.nats for p in points if p.step == step):.2f}"]
-        for method, other in (
-            ("APS", EQUAL),
-            ("APS", SINGLE),
-            ("random order", EQUAL),
-            ("APS", "random order"),
-        ):
-            gain, low, high = paired_interval(gains(points, step, method, other))
+        for other in CONTROLS:
+            gain, low, high = paired_interval(gains(points, step, other))
             cells.append(f"{gain:+.2f} [{low:.2f}, {high:.2f}]")
         lines.append(cells)
-    header = ["step", "nats a token", f"APS minus {EQUAL}", f"APS minus {SINGLE}"]
-    return markdown([*header, f"random order minus {EQUAL}", "APS minus random order"], lines)
+    header = ["step", "nats a token", *(f"APS minus {other}" for other in CONTROLS)]
+    return markdown(header, lines)
 
 
 def draw(points: list[Point], path: Path) -> None:
@@ -174,18 +162,21 @@ def draw(points: list[Point], path: Path) -> None:
     figure, axes = plots.subplots(1, len(TASKS), figsize=(9, 3.6), sharey=True, squeeze=False)
     steps = sorted({p.step for p in points} - {NO_SNAPSHOT})
     for axis, task in zip(axes[0], TASKS, strict=True):
-        for method in ORDERS:
-            curve = sorted(
-                (
-                    next(p.nats for p in points if p.step == step),
-                    *paired_interval(gains(points, step, method, EQUAL, task)),
-                )
-                for step in steps
+        curve = sorted(
+            (
+                next(p.nats for p in points if p.step == step),
+                *paired_interval(gains(points, step, EQUAL, task)),
             )
-            nats_a_token, middle, low, high = zip(*curve, strict=True)
-            axis.plot(nats_a_token, middle, marker="o", label=method)
-            axis.fill_between(nats_a_token, low, high, alpha=0.15)
-        single = mean(gains(points, NO_SNAPSHOT, SINGLE, EQUAL, task))
+            for step in steps
+        )
+        nats_a_token, middle, low, high = zip(*curve, strict=True)
+        axis.plot(nats_a_token, middle, marker="o", label=APS)
+        axis.fill_between(nats_a_token, low, high, alpha=0.15)
+        value: dict[str, list[float]] = {p.method: [] for p in points}
+        for point in points:
+            if (point.step, point.task) == (NO_SNAPSHOT, task):
+                value[point.method].append(point.psnr)
+        single = mean(value[SINGLE]) - mean(value[EQUAL])
         axis.axhline(0, color="black", linewidth=1, label=EQUAL)
         axis.axhline(single, color="grey", linestyle="--", linewidth=1, label=SINGLE)
         axis.set(title=task, xlabel="nats a token, half of them masked (training goes right)")

@@ -31,7 +31,7 @@ def compared(
     columns, seconds = [], []
     for change in changes:
         begun = time.perf_counter()
-        variant = Variant("carried_evidence", settings=change)
+        variant = Variant(engine.spec.restoring_sampler, settings=change)
         restored = [run_method(engine, setup, case, variant, 0)[0] for case in cases]
         seconds.append((time.perf_counter() - begun) / len(cases))
         columns.append(

@@ -13,7 +13,7 @@ from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from training import corpus
-from training.documents.tokenizer import held_out
+from training.documents.prior import held_out
 
 TASKS = {
     "sr2": 0.05,

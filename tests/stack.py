@@ -109,7 +109,7 @@ class Stack:
 
     def submit(self, image: bytes | None = None, **spec: Any) -> dict[str, Any]:
         """Submits a small restoration."""
-        spec = {"operator": {"type": "denoise"}, "sigma": 0.1, **spec}
+        spec = {"prior": "embedded", "operator": {"type": "denoise"}, "sigma": 0.1, **spec}
         answer = self.http.post(
             "/v1/restore", files={"image": image or png()}, data={"spec": json.dumps(spec)}
         )

@@ -11,7 +11,6 @@ the layout of a published MMaDA checkpoint.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from functools import partial
@@ -147,42 +146,32 @@ def validate(prior: MMaDAPrior, model: nn.Module, codes_BL: Tensor) -> dict[str,
     return scores
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options of this stage, for photographs and documents."""
-    made = runs.parser(description, 1200, 8, "token grids a step (128 on a GPU)")
-    made.add_argument(
+def main() -> None:
+    parser = runs.parser(__doc__, 1200, 8, "token grids a step (128 on a GPU)")
+    parser.add_argument(
         "--tokenizer", type=Path, required=True, help="folder with the trained tokenizer"
     )
-    made.add_argument("--width", type=int, default=192)
-    made.add_argument("--layers", type=int, default=4)
-    made.add_argument(
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument(
         "--start", type=Path, help="folder of a prior of the same shape whose layers to start from"
     )
-    made.add_argument(
+    parser.add_argument(
         "--tables",
         action="store_true",
         help="start from its token tables, too: the tokenizer was started from its tokenizer",
     )
-    made.add_argument(
+    parser.add_argument(
         "--flips", type=float, default=0.1, help="largest share of visible bits flipped"
     )
-    return made
+    args = parser.parse_args()
 
-
-def train_prior(
-    args: argparse.Namespace,
-    captions: list[str],
-    draw: Callable[[int], Callable[[], tuple[Tensor, list[str]]]],
-    held_out: dict[str, Tensor],
-) -> None:
-    """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that draws a
-    batch with its captions. ``held_out``: named sets of pictures (N, 3, 128, 128) in [-1, 1].
-    """
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
     tokenizer = load_magvit(args.tokenizer, device, fast_dtype(device))
-    text = text_tokenizer(captions)
+    pictures, withheld = corpus.load(args.corpus)
+    text = text_tokenizer(sorted({p.caption for p in pictures if p.caption}))
     config = config_for(
         text.get_vocab_size(), tokenizer.codebook_KD.shape[1], args.width, args.layers
     )
@@ -193,29 +182,19 @@ def train_prior(
         if args.tables:
             take_tables(prior.model, trained)
     seed = args.seed + steps_done(out)
-    loss = PriorLoss(prior, draw(seed), args.flips, seed)
-    sets = {name: tokenizer.encode(x.to(device)) for name, x in held_out.items()}
+    draw = partial(CaptionedCrops(pictures, seed).batch, args.batch)
+    loss = PriorLoss(prior, draw, args.flips, seed)
+    held_out = torch.stack([corpus.square(p, 128) for p in withheld])
+    codes_BL = tokenizer.encode(held_out.to(device))
 
     def validated(averaged: nn.Module) -> dict[str, float]:
         assert isinstance(averaged, LlamaForCausalLM)
         export(averaged, prior, config, out)
-        scores = {name: validate(prior, averaged, codes_BL) for name, codes_BL in sets.items()}
-        return {f"{k}_{name}": v for name, values in scores.items() for k, v in values.items()}
+        return validate(prior, averaged, codes_BL)
 
     hidden = [p for name, p in prior.model.named_parameters() if "_proj" in name]
     optimizers = muon_and_adamw(prior.model, hidden, args.rate, 0.05)
     train(prior.model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
-
-
-def main() -> None:
-    args = parser(__doc__).parse_args()
-    training, validation = corpus.load(args.corpus)
-    train_prior(
-        args,
-        sorted({p.caption for p in training if p.caption}),
-        lambda seed: partial(CaptionedCrops(training, seed).batch, args.batch),
-        {"photographs": torch.stack([corpus.square(p, 128) for p in validation])},
-    )
 
 
 if __name__ == "__main__":

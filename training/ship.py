@@ -1,8 +1,7 @@
-r"""Copies trained weights into the package: the photographs', the documents', the text models.
+"""Copies trained weights into the package.
 
-    python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
-    python -m training.ship --documents-tokenizer runs/documents-tokenizer-annealed \
-        --documents-prior runs/documents-prior-annealed
+python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
+python -m training.ship --documents runs/documents-annealed
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from aps_core.checkpoints.files import EMBEDDED
 
-LIMIT_BYTES = {"image": 20_000_000, "text": 12_000_000, "documents": 16_000_000}
+LIMIT_BYTES = {"image": 20_000_000, "text": 12_000_000, "documents": 8_000_000}
 """The weights in each folder stay under this."""
 
 CHECKPOINT = ("config.json", "model.safetensors")
@@ -34,10 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
-    parser.add_argument("--documents-tokenizer", type=Path, help="of training.documents.tokenizer")
-    parser.add_argument(
-        "--documents-prior", type=Path, help="run folder of training.documents.prior"
-    )
+    parser.add_argument("--documents", type=Path, help="run folder of training.documents.prior")
     parser.add_argument(
         "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
@@ -46,10 +42,8 @@ def main() -> None:
         ship(args.tokenizer, EMBEDDED / "image" / "tokenizer", CHECKPOINT)
     if args.prior:
         ship(args.prior, EMBEDDED / "image" / "mmada", (*CHECKPOINT, "tokenizer.json"))
-    if args.documents_tokenizer:
-        ship(args.documents_tokenizer, EMBEDDED / "documents" / "tokenizer", CHECKPOINT)
-    if args.documents_prior:
-        ship(args.documents_prior, EMBEDDED / "documents" / "prior", CHECKPOINT)
+    if args.documents:
+        ship(args.documents, EMBEDDED / "documents" / "prior", CHECKPOINT)
     if args.text:
         files = (*CHECKPOINT, "tokenizer.json")
         ship(args.text / "prior", EMBEDDED / "text" / "prior", files)

@@ -13,7 +13,6 @@ the saved network is an unmodified instance of the published class.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from functools import partial
@@ -42,22 +41,12 @@ LARGE_SHARE = 0.25
 tokenizer that never saw whole pictures reconstructs them less well."""
 
 
-def shape(
-    ch: int,
-    blocks: int,
-    decoder_ch: int,
-    decoder_blocks: int,
-    bits: int,
-    *,
-    patch: int = 4,
-    attention: bool = True,
-) -> MagvitConfig:
-    """One level at ``patch`` pixels a token."""
+def shape(ch: int, blocks: int, decoder_ch: int, decoder_blocks: int, bits: int) -> MagvitConfig:
+    """One level at 4 pixels a token."""
     return MagvitConfig(
         ch=ch,
         decoder_ch=decoder_ch,
-        patch=patch,
-        attention=attention,
+        patch=4,
         z_channels=bits,
         codebook_dim=bits,
         encoder=LevelConfig(ch_mult=(1,), num_res_blocks=(blocks,)),
@@ -112,8 +101,7 @@ class TokenizerLoss:
         warmup: float = CONTINUOUS_WARMUP,
     ) -> None:
         """``draw``: a batch (B, 3, S, S) in [-1, 1]. ``warmup``: initial share of the run in which
-        some pictures skip quantization; 0 for a trained encoder. With a frozen encoder, the loss is
-        that of the decoder alone."""
+        some pictures skip quantization; 0 for a trained encoder."""
         self.model = model
         self.draw = draw
         self.device = device
@@ -121,8 +109,6 @@ class TokenizerLoss:
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         x = self.draw().to(self.device)
-        if not self.model.encoder.conv_in.weight.requires_grad:
-            return self._of_decoder(x)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             h = torch.tanh(self.model.encoder(x).float())
             code = torch.where(h > 0, 1.0, -1.0)
@@ -142,14 +128,6 @@ class TokenizerLoss:
             "batch_entropy": batch.item(),
             "commitment": commitment.item(),
         }
-
-    def _of_decoder(self, x: Tensor) -> tuple[Tensor, dict[str, float]]:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            with torch.no_grad():
-                code = torch.where(self.model.encoder(x) > 0, 1.0, -1.0)
-            y = self.model.decoder(code).float()
-        loss = reconstruction_loss(y, x)
-        return loss, {"reconstruction": loss.item()}
 
 
 @torch.no_grad()
@@ -172,13 +150,10 @@ def validate(model: nn.Module, x_BCHW: Tensor) -> dict[str, float]:
 
 
 def optimizers_for(model: Magvit2, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the convolutions between the first and the last, AdamW for the rest; frozen
-    parameters are left out."""
+    """Muon for the convolutions between the first and the last, AdamW for the rest."""
     outer = ("conv_in.weight", "conv_out.weight", "quant_conv.weight")
     parameters = model.named_parameters()
-    hidden = [
-        p for name, p in parameters if p.requires_grad and p.ndim == 4 and not name.endswith(outer)
-    ]
+    hidden = [p for name, p in parameters if p.ndim == 4 and not name.endswith(outer)]
     return muon_and_adamw(model, hidden, rate, 1e-3)
 
 
@@ -220,66 +195,31 @@ class MixedCrops:
         return self.small.batch(count)
 
 
-def parser(
-    description: str | None, shapes: dict[str, MagvitConfig], on_gpu: int
-) -> argparse.ArgumentParser:
-    """The options of this stage, for photographs and documents."""
-    made = runs.parser(description, 1200, 16, f"64-pixel crops a step ({on_gpu} on a GPU)")
-    made.add_argument("--shape", choices=shapes, default=next(iter(shapes)))
-    made.add_argument("--start", type=Path, help="folder of a tokenizer whose encoder to take")
-    made.add_argument(
-        "--decoder-only",
-        action="store_true",
-        help="continue the tokenizer in --start with its codes as they are; the next stage can"
-        " train at the same time",
-    )
-    return made
-
-
-def train_tokenizer(
-    args: argparse.Namespace,
-    config: MagvitConfig,
-    draw: Callable[[float, int], Callable[[], Tensor]],
-    scores: Callable[[Magvit2, torch.device], dict[str, float]],
-) -> None:
-    """Trains as ``args`` of :func:`parser` say. ``draw``: from the share of large crops and a seed,
-    a function that draws a batch. ``scores``: of the averaged model.
-    """
-    if args.decoder_only and not args.start:
-        raise SystemExit("--decoder-only needs the trained tokenizer: --start FOLDER.")
+def main() -> None:
+    parser = runs.parser(__doc__, 1200, 16, "64-pixel crops a step (256 on a GPU)")
+    parser.add_argument("--shape", choices=SHAPES, default=next(iter(SHAPES)))
+    parser.add_argument("--start", type=Path, help="folder of a tokenizer whose encoder to take")
+    args = parser.parse_args()
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
-    model = Magvit2(config).to(device)
+    model = Magvit2(SHAPES[args.shape]).to(device)
     if args.start and not steps_done(out):
-        trained = load_magvit(args.start, device, torch.float32).net
-        if args.decoder_only:
-            model.load_state_dict(trained.state_dict())
-        else:
-            take_encoder(model, trained)
-    model.encoder.requires_grad_(not args.decoder_only)
-    batch = draw(1.0 if args.anneal else LARGE_SHARE, args.seed + steps_done(out))
-    loss = TokenizerLoss(model, batch, device, 0.0 if args.start else CONTINUOUS_WARMUP)
+        take_encoder(model, load_magvit(args.start, device, torch.float32).net)
+    training, validation = corpus.load(args.corpus)
+    held_out = torch.stack([corpus.square(p, 128) for p in validation]).to(device)
+    large_share = 1.0 if args.anneal else LARGE_SHARE
+    crops = MixedCrops(training, args.seed + steps_done(out), large_share)
+    draw = partial(crops.batch, args.batch)
+    loss = TokenizerLoss(model, draw, device, 0.0 if args.start else CONTINUOUS_WARMUP)
 
     def validated(averaged: nn.Module) -> dict[str, float]:
         assert isinstance(averaged, Magvit2)
         export(averaged, out)  # the next stage can begin on interim weights
-        return scores(averaged, device)
+        return validate(averaged, held_out)
 
     optimizers = optimizers_for(model, args.rate)
     train(model, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
-
-
-def main() -> None:
-    args = parser(__doc__, SHAPES, 256).parse_args()
-    training, validation = corpus.load(args.corpus)
-    held_out = torch.stack([corpus.square(p, 128) for p in validation])
-    train_tokenizer(
-        args,
-        SHAPES[args.shape],
-        lambda large, seed: partial(MixedCrops(training, seed, large).batch, args.batch),
-        lambda model, device: validate(model, held_out.to(device)),
-    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The blur of a photograph or page: EM on its most detailed part, with an image prior.
 
-The E step is a short run of the sampler ``carried_evidence`` with several samples, without its
-final correction: that would copy the measurement's frequencies into the samples, which then agree
-with any blur.
+The E step is a short run of the sampler ``plug_and_play`` or, where the prior cannot be told
+estimates, ``carried_evidence``, with several samples and without the final correction: that would
+copy the measurement's frequencies into the samples, which then agree with any blur.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators.base import OperatorSpec
+from aps_core.samplers.base import SamplerSpec
 from aps_core.samplers.carried_evidence import CarriedEvidence
+from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, InnerInfo
 
@@ -162,10 +164,11 @@ class PosteriorSamples:
         )
         return sample.x_BCHW[..., :height, :width].float()
 
-    def _sampler(self) -> CarriedEvidence:
-        recommended = self.engine.spec.recommended_for(CarriedEvidence)
+    def _sampler(self) -> SamplerSpec:
+        spec = self.engine.spec
+        sampler: type[SamplerSpec] = PlugAndPlay if spec.can_be_told else CarriedEvidence
         short = {"steps": STEPS, "inner_steps": INNER_STEPS, "correction": 0.0}
-        return CarriedEvidence.model_validate({**recommended, **short})
+        return sampler.model_validate({**spec.recommended_for(sampler), **short})
 
     def _hook(self, number: int) -> Callable[[InnerInfo], bool | None] | None:
         """Reports the search as the inner iterations of the first reverse step."""

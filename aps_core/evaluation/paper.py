@@ -71,7 +71,9 @@ def experiments(
         chosen = protocols if name in ("linear", "general") else protocols[:1]
         return Experiment(name, title, Plan(tasks, variants, chosen, seed=seed, **where))
 
-    every = tuple(Variant(name) for name in SamplerSpec.family)
+    every = tuple(
+        Variant(name) for name in SamplerSpec.family if not SamplerSpec.named(name).needs_told
+    )
     blurs = tuple(task for task in ("nonlinear_blur", "saturating_blur") if available(task))
     return [
         of(

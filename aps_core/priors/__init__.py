@@ -9,8 +9,8 @@ from aps_core.registry import discover
 discover(sys.modules[__name__], "aps.priors")
 
 
-def trained_on(content: Content, offered: Iterable[str] | None = None) -> str | None:
-    """The first of the ``offered`` priors that was trained on such pictures, None if there is none.
+def specialised_in(content: Content, offered: Iterable[str] | None = None) -> str | None:
+    """The first of the ``offered`` priors that is specialised in such pictures; None if none is.
 
     Args:
         content: kind of pictures.
@@ -28,4 +28,4 @@ def trained_on(content: Content, offered: Iterable[str] | None = None) -> str | 
     return None
 
 
-__all__ = ["ImagePriorSpec", "PriorSpec", "TextModels", "TextPriorSpec", "trained_on"]
+__all__ = ["ImagePriorSpec", "PriorSpec", "TextModels", "TextPriorSpec", "specialised_in"]

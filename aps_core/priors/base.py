@@ -32,7 +32,7 @@ Preset = Literal["fast", "balanced", "best"]
 """Amount of work of a picture task."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 Content = Literal["photographs", "documents"]
-"""Pictures that a prior was trained on; ``documents`` are pages, screens, diagrams and icons."""
+"""Pictures to specialise in; ``documents`` are pages, screens, diagrams and icons."""
 
 
 class PriorSpec(Spec, family=True):
@@ -91,8 +91,10 @@ class ImagePriorSpec(PriorSpec):
     :class:`aps_core.samplers.aps.APSConfig`.
     """
 
-    content: ClassVar[Content] = "photographs"
-    """What it was trained on."""
+    content: ClassVar[Content | None] = None
+    """What it is specialised in; None: it knows pictures in general."""
+    can_be_told: ClassVar[bool] = False
+    """Whether the loaded prior is a :class:`aps_core.types.ToldPrior`."""
     restoring_sampler: ClassVar[str] = "aps"
     """Sampler of a restoration that names none."""
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -148,6 +150,15 @@ class ImagePriorSpec(PriorSpec):
             if field in tuned:
                 tuned[field] = max(1, round(tuned[field] * factor))
         return sampler.like(base, tuned).model_dump(exclude={"type"})
+
+    @classmethod
+    def samplers(cls) -> list[str]:
+        """Types of the samplers that work with this prior."""
+        return [
+            name
+            for name in SamplerSpec.family
+            if cls.can_be_told or not SamplerSpec.named(name).needs_told
+        ]
 
     @property
     def native_tokens(self) -> int:

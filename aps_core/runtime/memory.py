@@ -151,8 +151,11 @@ def _magvit(folder: Path, part: str, published: dict[str, Any]) -> Decoder:
     for channels, count, pixels in levels:
         saved += (before + (LEAN_BLOCK * count - 1) * channels) / pixels
         before = channels
-    attentions = int(config.get("attention", True))
-    return Decoder(saved, width * shape["ch_mult"][0] / area, attentions)
+    return Decoder(saved, width * shape["ch_mult"][0] / area)
+
+
+PIXEL_DECODER = Decoder(saved=12, widest=6, attentions=0)
+"""Of :class:`aps_core.tokenizers.pixels.PixelTokenizer`, which has no layers."""
 
 
 def vqmodel_decoder(folder: Path) -> Decoder:

@@ -62,6 +62,8 @@ class SamplerSpec(Spec, family=True):
     guidance_scale: float = 0.0
     keeps_decided: ClassVar[bool] = False
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
+    needs_told: ClassVar[bool] = False
+    """Whether it needs a prior that can be told estimates (:class:`aps_core.types.ToldPrior`)."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
         """Creates the state shared by all steps. It must be reproducible when a run is resumed.
@@ -85,8 +87,12 @@ class SamplerSpec(Spec, family=True):
             SamplingDiverged: the loss is not finite.
         """
 
+    def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
+        """The pictures (B, 3, H, W) of the last step."""
+        return problem.decode(state.z_BL)
+
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The result, given the decoded pictures (B, 3, H, W) of the final tokens."""
+        """The result, given the pictures (B, 3, H, W) of the last step."""
         return x_BCHW
 
     @property
@@ -96,8 +102,8 @@ class SamplerSpec(Spec, family=True):
 
     @property
     def extra_passes(self) -> int:
-        """What :meth:`init` and :meth:`finish` cost together, in decoder evaluations with their
-        gradient: an estimate.
+        """What a run costs beside its :attr:`decodes` and the prior, in decoder evaluations with
+        their gradient: an estimate.
         """
         return 0
 

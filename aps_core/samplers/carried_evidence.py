@@ -8,24 +8,22 @@ at the step's end. Here a token's logits are
 
 an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
-ended. The prior's term always uses the tokens decided so far. A prior that hears evidence
-(:class:`aps_core.types.EvidencePrior`) can also be told the tokenizer's latent of the
-total-variation estimate; then u starts at 0, otherwise at this latent. One picture needs about a
-fifth of APS's decoder evaluations.
+ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
+the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from aps_core.errors import InvalidSpec
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.types import MASK, EvidencePrior, Likelihood, MeasurementLikelihood
+from aps_core.samplers.corrected import CorrectedSampler
+from aps_core.types import MASK
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from aps_core.types import SamplerState
 
 
-class CarriedEvidence(AnchoredSampler):
+class CarriedEvidence(AnchoredSampler, CorrectedSampler):
     """Carries what the measurement says about each token (the evidence) from round to round;
     starts from a smooth (total-variation) estimate and ends with a correction of the picture.
     """
@@ -67,16 +65,6 @@ class CarriedEvidence(AnchoredSampler):
             " divergence from it, in nats, beside the likelihood); 1 is the evidence lower bound."
         ),
     )
-    told: float = Field(
-        0.0,
-        ge=0,
-        le=10,
-        description=(
-            "How much the prior is told of the first estimate (factor on the tokenizer's latent of"
-            " the total-variation estimate), beside the decided tokens. 0 tells it the decided"
-            " tokens alone, which is all that most priors understand."
-        ),
-    )
     start: float = Field(
         1.0,
         ge=0,
@@ -86,52 +74,12 @@ class CarriedEvidence(AnchoredSampler):
             " tokenizer's latent of the total-variation estimate. 0 starts from the prior alone."
         ),
     )
-    correction: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description=(
-            "Final correction of the picture by the measurement, which reproduces measured details"
-            " that the tokenizer's codes cannot represent: weight of the total variation of the"
-            " change. Higher values change less; 0 makes no correction."
-        ),
-    )
-    smoothness: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description=(
-            "How smooth the corrected picture becomes (weight of its own total variation)."
-        ),
-    )
-    curvature: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description=(
-            "How much the final correction continues slopes through missing or clipped pixels,"
-            " which the total variation alone fills with steps (weight of the curvature of the"
-            " picture and of its change). Without effect if there are none."
-        ),
-    )
-    denoising: float | None = Field(
-        None,
-        ge=0,
-        le=10,
-        description=(
-            "Smoothness of pictures with nothing but noise, times the noise's standard deviation."
-            " If left out, that of all others (`smoothness`)."
-        ),
-    )
+
+    quantizes: ClassVar[bool] = True
+    """Whether a decoded expectation is first quantised (lines 10-11 of Algorithm 1)."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
-        """The number of tokens to decide.
-
-        Raises:
-            InvalidSpec: the prior is to be told evidence, but cannot hear it.
-        """
-        if self.told and not isinstance(problem.prior, EvidencePrior):
-            raise InvalidSpec("This prior knows decided tokens only; set 'told' to 0.")
+        """The number of tokens to decide."""
         return int((z_BL == MASK).sum(1).amax())
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
@@ -144,12 +92,9 @@ class CarriedEvidence(AnchoredSampler):
         z_BL, done, tokenizer = state.z_BL, state.step, problem.prior.tokenizer
         left = masked_counts(memory, self.steps)[done]
         before, after = mask_fraction(done / self.steps), mask_fraction((done + 1) / self.steps)
-        carried = dict(state.carried) or self._first(problem, z_BL)
-        if self.told:
-            prior_BLK = problem.logits_given(z_BL, carried["told"])
-        else:
-            fraction = before * memory / z_BL.shape[1]
-            prior_BLK = problem.logits(z_BL, fraction, self.guidance_scale)
+        carried = dict(state.carried) or {"u": self._first(problem, z_BL)}
+        fraction = before * memory / z_BL.shape[1]
+        prior_BLK = problem.logits(z_BL, fraction, self.guidance_scale)
         several = float(len(z_BL) > 1)
         noise = several if self.temperature is None else self.temperature
         prior_NK = gumbel_perturbed(prior_BLK[z_BL == MASK], noise, problem.generator)
@@ -166,59 +111,25 @@ class CarriedEvidence(AnchoredSampler):
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried={**carried, **fit.carried()},
+            carried=fit.carried(),
         )
 
-    def _first(self, problem: Problem, z_BL: Tensor) -> dict[str, Tensor]:
-        """What the run begins with: the evidence u, and what the prior is told, if anything."""
-        latent_BLD = self._latent(problem, z_BL)
-        first = {"u": self.start * latent_BLD}
-        return {**first, "told": self.told * latent_BLD} if self.told else first
-
-    def _latent(self, problem: Problem, z_BL: Tensor) -> Tensor:
-        """The latent (B, L, D) of the total-variation estimate; zero if it is not needed, or the
-        noise is unknown.
-        """
-        from aps_core.imaging.total_variation import total_variation_estimate
-
-        objective, tokenizer = problem.objective, problem.prior.tokenizer
+    def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
+        """The evidence u (B, L, D) that the run begins with."""
+        tokenizer = problem.prior.tokenizer
         codebook_KD = tokenizer.codebook_KD
-        if not (self.start or self.told) or not isinstance(objective, Likelihood):
+        watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
+        crude_BCHW = self.crude(problem, len(z_BL), watch) if self.start else None
+        if crude_BCHW is None:
             return codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])
-        rows, columns = problem.grid
-        shape = (len(z_BL), 3, rows * tokenizer.stride, columns * tokenizer.stride)
-        crude_BCHW = total_variation_estimate(
-            objective,
-            codebook_KD.new_zeros(shape).float(),
-            watch=problem.watch_beside(0, self.steps, 0, self.inner_steps),
-        )
         latent_BDHW = tokenizer.features(crude_BCHW.to(codebook_KD))
-        return latent_BDHW.flatten(2).transpose(1, 2).contiguous()
+        return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The decoded pictures, corrected by the measurement if its noise is known."""
-        from aps_core.imaging.total_variation import total_variation_estimate
-
-        objective = problem.objective
-        if not self.correction or not isinstance(objective, MeasurementLikelihood):
-            return x_BCHW
-        coverage, smoothness = objective.coverage(x_BCHW), self.smoothness
-        if coverage == "pixels" and self.denoising is not None:
-            # thresholds for noise are proportional to sigma (Donoho & Johnstone 1994), and the
-            # likelihood is divided by sigma^2
-            smoothness = self.denoising / objective.sigma
-        return total_variation_estimate(
-            objective,
-            x_BCHW,
-            weight=smoothness,
-            correction_weight=self.correction,
-            curvature_weight=self.curvature if coverage == "gaps" else 0.0,
-            steps=100,
-            learning_rate=0.03,
-            watch=problem.watch_beside(
-                self.steps - 1, self.steps, self.inner_steps, self.inner_steps
-            ),
-        )
+        """The decoded pictures, corrected by the measurement."""
+        inner = self.inner_steps
+        watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
+        return self.corrected(problem, x_BCHW, watch)
 
     @property
     def decodes(self) -> int:

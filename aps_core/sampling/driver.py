@@ -13,7 +13,6 @@ from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.types import (
     MASK,
-    EvidencePrior,
     Grid,
     InnerHook,
     Objective,
@@ -22,6 +21,7 @@ from aps_core.types import (
     SamplerState,
     StepHook,
     StepInfo,
+    ToldPrior,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor) -> Tensor:
-        """Logits (B, L, K) of a prior that hears evidence of the undecided tokens."""
-        assert isinstance(self.prior, EvidencePrior)
+    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor) -> Tensor:
+        """Logits (B, L, K) of a prior that is told an estimate."""
+        assert isinstance(self.prior, ToldPrior)
         started = _clock(z_BL.device)
-        logits_BLK = self.prior.logits_given(z_BL, evidence_BLD, self.grid)
+        logits_BLK = self.prior.logits_told(z_BL, crude_BCHW, self.grid)
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
@@ -188,7 +188,7 @@ def sample(
                 raise SamplingCancelled(
                     f"Stopped after reverse step {state.step} of {sampler.steps}."
                 )
-        x_BCHW = problem.decode(state.z_BL)
+        x_BCHW = sampler.decoded(problem, state)
         misfit_B = problem.objective(x_BCHW)[1]
         return Sample(state.z_BL, sampler.finish(problem, x_BCHW), misfit_B)
 

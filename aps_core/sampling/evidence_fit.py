@@ -1,4 +1,6 @@
-"""The inner optimisation of :mod:`aps_core.samplers.carried_evidence`: Adam on the evidence u."""
+"""The inner optimisation of :mod:`aps_core.samplers.carried_evidence` and
+:mod:`aps_core.samplers.plug_and_play`: Adam on the evidence u.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from torch import Tensor
 from aps_core.aps import quantized_loss
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.expectation import Tilt
-from aps_core.types import MASK
+from aps_core.types import MASK, ToldPrior
 
 if TYPE_CHECKING:
     from aps_core.samplers.carried_evidence import CarriedEvidence
+    from aps_core.samplers.plug_and_play import PlugAndPlay
     from aps_core.sampling.driver import Problem
     from aps_core.sampling.inner_watch import InnerWatch
 
@@ -28,23 +31,30 @@ class EvidenceFit:
 
     def __init__(
         self,
-        config: CarriedEvidence,
+        config: CarriedEvidence | PlugAndPlay,
         problem: Problem,
         z_BL: Tensor,
         prior_NK: Tensor,
         carried: Mapping[str, Tensor],
+        rest_BCHW: Tensor | float = 0.0,
     ) -> None:
+        """``rest_BCHW`` is added to what is decoded."""
         self.config = config
         self.problem = problem
+        self.rest_BCHW = rest_BCHW
         codebook_KD = problem.prior.tokenizer.codebook_KD
         self.tilt = Tilt(prior_NK, codebook_KD)
+        prior = problem.prior
+        self.fitted_D = (
+            prior.fitted_D if config.needs_told and isinstance(prior, ToldPrior) else None
+        )
         self.rows_N = (z_BL == MASK).flatten().nonzero()[:, 0]
         self.decided_BLD = codebook_KD[z_BL.clamp(min=0)]
-        self.u = carried["u"].clone()
+        self.u = carried["u"].float().clone()
         self.adam = torch.optim.Adam([self.u.requires_grad_()], lr=config.learning_rate, fused=True)
         if "step" in carried:
             self.adam.state[self.u] = {
-                name: carried[name].clone() for name in ("step", "exp_avg", "exp_avg_sq")
+                name: carried[name].float().clone() for name in ("step", "exp_avg", "exp_avg_sq")
             }
 
     def logits(self) -> Tensor:
@@ -58,6 +68,8 @@ class EvidenceFit:
             with torch.enable_grad():
                 loss = self._loss()
                 (self.u.grad,) = torch.autograd.grad(loss, self.u)
+                if self.fitted_D is not None:
+                    self.u.grad *= self.fitted_D
             self.adam.step()
             losses.append(loss.detach() / len(self.u))
             watch(done + 1, self.config.inner_steps, losses[-1], self.x_hat_BCHW)
@@ -73,9 +85,14 @@ class EvidenceFit:
         problem, config = self.problem, self.config
         u_ND = self.u.flatten(0, 1)[self.rows_N]
         x_bar_ND = self.tilt.expected_code(u_ND)
-        loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
-            x_bar_ND, self._place, problem.prior.tokenizer, problem.objective, problem.grid
-        )
+        tokenizer, objective, grid = problem.prior.tokenizer, problem.objective, problem.grid
+        if config.quantizes:
+            loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
+                x_bar_ND, self._place, tokenizer, objective, grid
+            )
+        else:
+            x_hat_BCHW = tokenizer.decode(self._place(x_bar_ND), grid) + self.rest_BCHW
+            loss_B, self.misfit_B = objective(x_hat_BCHW)
         self.x_hat_BCHW = x_hat_BCHW.detach()
         loss = loss_B.sum()
         if config.prior_weight:
@@ -89,5 +106,12 @@ class EvidenceFit:
         return decided_RD.index_copy(0, self.rows_N, x_ND).view_as(self.decided_BLD)
 
     def carried(self) -> dict[str, Tensor]:
-        """Evidence and Adam's moments, for the next reverse step."""
-        return {"u": self.u.detach(), **self.adam.state[self.u]}
+        """Evidence and Adam's moments, for the next reverse step; in half precision, because a
+        checkpoint holds them for every token.
+        """
+        moments = self.adam.state[self.u]
+        return {
+            "u": self.u.detach().half(),
+            "step": moments["step"],
+            **{name: moments[name].bfloat16() for name in ("exp_avg", "exp_avg_sq")},
+        }

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, StringConstraints
 
+from aps_core.errors import InvalidSpec
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec
@@ -57,12 +58,22 @@ class PictureTaskSpec(TaskSpec):
         return self._prior_of(ImagePriorSpec)  # type: ignore[type-abstract]
 
     def settings(self) -> SamplerSpec:
-        """Sampler settings with recommendations filled in; the task's override the prior's."""
+        """Sampler settings with recommendations filled in; the task's override the prior's.
+
+        Raises:
+            InvalidSpec: the sampler does not work with the prior.
+        """
         sampler: SamplerSpec = (
             self.sampler
             if "sampler" in self.model_fields_set
             else SamplerSpec.named(self.default_sampler()).model_validate({})
         )
+        working = self.prior_spec().samplers()
+        if sampler.type not in working:
+            raise InvalidSpec(
+                f"The sampler '{sampler.type}' needs a prior that can be told estimates; with"
+                f" '{self.prior}' choose one of: {', '.join(sorted(working))}."
+            )
         if sampler.model_fields_set >= type(sampler).model_fields.keys() - {"type"}:
             return sampler  # nothing to recommend: this task is resolved
         recommended = self.prior_spec().recommended_for(

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-MAX_CARRIED_BYTES = 8 << 20
-"""Maximum bytes in a checkpoint besides the tokens: enough for the evidence of three samples at
-512x512 on the embedded prior.
+MAX_CARRIED_BYTES = 16 << 20
+"""Maximum bytes in a checkpoint besides the tokens: enough for the evidence of 590x590 tokens of
+six bits.
 """
 PREVIEW_SIDE = 768
 """Longest side of the preview of a tiled restoration, and within a step, in pixels."""
+MAX_CELLS = 64
+"""Most rows or columns of the tokens in an event. Finer grids are shown in cells, which are decided
+with their last token.
+"""
 CARRIED = "carried."
 """Prefix of a sampler's carried tensors in a checkpoint."""
 
@@ -115,20 +119,27 @@ class PictureProgress(Progress):
         the first event and lists tokens decided before the first step.
         """
         info, anchors_L = self.info, self.info.anchors_BL[0]
-        known = (
-            {"known": _indices((self.state.z_BL[0] != MASK) & ~anchors_L)} if self.step == 1 else {}
-        )
+        every = 1 << max(0, math.ceil(math.log2(max(self.grid) / MAX_CELLS)))
+
+        def cells(values_L: Tensor) -> Tensor:
+            """The smallest value of each cell; (rows, columns)."""
+            values_11HW = values_L.float().view(1, 1, *self.grid)
+            pooled = torch.nn.functional.max_pool2d(-values_11HW, every, ceil_mode=True)
+            return -pooled[0, 0]
+
+        decided_L = self.state.z_BL[0] != MASK
+        before_hw = cells(decided_L & ~anchors_L) > 0
+        anchors_hw = (cells(decided_L) > 0) & ~before_hw
+        scores_L = torch.nan_to_num(info.confidence_BL[0])  # JSON cannot represent infinity
+        scores_hw = cells(scores_L.where(anchors_L, torch.finfo(scores_L.dtype).max))
         return {
             **super().event(),
             "misfit": info.misfit,
             "noise_floor": self.noise_floor,
-            "grid": self.grid,
-            "anchors": _indices(anchors_L),
-            "confidence": [
-                float(f"{score:.3g}")
-                for score in torch.nan_to_num(info.confidence_BL[0][anchors_L]).tolist()
-            ],  # JSON cannot represent infinity
-            **known,
+            "grid": tuple(anchors_hw.shape),
+            "anchors": _indices(anchors_hw),
+            "confidence": [float(f"{score:.3g}") for score in scores_hw[anchors_hw].tolist()],
+            **({"known": _indices(before_hw)} if self.step == 1 else {}),
             "loss_curve": [float(f"{loss:.4g}") for loss in info.loss_curve],
         }
 
@@ -207,9 +218,9 @@ def read_checkpoint(data: bytes, fingerprint: str) -> Checkpoint | None:
     return Checkpoint(state, found)
 
 
-def _indices(chosen_L: Tensor) -> list[int]:
-    """Indices of the true entries of a mask over tokens."""
-    indices: list[int] = chosen_L.nonzero().flatten().tolist()
+def _indices(chosen_hw: Tensor) -> list[int]:
+    """Indices of the true entries of a mask, in raster order."""
+    indices: list[int] = chosen_hw.flatten().nonzero().flatten().tolist()
     return indices
 
 

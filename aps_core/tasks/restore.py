@@ -17,7 +17,7 @@ from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
-from aps_core.tasks.documents import warned
+from aps_core.tasks.content import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-MARGIN_TOKENS, FADE_TOKENS = 2, 4
-"""Tokens cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
+MARGIN, FADE = 8, 16
+"""Pixels cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
 
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
@@ -43,8 +43,8 @@ class RestoreSpec(MeasuredTaskSpec):
         min_length=1,
         max_length=64,
         description=(
-            "Prior to sample from. If none is named, service and command line choose one trained"
-            " on documents for pages and screens, if they have it."
+            "Prior to sample from. If none is named and there is no prompt, service and command"
+            " line choose one specialised in photographs, or in pages and screens, if they have it."
         ),
     )
     operator: AnyOperator = Field(description="How the picture was degraded.")
@@ -125,13 +125,12 @@ class RestoreSpec(MeasuredTaskSpec):
                 f"All samples together would have {width * height * self.num_samples:,} pixels; at"
                 f" most {MAX_PIXELS:,} are restored in tiles. Set a smaller 'working_size'."
             )
-        stride = self.prior_spec().stride
         return Tiling(
             width,
             height,
             tile=self.tile,
-            margin=max(support.margin, MARGIN_TOKENS * stride),
-            fade=FADE_TOKENS * stride,
+            margin=max(support.margin, MARGIN),
+            fade=FADE,
             grid=support.grid,
         )
 

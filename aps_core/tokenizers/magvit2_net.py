@@ -1,10 +1,9 @@
 """The MAGVIT-v2 convolutional tokenizer network (encoder and decoder, no quantizer).
 
 Plain torch, with the parameter names of the published ``showlab/magvitv2`` checkpoint, so that
-a published state dict loads strictly. The additions are :attr:`MagvitConfig.patch`: pixels are
+a published state dict loads strictly. The one addition is :attr:`MagvitConfig.patch`: pixels are
 unshuffled into ``patch * patch`` channels before the first level and shuffled back after the last
-(1 = published network), so that a small tokenizer computes mainly on the coarse grid; and
-:attr:`MagvitConfig.attention`, without which a small tokenizer can afford a fine one.
+(1 = published network). A small tokenizer then computes mainly on the coarse grid.
 
 Shape legend: B batch, C channels, H W pixels, h w latent grid (``H / stride``), D code bits.
 """
@@ -43,9 +42,6 @@ class MagvitConfig(BaseModel):
     z_channels: int = 13
     codebook_dim: int = 13
     patch: int = 1
-    attention: bool = True
-    """Whether the middle of encoder and decoder has self-attention; its cost grows with the square
-    of the number of tokens."""
     encoder: LevelConfig = LevelConfig()
     decoder: LevelConfig = LevelConfig(ch_mult=(1, 1, 2, 2, 4), num_res_blocks=(4, 4, 3, 4, 3))
 
@@ -127,10 +123,10 @@ def _level(c_in: int, c_out: int, num_blocks: int) -> nn.Module:
     return level
 
 
-def _mid(channels: int, attention: bool) -> nn.Module:
+def _mid(channels: int) -> nn.Module:
     mid = nn.Module()
     mid.block_1 = ResBlock(channels, channels)
-    mid.attn_1 = AttnBlock(channels) if attention else nn.Identity()
+    mid.attn_1 = AttnBlock(channels)
     mid.block_2 = ResBlock(channels, channels)
     return mid
 
@@ -151,7 +147,7 @@ class Encoder(nn.Module):
             if i < len(mults) - 1:
                 level.downsample = Downsample(c)
             self.down.append(level)
-        self.mid = _mid(c, config.attention)
+        self.mid = _mid(c)
         self.norm_out = _norm_silu(c)
         self.conv_out = Conv2d(c, config.z_channels, 3, padding=1)
         self.quant_conv = Conv2d(config.z_channels, config.codebook_dim, 1)
@@ -187,7 +183,7 @@ class Decoder(nn.Module):
         c = ch * mults[-1]
         self.post_quant_conv = Conv2d(config.codebook_dim, config.z_channels, 1)
         self.conv_in = Conv2d(config.z_channels, c, 3, padding=1)
-        self.mid = _mid(c, config.attention)
+        self.mid = _mid(c)
         levels: list[nn.Module] = []
         for i in reversed(range(len(mults))):
             level = _level(c, ch * mults[i], blocks[i])

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
 from aps_core.tasks import Inputs, TaskSpec, validate_spec
-from aps_core.tasks.documents import prior_for_documents
+from aps_core.tasks.content import leaves_prior_open, specialised
 from service.api.app_state import Services
 from service.api.availability import check_weights, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
@@ -106,8 +106,9 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
     key had already created it. Stores nothing if it raises.
 
     The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
-    are decoded only in the decoder's child processes. A page or screen that is to be restored
-    without a named prior gets the one trained on documents, if the service offers it.
+    are decoded only in the decoder's child processes. A picture that is to be restored without
+    a named prior and prompt gets the one specialised in photographs or in documents, if the service
+    offers it.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
@@ -129,10 +130,11 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
         for name, sent in submission.pictures.items():
             if name not in uploads:
                 uploads[name] = await services.pictures.read(sent, name, tenant)
-        prior = _prior_for_documents(services, submission)
-        if prior is not None:
+        if _leaves_prior_open(services, submission):
             shown = "whole" if "whole" in uploads else "image"
-            if await services.pictures.shows_text(uploads[shown], shown, tenant):
+            text = await services.pictures.shows_text(uploads[shown], shown, tenant)
+            prior = specialised(text, services.settings.priors)
+            if prior is not None:
                 draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
@@ -158,7 +160,7 @@ def _begin(
         if is_hash(sent):
             uploads[name] = services.pictures.stored(sent, name, submission.tenant)
     complete = uploads.keys() == submission.pictures.keys()
-    if complete and _prior_for_documents(services, submission) is None:
+    if complete and not _leaves_prior_open(services, submission):
         cost, slot = draft.check(uploads)
         if slot is None:
             return _stored(services, submission, draft, uploads, cost)
@@ -189,11 +191,11 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     return Draft(spec, _worker(services, spec), terms, services.settings.max_job_seconds)
 
 
-def _prior_for_documents(services: Services, submission: Submission) -> str | None:
-    """The prior to use if the picture is a page or screen; None if there is nothing to choose."""
-    if "image" not in submission.pictures:
-        return None
-    return prior_for_documents(submission.task, submission.spec, services.settings.priors)
+def _leaves_prior_open(services: Services, submission: Submission) -> bool:
+    """Whether the prior depends on what the picture shows."""
+    return "image" in submission.pictures and leaves_prior_open(
+        submission.task, submission.spec, services.settings.priors
+    )
 
 
 def _with_prior(services: Services, submission: Submission, draft: Draft, prior: str) -> Draft:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
 from aps_core.diagnosis import Diagnosis
-from aps_core.priors import trained_on
+from aps_core.tasks.content import specialised
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of
 from service.api.errors import Gone, NotFound, UnsupportedBody
@@ -124,14 +124,12 @@ async def store_picture(request: Request, who: Writer) -> StoredPicture:
 )
 async def post_diagnose(request: Request, who: Writer) -> Diagnosis:
     """Tells what seems to have happened to a picture, sent as the request body, and proposes a
-    restore job, for documents with a prior trained on them. Nothing is stored.
+    restore job, with a prior specialised in such pictures. Nothing is stored.
     """
     services = services_of(request)
     async with picture_body(request) as body:
         found = await services.pictures.diagnose(body, who.name)
-    if not found.shows_document:
-        return found
-    return found.proposing(trained_on("documents", services.settings.priors))
+    return found.proposing(specialised(found.shows_document, services.settings.priors))
 
 
 @asynccontextmanager

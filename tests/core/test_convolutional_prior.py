@@ -1,5 +1,5 @@
-"""The convolutional prior: what it hears of undecided tokens, any grid, its checkpoint folder; and
-the sampler that tells it the evidence."""
+"""The convolutional prior: what it is told, any grid, its checkpoint folder; and the sampler that
+tells it the first estimate."""
 
 import json
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, WeightsInvalid
 from aps_core.imaging.total_variation import total_variation_estimate
@@ -18,56 +18,69 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalPrior,
     load_convolutional,
 )
-from aps_core.samplers.carried_evidence import CarriedEvidence
+from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
-from aps_core.theory.toy import GRID, ToyPrior, ToyWorld
-from aps_core.tokenizers.quantizers import LookupFreeQuantizer
+from aps_core.tasks.restore import RestoreSpec
+from aps_core.theory.toy import GRID, TOLD, ToyPrior, ToyWorld
+from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import (
     MASK,
-    EvidencePrior,
     Grid,
     Sample,
-    SamplerState,
     StepInfo,
-    Tokenizer,
+    ToldPrior,
 )
 
-CONFIG = ConvolutionalConfig(bits=3, width=16, blocks=2, kernel=3)
+CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
 ASKED: dict[str, Any] = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
-
-
-def tokenizer(bits: int = 3) -> Tokenizer:
-    return cast(
-        Tokenizer, SimpleNamespace(codebook_KD=LookupFreeQuantizer(bits).codebook_KD, stride=2)
-    )
 
 
 @pytest.fixture
 def prior() -> ConvolutionalPrior:
     torch.manual_seed(0)
-    return ConvolutionalPrior(ConvolutionalNet(CONFIG), tokenizer())
+    net = ConvolutionalNet(CONFIG)
+    nn.init.normal_(net.head.weight, std=0.1)
+    return ConvolutionalPrior(net, PixelTokenizer())
 
 
 def tokens(grid: tuple[int, int], decided: float = 0.5) -> Tensor:
     generator = torch.Generator().manual_seed(1)
-    z_BL = torch.randint(0, 8, (2, grid[0] * grid[1]), generator=generator)
+    z_BL = torch.randint(0, 64, (2, grid[0] * grid[1]), generator=generator)
     return z_BL.masked_fill(torch.rand(z_BL.shape, generator=generator) > decided, MASK)
 
 
-def test_a_token_without_evidence_is_a_masked_one(prior: ConvolutionalPrior) -> None:
+def pictures(grid: tuple[int, int]) -> Tensor:
+    return torch.rand(2, 3, *grid, generator=torch.Generator().manual_seed(2)) * 2 - 1
+
+
+def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     z_BL, grid = tokens((4, 6)), (4, 6)
     asked = prior.logits(z_BL, grid=grid, **ASKED)
-    assert asked.shape == (2, 24, 8)
-    torch.testing.assert_close(asked, prior.logits_given(z_BL, torch.zeros(2, 24, 3), grid))
+    assert asked.shape == (2, 24, 64)
+    nobody = torch.zeros(2, dtype=torch.bool)
+    untold = prior.net.told(z_BL, pictures(grid), prior.tokenizer, grid, nobody)
+    torch.testing.assert_close(asked, untold)
+    assert not torch.allclose(asked, prior.logits_told(z_BL, pictures(grid), grid))
 
 
-def test_evidence_counts_for_undecided_tokens_alone(prior: ConvolutionalPrior) -> None:
-    z_BL, grid = tokens((6, 6)), (6, 6)
-    heard = torch.randn(2, 36, 3, generator=torch.Generator().manual_seed(2))
-    told = prior.logits_given(z_BL, heard, grid)
-    elsewhere = heard + 3.0 * (z_BL != MASK)[..., None]
-    torch.testing.assert_close(told, prior.logits_given(z_BL, elsewhere, grid))
-    assert not torch.allclose(told, prior.logits(z_BL, grid=grid, **ASKED))
+def test_an_untrained_network_believes_what_it_is_told() -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    z_BL = tokens(grid, decided=0.2)
+    codes_BL = prior.tokenizer.encode(x_BCHW)
+    told = prior.logits_told(z_BL, x_BCHW, grid)
+    assert torch.equal(told.argmax(-1)[z_BL == MASK], codes_BL[z_BL == MASK])
+
+
+def test_what_the_network_judges_wrong_is_believed_less() -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    z_BL = torch.full((2, 64), MASK)
+    certainty = []
+    for judged in (-2.0, 0.0, 2.0):
+        prior.net.head.bias[-(CONFIG.patch**2) :] = judged
+        certainty.append(prior.logits_told(z_BL, x_BCHW, grid).softmax(-1).amax(-1).mean())
+    assert certainty[0] > 1.5 * certainty[1] > 2 * certainty[2]
 
 
 @pytest.mark.parametrize("grid", [(5, 7), (6, 3), (1, 1)])
@@ -79,35 +92,40 @@ def test_any_grid_is_read_whole(prior: ConvolutionalPrior, grid: tuple[int, int]
         z_BL.view(2, rows, columns), (0, columns % 2, 0, rows % 2), value=MASK
     )
     expected = prior.logits(even.flatten(1), grid=(even.shape[1], even.shape[2]), **ASKED)
-    expected = expected.view(2, *even.shape[1:], 8)[:, :rows, :columns].flatten(1, 2)
+    expected = expected.view(2, *even.shape[1:], 64)[:, :rows, :columns].flatten(1, 2)
     torch.testing.assert_close(prior.logits(z_BL, grid=grid, **ASKED), expected)
 
 
 def test_a_folder_loads_and_errors_name_what_is_wrong(prior: ConvolutionalPrior, tmp_path) -> None:
     save_file(prior.net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(CONFIG.model_dump_json())
-    again = load_convolutional(tmp_path, tokenizer(), "cpu", torch.float32)
-    assert isinstance(again, EvidencePrior)
+    again = load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
+    assert isinstance(again, ToldPrior)
     z_BL = tokens((4, 4))
     torch.testing.assert_close(
         again.logits(z_BL, grid=(4, 4), **ASKED), prior.logits(z_BL, grid=(4, 4), **ASKED)
     )
-    with pytest.raises(WeightsInvalid, match="knows 8 codes, the tokenizer 16"):
-        load_convolutional(tmp_path, tokenizer(4), "cpu", torch.float32)
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG.model_dump(), "bits": 3}))
+    with pytest.raises(WeightsInvalid, match="knows 8 codes, the tokenizer 64"):
+        load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG.model_dump(), "width": 32}))
     with pytest.raises(WeightsInvalid, match="shape"):
-        load_convolutional(tmp_path, tokenizer(), "cpu", torch.float32)
+        load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
 
 
-def test_the_toy_prior_with_evidence_is_bayes_rule() -> None:
-    """Evidence of a token alone, of all codes but one: what that code says, tokens decided."""
+def test_the_toy_prior_told_a_picture_follows_bayes_rule() -> None:
+    """What it is told counts as a Gaussian observation of the picture does."""
     prior = ToyPrior(1)
     z_BL = torch.tensor([[2, MASK, MASK, MASK]])
-    sure = torch.zeros(1, 4, 2)
-    sure[0, 1] = 20 * prior.tokenizer.codebook_KD[3]
-    told = prior.logits_given(z_BL, sure, GRID)[0, 2:].log_softmax(-1)
-    decided = prior.logits(torch.tensor([[2, 3, MASK, MASK]]), grid=GRID, **ASKED)[0, 2:]
-    torch.testing.assert_close(told, decided.log_softmax(-1), atol=1e-4, rtol=1e-4)
+    x_BCHW = pictures(GRID)[:1]
+    told = prior.logits_told(z_BL, x_BCHW, GRID)[0].softmax(-1)
+    expected = torch.zeros(4, 4)
+    for state_L, p in zip(prior.states_SL, prior.p_S, strict=True):
+        if state_L[0] == 2:
+            picture = prior.tokenizer.decode(prior.tokenizer.codebook_KD[state_L][None], GRID)
+            likely = (-(picture - x_BCHW).square().sum() / 2 / TOLD**2).exp()
+            expected[torch.arange(4), state_L] += p * likely
+    torch.testing.assert_close(told, expected / expected.sum(1, keepdim=True))
 
 
 class Listener(ToyPrior):
@@ -117,53 +135,100 @@ class Listener(ToyPrior):
         super().__init__(seed)
         self.heard: list[Tensor] = []
 
-    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
-        self.heard.append(evidence_BLD)
-        return super().logits_given(z_BL, evidence_BLD, grid)
+    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
+        self.heard.append(crude_BCHW)
+        return super().logits_told(z_BL, crude_BCHW, grid)
 
 
-def listening(told: float, **options: Any) -> tuple[ToyWorld, Listener, Sample]:
+def listening(batch: int = 1, **options: Any) -> tuple[ToyWorld, Listener, Sample, list[StepInfo]]:
     world = ToyWorld(3)
     world.prior = Listener(3)
-    sampler = CarriedEvidence(steps=3, inner_steps=3, told=told, start=0.0, temperature=0.0)
-    generator = torch.Generator().manual_seed(0)
+    sampler = PlugAndPlay(steps=3, inner_steps=3)
+    generator, infos = torch.Generator().manual_seed(0), list[StepInfo]()
     result = driver.sample(
-        world.prior, world.objective, sampler, grid=GRID, generator=generator, batch=2, **options
+        world.prior,
+        world.objective,
+        sampler,
+        grid=GRID,
+        generator=generator,
+        batch=batch,
+        on_step=infos.append,
+        **options,
     )
-    return world, world.prior, result
+    return world, world.prior, result, infos
 
 
-def test_the_prior_is_told_the_latent_of_the_first_estimate_in_every_step() -> None:
-    world, prior, _ = listening(0.5)
-    estimate = total_variation_estimate(world.objective, torch.zeros(2, 3, *GRID))
-    latent_BLD = prior.tokenizer.features(estimate).flatten(2).transpose(1, 2)
+def test_every_round_tells_the_last_estimate() -> None:
+    world, prior, result, infos = listening()
     assert len(prior.heard) == 3
-    for heard in prior.heard:
-        torch.testing.assert_close(heard, 0.5 * latent_BLD)
-    assert listening(0.0)[1].heard == []
+    first = total_variation_estimate(world.objective, torch.zeros(1, 3, *GRID))
+    estimates = [first, *(info.x_hat_BCHW for info in infos)]
+    for heard, estimate in zip(prior.heard, estimates, strict=False):
+        torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
+
+
+def test_no_token_is_decided_before_the_last_round() -> None:
+    world, _, result, infos = listening()
+    assert [bool((info.state.z_BL == MASK).all()) for info in infos] == [True, True, False]
+    assert torch.equal(result.z_BL, world.prior.tokenizer.encode(infos[-1].x_hat_BCHW))
+
+
+def test_a_fit_agrees_with_the_measurement_and_is_held_back_by_the_prior() -> None:
+    world = ToyWorld(3)
+    misfits = {}
+    for weight in (0.0, 1.0, 100.0):
+        sampler = PlugAndPlay(steps=1, inner_steps=60, prior_weight=weight)
+        generator = torch.Generator().manual_seed(0)
+        infos: list[StepInfo] = []
+        driver.sample(
+            world.prior,
+            world.objective,
+            sampler,
+            grid=GRID,
+            generator=generator,
+            on_step=infos.append,
+        )
+        misfits[weight] = infos[0].misfit
+    assert misfits[0.0] < misfits[1.0] < misfits[100.0]
+
+
+def test_several_samples_differ_and_one_repeats() -> None:
+    several = listening(batch=4)[1].heard[1]
+    assert several.flatten(1).std(0).mean() > 0.05
+    torch.testing.assert_close(listening()[2].x_BCHW, listening()[2].x_BCHW)
 
 
 def test_a_resumed_run_tells_the_same() -> None:
-    states: list[SamplerState] = []
-
-    def keep(info: StepInfo) -> None:
-        states.append(info.state)
-
-    _, prior, whole = listening(0.5, on_step=keep)
-    _, again, resumed = listening(0.5, resume=states[0])
-    torch.testing.assert_close(torch.stack(again.heard), torch.stack(prior.heard[1:]))
+    _, prior, whole, infos = listening(batch=2)
+    _, again, resumed, _ = listening(batch=2, resume=infos[0].state)
+    assert len(again.heard) == 2
+    for heard, before in zip(again.heard, prior.heard[1:], strict=True):
+        torch.testing.assert_close(heard, before)
     torch.testing.assert_close(resumed.z_BL, whole.z_BL)
     torch.testing.assert_close(resumed.x_BCHW, whole.x_BCHW)
 
 
-def test_a_prior_that_cannot_hear_is_refused() -> None:
+def test_a_prior_that_cannot_be_told_is_refused() -> None:
     world = ToyWorld(0)
     deaf = cast(Any, SimpleNamespace(tokenizer=world.prior.tokenizer, logits=world.prior.logits))
-    with pytest.raises(InvalidSpec, match="set 'told' to 0"):
+    with pytest.raises(InvalidSpec, match="needs a prior that can be told"):
         driver.sample(
             deaf,
             world.objective,
-            CarriedEvidence(steps=1, told=1.0),
+            PlugAndPlay(steps=1),
             grid=GRID,
             generator=torch.Generator().manual_seed(0),
         )
+
+
+def test_a_job_with_another_prior_is_refused_at_once() -> None:
+    spec = RestoreSpec.model_validate(
+        {
+            "prior": "embedded",
+            "operator": {"type": "denoise"},
+            "sampler": {"type": "plug_and_play"},
+        }
+    )
+    with pytest.raises(InvalidSpec, match="with 'embedded' choose one of: aps, "):
+        spec.resolved()

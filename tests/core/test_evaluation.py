@@ -34,7 +34,6 @@ from aps_core.imaging import images
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import ImageEngine
-from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.types import MASK
 from tests.core.toys import FlatPrior
@@ -103,7 +102,7 @@ def test_an_interrupted_run_resumes_and_equal_variants_run_once(engine, photos, 
 def test_a_run_depends_only_on_settings_and_seed(engine, photos):
     case = make_case(engine, CONFIG, "native", "sr4", photos[0][0], photos[0][1], 0.05, 0)
     assert case.y_CHW.shape == (3, 16, 16)
-    for method in SamplerSpec.family:
+    for method in EmbeddedPrior.samplers():
         first, decodes, _ = run_method(engine, CONFIG, case, Variant(method), 3)
         assert torch.equal(first, run_method(engine, CONFIG, case, Variant(method), 3)[0]), method
         assert decodes == {"prior_only": 1, "carried_evidence": 25}.get(method, 5)

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,16 @@ from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
 from aps_core.runtime.memory import magvit_decoder
 from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2
-from aps_core.tokenizers.quantizers import LookupFreeQuantizer
+from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
+from training.convolutional import ConvolutionalLoss, validate
+from training.convolutional import export as export_convolutional
+from training.crude import RandomMeasurement, Restoration
 from training.documents import sources
 from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
-from training.documents.prior import ConvolutionalLoss, channel, evidence, softened
-from training.documents.prior import export as export_convolutional
-from training.documents.prior import validate as validate_prior
 from training.prior import flipped
 from training.prior_network import (
     build,
@@ -40,7 +41,7 @@ from training.prior_network import (
     text_tokenizer,
 )
 from training.prior_network import export as export_prior
-from training.tokenizer import TokenizerLoss, export, optimizers_for, shape, take_encoder
+from training.tokenizer import export, shape, take_encoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
 LINES = ["The lantern was lit and nobody noticed the stranger at the door of the inn."] * 3
@@ -252,81 +253,88 @@ def test_the_withheld_pages():
     assert all(texts.values())
 
 
-def test_evidence_states_truthfully_how_uncertain_it_is():
-    """Among bits whose expectation is said to be about t, the mean bit is about t."""
-    codes = LookupFreeQuantizer(6).codebook_KD
+def stripes(turned: bool) -> torch.Tensor:
+    lying = (torch.arange(64) // 4 % 2 * 2.0 - 1).expand(1, 3, 64, 64)
+    return (lying.mT if turned else lying).contiguous()
+
+
+def measurements(x, count):
     generator = torch.Generator().manual_seed(0)
-    bits = codes[torch.randint(0, 64, (24, 4096), generator=generator)]
-    heard = channel(bits, generator).tanh()
-    for low in (-0.9, -0.5, -0.1, 0.1, 0.5, 0.9):
-        near = (heard - low).abs() < 0.05
-        assert near.sum() > 2000
-        assert bits[near].mean() == pytest.approx(low, abs=0.06)
+    return [RandomMeasurement(x, generator) for _ in range(count)]
 
 
-def test_evidence_is_none_or_a_channel_or_a_crude_estimate():
-    bits = LookupFreeQuantizer(6).codebook_KD[torch.randint(0, 64, (200, 256))]
-    crude = torch.full_like(bits, 7.0)
-    heard = evidence(bits, crude, torch.Generator().manual_seed(0))
-    none = (heard == 0).flatten(1).all(1)
-    softened_ones = (heard == 3.5).flatten(1).any(1)
-    assert 0.15 < none.float().mean() < 0.35
-    assert 0.4 < softened_ones.float().mean() < 0.6
-    assert ((heard == 0) | (heard == 3.5))[softened_ones].all()
-    partly = (heard == 0).flatten(1).any(1) & ~none
-    assert 0.3 < partly.float().mean() < 0.6
+def test_measurements_are_of_many_kinds_and_fit_their_own_picture():
+    x = stripes(False)
+    made = measurements(x, 60)
+    assert {m.factor for m in made} == {1, 2, 4}
+    assert len({m.kernel_11kk.shape[-1] for m in made}) > 5
+    assert 2 < sum(bool((m.known_11HW == 0).any()) for m in made) < 25
+    for m in made:
+        assert m.kernel_11kk.sum() == pytest.approx(1, abs=1e-4)
+        seen = m.seen_1Chw[m.applied(torch.ones_like(x)) != 0]  # where pixels are known
+        own, other = m.negative_log_likelihood(x), m.negative_log_likelihood(stripes(True))
+        assert own.item() == pytest.approx(seen.numel() / 2, rel=0.15)  # the noise alone
+        assert other > own
+    again = measurements(x, 60)
+    assert all(torch.equal(a.seen_1Chw, b.seen_1Chw) for a, b in zip(made, again, strict=True))
 
 
-def test_softening_blurs_every_picture_by_its_own_amount():
-    stripes = (torch.arange(64) // 4 % 2 * 2.0 - 1).expand(16, 3, 64, 64)
-    x = torch.where(torch.arange(16)[:, None, None, None] < 8, stripes, stripes.mT)
-    soft = softened(x, torch.Generator().manual_seed(0))
-    contrast = soft.flatten(1).std(1)
-    assert contrast.min() < 0.5 < 0.9 < contrast.max() <= 1.01
-    assert (soft - x).mean().abs() < 0.02
-    assert torch.equal(soft, softened(x, torch.Generator().manual_seed(0)))
+def test_a_fit_solves_its_normal_equations():
+    """Against a dense solution, of a blurred and thinned small picture."""
+    x = torch.rand(1, 3, 12, 12, generator=torch.Generator().manual_seed(3)) * 2 - 1
+    measurement = next(m for m in measurements(x, 60) if m.kernel_11kk.shape[-1] > 3)
+    deviation_11HW = torch.rand(1, 1, 12, 12, generator=torch.Generator().manual_seed(4)) + 0.1
+    fitted = measurement.fitted(x * 0.5, deviation_11HW, steps=200)
+    columns = [measurement.applied(e.view(1, 1, 12, 12)).flatten() for e in torch.eye(144)]
+    matrix = torch.stack(columns, 1).double()
+    off = (measurement.seen_1Chw - measurement.applied(x * 0.5)).mean(1).flatten().double()
+    precision = torch.diag(deviation_11HW.flatten().double() ** -2)
+    scale = 3 / measurement.sigma**2
+    change = torch.linalg.solve(scale * matrix.T @ matrix + precision, scale * matrix.T @ off)
+    expected = x * 0.5 + change.view(1, 1, 12, 12).float()
+
+    def energy(picture: torch.Tensor) -> float:
+        change = ((picture - x * 0.5) / deviation_11HW)[:, :1].square().sum() / 2
+        return float(measurement.negative_log_likelihood(picture) + change)
+
+    assert energy(expected) < 0.9 * energy(x * 0.5)
+    assert energy(fitted) == pytest.approx(energy(expected), rel=1e-3)
 
 
-def test_the_documents_prior_learns_from_decided_tokens_and_from_evidence(tokenizer, tmp_path):
+def test_first_estimates_come_before_the_rounds():
+    """A network that knows the picture restores it in one round."""
+    tokenizer, generator = PixelTokenizer(), torch.Generator().manual_seed(0)
+    x = stripes(False)
+    restoration = Restoration.of(x[0], tokenizer, generator)
+    first = restoration.crude_CHW
+    sure = torch.nn.functional.one_hot(tokenizer.encode(x)[0], 64).float()
+    restoration.advance(sure, tokenizer, 0.0)
+    assert restoration.rounds == 1
+    assert (restoration.crude_CHW - x[0]).abs().mean() < 0.1 * (first - x[0]).abs().mean()
+
+
+def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate(tmp_path):
     """Two sorts of pictures, black and white: one neighbour tells which."""
     torch.manual_seed(0)
-    loaded = load_magvit(tokenizer, "cpu", torch.float32)
-    config = ConvolutionalConfig(bits=4, width=16, blocks=2, kernel=3)
-    prior = ConvolutionalPrior(ConvolutionalNet(config), loaded)
-    net = prior.net.requires_grad_(True)
-    pictures = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None].expand(8, 3, 32, 32)
-    loss = ConvolutionalLoss(prior, lambda: pictures, 8, 0.1, 0)
+    tokenizer = PixelTokenizer()
+    config = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3)
+    net = ConvolutionalNet(config)
+    pictures = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None].expand(8, 3, 16, 16)
+    drawn = cycle(pictures.split(1))
+    loss = ConvolutionalLoss(net, tokenizer, partial(next, drawn), 8, 0.1, 0)
     adam = torch.optim.Adam(net.parameters(), 1e-2)
     for _ in range(60):
         value, _ = loss(0.0)
         adam.zero_grad()
         value.backward()
         adam.step()
-    scores = validate_prior(net, prior, loaded.encode(pictures))
+    scores = validate(net, tokenizer, pictures)
     assert scores["nll_quarter"] < scores["nll_half"] + 0.05 < scores["nll_all"] - 0.1
-    assert scores["nll_heard"] < scores["nll_all"] - 0.1
-    folder = tmp_path / "prior"
-    folder.mkdir()
-    export_convolutional(net, config, folder)
-    again = load_convolutional(folder, loaded, "cpu", torch.float32)
-    z_BL = loaded.encode(pictures).masked_fill(torch.arange(64) % 2 == 0, MASK)
-    asked = {**HALF_DECIDED, "grid": (8, 8)}
-    expected = prior.logits(z_BL, **asked)
+    assert scores["nll_told_all"] < scores["nll_all"] - 0.1
+    assert scores["psnr_restored"] > scores["psnr_first"]
+    export_convolutional(net, config, tmp_path)
+    again = load_convolutional(tmp_path, tokenizer, "cpu", torch.float32)
+    z_BL = tokenizer.encode(pictures).masked_fill(torch.arange(256) % 2 == 0, MASK)
+    asked = {**HALF_DECIDED, "grid": (16, 16)}
+    expected = ConvolutionalPrior(net, tokenizer).logits(z_BL, **asked)
     assert torch.allclose(again.logits(z_BL, **asked), expected, atol=0.05)
-
-
-def test_a_frozen_encoder_keeps_its_codes():
-    torch.manual_seed(0)
-    model = Magvit2(shape(32, 1, 32, 1, 4, patch=2, attention=False))
-    model.encoder.requires_grad_(False)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    x = torch.rand(2, 3, 16, 16) * 2 - 1
-    loss = TokenizerLoss(model, lambda: x, torch.device("cpu"))
-    optimizers = optimizers_for(model, 1e-2)
-    for _ in range(2):
-        loss(0.5)[0].backward()
-        for optimizer in optimizers:
-            optimizer.step()
-    changed = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
-    assert changed
-    assert all(name.startswith("decoder.") for name in changed)

@@ -1,13 +1,11 @@
-"""A masked diffusion prior as a convolutional network, for small models of local structure.
+"""A masked diffusion prior over pixels as a convolutional network, small and local.
 
-It predicts every token from the decided ones, as MMaDA does. Besides, it hears *evidence* of the
-undecided tokens: how strongly each bit of a code leans to -1 or +1 according to something else, for
-example a measurement. A masked token is one without evidence, so one network serves both.
+It predicts every token from the decided ones, as MMaDA does. It can also be told a crude estimate
+of the picture: then it is a denoiser as well, with a distribution for every pixel. It judges itself
+how wrong the estimate is.
 
-Evidence of a token is a vector e (D) with ``p(code) ~ exp(e . code)``. Of a bit in {-1, +1},
-``tanh(e)`` is the expectation. The network reads it in the place of the code.
-
-Shapes: B samples, L tokens on a grid (gh, gw), D bits, K = 2**D codes, C channels.
+Shapes: B samples, L tokens on a grid (gh, gw), which are pixels, D bits, K = 2**D codes, C
+channels, I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +20,17 @@ from torch import Tensor, nn
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
 from aps_core.errors import WeightsInvalid
-from aps_core.types import MASK, Grid, Tokenizer
+from aps_core.tokenizers.pixels import LEVEL_BITS, PixelTokenizer, of_codes
+from aps_core.types import MASK, Grid
+
+OUTPUTS = 16 + 4 + 1
+"""Of a token: logits of its brightness and of its two bits of colour, and the logarithm of the
+error of what it is told, in units of :data:`ERROR`.
+"""
+TOLD_INPUTS = 4
+"""Three colours of the estimate, and whether it is told."""
+ERROR = 0.15
+"""Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
 
 
 class ConvolutionalConfig(BaseModel):
@@ -36,7 +44,7 @@ class ConvolutionalConfig(BaseModel):
     kernel: int = 5
     """Side of the depthwise convolutions."""
     expansion: int = 3
-    patch: int = 2
+    patch: int = 4
     """Side of the squares of tokens that share one position of the network."""
 
 
@@ -65,43 +73,79 @@ class Block(nn.Module):
 
 
 class ConvolutionalNet(nn.Module):
-    """Expectations of bits and flags of decided tokens to logits."""
+    """What is known of every token to logits."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
         self.config = config
         area = config.patch**2
-        self.embed = nn.Linear(area * (config.bits + 1), config.width)
+        self.embed = nn.Linear(area * (config.bits + 1 + TOLD_INPUTS), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, area * 2**config.bits)
+        self.head = nn.Linear(config.width, area * OUTPUTS)
+        nn.init.zeros_(self.head.weight)  # an untrained network believes what it is told
+        nn.init.zeros_(self.head.bias)
 
-    def forward(self, bits_BLD: Tensor, decided_BL: Tensor, grid: Grid) -> Tensor:
-        """Logits (B, L, K).
+    def told(
+        self,
+        z_BL: Tensor,
+        crude_BCHW: Tensor | None,
+        tokenizer: PixelTokenizer,
+        grid: Grid,
+        told_B: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (B, L, K) in float32 from the decided tokens and an estimate of the picture.
+
+        Bayes' rule gives what a token's own pixel says; the network what the others say, and how
+        far its own may be wrong.
 
         Args:
-            bits_BLD: expectations of the bits in [-1, 1]; 0 where nothing is known.
-            decided_BL: True where a token is decided.
+            z_BL: codes, or ``MASK`` where undecided.
+            crude_BCHW: the estimate, in [-1, 1]; None if nothing is told.
+            tokenizer: of the codes.
             grid: rows and columns of the tokens, any number.
+            told_B: which pictures are told their estimate (default: all).
         """
+        decided_BL = z_BL != MASK
+        code_BLD = tokenizer.codebook_KD[z_BL.clamp(min=0)] * decided_BL[..., None]
+        if crude_BCHW is None:
+            crude_BCHW = code_BLD.new_zeros(len(z_BL), 3, *grid)
+            told_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
+        elif told_B is None:
+            told_B = torch.ones_like(z_BL[:, 0], dtype=torch.bool)
+        told_BL = told_B[:, None].expand_as(z_BL)
+        seen_BL3 = crude_BCHW.flatten(2).transpose(1, 2) * told_BL[..., None]
+        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL3, told_BL[..., None]], -1)
+        said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
+        said_BLY, said_BL4, judged_BL1 = said_BLO.split([OUTPUTS - 5, 4, 1], -1)
+        error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
+        y_BLY, colour_BL4 = tokenizer.log_likelihood(crude_BCHW, error_BL)
+        told_BL1 = (told_BL & ~decided_BL)[..., None]
+        y_BLY = said_BLY + y_BLY * told_BL1
+        colour_BL4 = torch.where(told_BL1, colour_BL4, said_BL4)
+        return of_codes(y_BLY, colour_BL4)
+
+    def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
+        """Outputs (B, L, O) from the inputs of all tokens."""
         (rows, columns), patch = grid, self.config.patch
-        known = torch.cat([bits_BLD, decided_BL.to(bits_BLD)[..., None]], dim=-1)
-        known_BEhw = known.transpose(1, 2).unflatten(2, grid)
+        known_BIhw = known_BLI.transpose(1, 2).unflatten(2, grid)
         # beyond the picture nothing is known
-        known_BEhw = F.pad(known_BEhw, (0, -columns % patch, 0, -rows % patch))
-        h = self.embed(F.pixel_unshuffle(known_BEhw, patch).permute(0, 2, 3, 1).contiguous())
+        known_BIhw = F.pad(known_BIhw, (0, -columns % patch, 0, -rows % patch))
+        h = self.embed(F.pixel_unshuffle(known_BIhw, patch).permute(0, 2, 3, 1).contiguous())
         for block in self.blocks:
             h = block(h)
-        logits_BKhw = F.pixel_shuffle(self.head(self.norm(h)).permute(0, 3, 1, 2), patch)
-        return logits_BKhw[:, :, :rows, :columns].flatten(2).transpose(1, 2)
+        said_BOhw = F.pixel_shuffle(self.head(self.norm(h)).permute(0, 3, 1, 2), patch)
+        return said_BOhw[:, :, :rows, :columns].flatten(2).transpose(1, 2)
 
 
 class ConvolutionalPrior:
-    """Implements :class:`aps_core.types.EvidencePrior`."""
+    """Implements :class:`aps_core.types.ToldPrior`."""
 
-    def __init__(self, net: ConvolutionalNet, tokenizer: Tokenizer) -> None:
+    def __init__(self, net: ConvolutionalNet, tokenizer: PixelTokenizer) -> None:
         self.net = net.eval().requires_grad_(False)
         self.tokenizer = tokenizer
+        # an estimate's colours are better than what single pixels can be fitted to
+        self.fitted_D = (torch.arange(net.config.bits) < LEVEL_BITS).to(tokenizer.codebook_KD)
 
     @torch.no_grad()
     def logits(
@@ -114,25 +158,20 @@ class ConvolutionalPrior:
         guidance_scale: float,
     ) -> Tensor:
         """Logits (B, L, K), float32. Grids of any size are evaluated whole. It knows no prompts."""
-        nothing_BLD = self.tokenizer.codebook_KD.new_zeros(*z_BL.shape, self.net.config.bits)
-        return self.logits_given(z_BL, nothing_BLD, grid)
+        return self.net.told(z_BL, None, self.tokenizer, grid)
+
+    def rest(self, crude_BCHW: Tensor) -> Tensor:
+        """Fine differences of colour."""
+        return self.tokenizer.rest(crude_BCHW)
 
     @torch.no_grad()
-    def logits_given(self, z_BL: Tensor, evidence_BLD: Tensor, grid: Grid) -> Tensor:
-        """Logits (B, L, K), float32, given evidence of the undecided tokens.
-
-        Where a token has evidence, its own logits include it.
-        """
-        decided_BL = z_BL != MASK
-        code_BLD = self.tokenizer.codebook_KD[z_BL.clamp(min=0)]
-        bits_BLD = torch.where(decided_BL[..., None], code_BLD, evidence_BLD.tanh())
-        dtype = self.net.embed.weight.dtype
-        logits_BLK: Tensor = self.net(bits_BLD.to(dtype), decided_BL, grid)
-        return logits_BLK.float()
+    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
+        """Logits (B, L, K), float32, told an estimate."""
+        return self.net.told(z_BL, crude_BCHW, self.tokenizer, grid)
 
 
 def load_convolutional(
-    folder: Path, tokenizer: Tokenizer, device: torch.device | str, dtype: torch.dtype
+    folder: Path, tokenizer: PixelTokenizer, device: torch.device | str, dtype: torch.dtype
 ) -> ConvolutionalPrior:
     """Loads a folder with ``config.json`` and one safetensors file.
 

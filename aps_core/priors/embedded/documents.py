@@ -1,4 +1,4 @@
-"""The embedded documents prior: text, pages, screens, diagrams and icons."""
+"""The embedded documents prior, which only restores: a convolutional network over pixels."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
 
     type: Literal["embedded_documents"] = "embedded_documents"
     package_folder: ClassVar[Path] = EMBEDDED / "documents"
-    attention_share: ClassVar[float] = 0.0
-    stride: ClassVar[int] = 2
     content: ClassVar[Content] = "documents"
     recommended: ClassVar[dict[str, Any]] = {
         "steps": 10,
@@ -34,51 +32,53 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
         "learning_rate": 1.0,
         "guidance_scale": 0.0,
     }
-    tuned: ClassVar[dict[str, dict[str, Any]]] = {  # on withheld fonts, scans and screens
-        "carried_evidence": {
-            "steps": 10,
-            "inner_steps": 10,
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {
+        "plug_and_play": {
+            "steps": 4,
+            "inner_steps": 15,
             "learning_rate": 0.15,
-            "told": 0.5,  # as in training
-            "start": 0.0,
-            "prior_weight": 0.3,
             "correction": 1.0,
             "smoothness": 1.0,
-            "curvature": 1.0,
+            "curvature": 2.0,
             "denoising": 0.8,
         },
     }
+    attention_share: ClassVar[float] = 0.0
+    can_be_told: ClassVar[bool] = True
+    restoring_sampler: ClassVar[str] = "plug_and_play"
+    recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
+        "measurement": {"norm": "l2", "perceptual_weight": 0.0}
+    }
+    stride: ClassVar[int] = 1
 
     def folders(self) -> tuple[Path, ...]:
-        """Prior and tokenizer, both in the package."""
-        return self.package_folder / "prior", self.package_folder / "tokenizer"
+        """The network, in the package; the tokenizer has no weights."""
+        return (self.package_folder / "prior",)
 
     def token_bytes(self, device: str) -> int:
-        """Computed from the folders' configuration files."""
-        prior, tokenizer = self.folders()
-        number = self.number_bytes(device)
+        """Computed from the network's configuration file."""
+        (folder,), number = self.folders(), self.number_bytes(device)
         return memory.image_token_bytes(
-            memory.magvit_decoder(tokenizer),
-            2 ** int(read_json(tokenizer / "config.json")["codebook_dim"]),
+            memory.PIXEL_DECODER,
+            2 ** int(read_json(folder / "config.json")["bits"]),
             self.stride,
-            memory.convolutional_bytes(prior, number),
-            number,
+            memory.convolutional_bytes(folder, number),
+            memory.FLOAT,
         )
 
     def load(self, device: torch.device) -> Prior:
-        """Loads prior and tokenizer from the package."""
+        """Loads the network from the package."""
         from aps_core.priors.convolutional.network import load_convolutional
-        from aps_core.tokenizers.magvit2 import load_magvit
+        from aps_core.tokenizers.pixels import PixelTokenizer
 
-        prior, tokenizer = self.folders()
-        dtype = fast_dtype(device)
-        return load_convolutional(prior, load_magvit(tokenizer, device, dtype), device, dtype)
+        (folder,) = self.folders()
+        return load_convolutional(folder, PixelTokenizer(device), device, fast_dtype(device))
 
     def check_prompt(self, prompt: str) -> None:
-        """This prior was trained without captions.
+        """It was trained without captions.
 
         Raises:
             InvalidSpec: the prompt is not empty.
         """
         if prompt:
-            raise InvalidSpec("Prior 'embedded_documents' takes no prompt; leave it empty.")
+            raise InvalidSpec(f"Prior '{self.type}' takes no prompt; leave it empty.")

@@ -1,4 +1,4 @@
-"""Pictures of pages and screens: the prior that restores them, and the warning about letters."""
+"""What a picture shows: the prior that restores it, and the warning about letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from aps_core.priors import ImagePriorSpec, trained_on
+from aps_core.priors import ImagePriorSpec, specialised_in
 from aps_core.tasks.results import PictureResult
 
 TEXT_NOTE = (
@@ -15,12 +15,11 @@ TEXT_NOTE = (
 )
 
 
-def prior_for_documents(
+def leaves_prior_open(
     task: str, spec: Mapping[str, Any], offered: Iterable[str] | None = None
-) -> str | None:
-    """The prior to use if the picture of a job is a page or screen. None if the job is no
-    restoration, names a prior or has a prompt, which the documents prior does not know, or if
-    there is no such prior.
+) -> bool:
+    """Whether the prior of a job depends on what its picture shows: a restoration that names none
+    and has no prompt, which specialised priors do not know, where at least one is offered.
 
     Args:
         task: type of the job.
@@ -28,8 +27,15 @@ def prior_for_documents(
         offered: names of priors; default: those whose weights are installed.
     """
     if task != "restore" or "prior" in spec or spec.get("prompt"):
-        return None
-    return trained_on("documents", offered)
+        return False
+    return any(specialised(document, offered) for document in (False, True))
+
+
+def specialised(document: bool, offered: Iterable[str] | None = None) -> str | None:
+    """The prior for a page or screen, or for a photograph; None if none of the ``offered`` is
+    specialised in it.
+    """
+    return specialised_in("documents" if document else "photographs", offered)
 
 
 def warned(result: PictureResult, prior: ImagePriorSpec) -> PictureResult:

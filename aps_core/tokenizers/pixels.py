@@ -1,0 +1,176 @@
+"""A tokenizer without weights: a token is a pixel's brightness and a share of its cell's colour.
+
+A token has six bits. Four are the pixel's brightness, in 16 even levels. The others are one bit of
+each of the two colour differences of its cell of 2x2 pixels, which has 16 levels of both (4:2:0, as
+in JPEG), finer near grey.
+
+Brightness is linear in the bits, so the decoder of expectations is the expectation of the decoder:
+nothing is lost by Eq. 7 of the paper (for colours, nearly nothing).
+
+Shapes: B pictures, C = 3 colours, L tokens on a grid (H, W), D = 6 bits, K = 64 codes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from aps_core.tokenizers.quantizers import LookupFreeQuantizer
+from aps_core.types import Grid
+
+LEVEL_BITS = 4
+"""Bits of a level, of brightness as of a colour difference."""
+TOP = 2**LEVEL_BITS - 1
+WEIGHTS = tuple(2.0**bit / 2 for bit in reversed(range(LEVEL_BITS)))
+"""Of the bits in {-1, +1}, first the most significant: their sum is a level minus ``TOP / 2``."""
+GREY = TOP // 2
+"""Level of a colour difference of 0."""
+CELL = 2
+BENT = 2.5
+"""Colour differences are ``sinh(BENT v) / sinh(BENT)`` for even v: steps near grey are 0.4 of an
+even division's, those of full colours 2.5."""
+ROUNDING = 0.3
+"""Standard deviation of rounding, in levels."""
+CERTAIN = 1 - 1e-6
+"""Largest expectation of a bit."""
+COLOUR_NOISE = 0.04
+"""Mean differences of colour within cells that are taken for noise."""
+LUMA = (0.299, 0.587, 0.114)
+"""Rec. 601."""
+
+
+class PixelTokenizer:
+    """Implements :class:`aps_core.types.Tokenizer`."""
+
+    stride = 1
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.quantizer = LookupFreeQuantizer(LEVEL_BITS + 2, device)
+        self.codebook_KD = self.quantizer.codebook_KD
+        self.weights_b = torch.tensor(WEIGHTS, device=device)
+        self.brightness_K = self.codebook_KD[:, :LEVEL_BITS] @ self.weights_b * 2 / TOP
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """Latents (B, D, H, W): how far a value is from the next change of each bit, in levels."""
+        height, width = x_BCHW.shape[2:]
+        even_BCHW = F.pad(x_BCHW.float(), (0, width % CELL, 0, height % CELL), mode="replicate")
+        y_BHW, cells_B2hw = _brightness_and_colour(even_BCHW)
+        colours_B2bhw = _margins(cells_B2hw, dim=2)
+        colours_B2HW = F.pixel_shuffle(colours_B2bhw.flatten(1, 2), CELL)
+        latent_BDHW = torch.cat([_margins((y_BHW + 1) / 2 * TOP, dim=1), colours_B2HW], 1)
+        return latent_BDHW[..., :height, :width]
+
+    def feature_maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """The latents."""
+        return [self.features(x_BCHW)]
+
+    @torch.no_grad()
+    def encode(self, x_BCHW: Tensor) -> Tensor:
+        """Pictures in [-1, 1] to codes (B, L) in raster order."""
+        return self.quantize(self.features(x_BCHW).flatten(2).transpose(1, 2))[0]
+
+    def quantize(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (..., D) to codes (...) and embeddings in {-1, +1}."""
+        return self.quantizer(e)
+
+    def log_likelihood(self, x_BCHW: Tensor, sigma_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every brightness (B, L, 16) and pair of colour bits (B, L, 4), where pictures are seen
+        with an error of ``sigma_BL``, up to a constant; their sum is that of a code. Errors are
+        taken to be errors of brightness: colours are known but for rounding.
+        """
+        latent_BLD = self.features(x_BCHW).flatten(2).transpose(1, 2)
+        error_BL1 = ((TOP / 2 * sigma_BL).square() + ROUNDING**2).sqrt()[..., None]
+        y_BL1 = latent_BLD[..., :1] + TOP / 2  # the first bit changes in the middle
+        levels_Y = torch.arange(TOP + 1, device=x_BCHW.device)
+        y_BLY = -((levels_Y - y_BL1) / error_BL1).square() / 2
+        colour_BL2 = self._dithered(x_BCHW).atanh()
+        return y_BLY, colour_BL2 @ self.codebook_KD[:4, LEVEL_BITS:].T
+
+    def rest(self, x_BCHW: Tensor) -> Tensor:
+        """What the codes of pictures cannot hold: colour that changes within cells. To be added to
+        decoded pictures of the same colours. Where there is little of it, it is taken for noise.
+        """
+        luma_C11 = torch.tensor(LUMA, device=x_BCHW.device)[:, None, None]
+        y_BL1 = (x_BCHW.float() * luma_C11).sum(1).flatten(1)[..., None]
+        e_BLD = torch.cat([y_BL1.expand(-1, -1, LEVEL_BITS), self._dithered(x_BCHW)], -1)
+        rest_BCHW = x_BCHW - self.decode(e_BLD, (x_BCHW.shape[2], x_BCHW.shape[3]))
+        near_B1HW = F.avg_pool2d(
+            rest_BCHW.square().mean(1, keepdim=True), 5, 1, 2, count_include_pad=False
+        )
+        kept_B1HW = 1 - (COLOUR_NOISE**2 / near_B1HW.clamp(min=1e-9)).clamp(max=1)
+        return rest_BCHW * kept_B1HW
+
+    def _dithered(self, x_BCHW: Tensor) -> Tensor:
+        """Expectations (B, L, 2) of the colour bits, if colours are one of the two levels next to
+        theirs, at random with their mean.
+        """
+        height, width = x_BCHW.shape[2:]
+        even_BCHW = F.pad(x_BCHW.float(), (0, width % CELL, 0, height % CELL), mode="replicate")
+        cells_B2hw = _brightness_and_colour(even_BCHW)[1].clamp(0, TOP)
+        below_B2hw = cells_B2hw.floor().clamp(max=TOP - 1)
+        share_B21hw = (cells_B2hw - below_B2hw)[:, :, None]
+        powers_b11 = 2 ** torch.arange(LEVEL_BITS - 1, -1, -1, device=x_BCHW.device)[:, None, None]
+        lower, upper = (
+            2.0 * ((level_B2hw.long()[:, :, None] & powers_b11) > 0) - 1
+            for level_B2hw in (below_B2hw, below_B2hw + 1)
+        )
+        bits_B2bhw = lower + share_B21hw * (upper - lower)
+        bits_B2HW = F.pixel_shuffle(bits_B2bhw.flatten(1, 2), CELL)[..., :height, :width]
+        return bits_B2HW.flatten(2).transpose(1, 2).clamp(-CERTAIN, CERTAIN)
+
+    def deviation(self, p_BLK: Tensor, grid: Grid) -> Tensor:
+        """Standard deviations (B, H, W) of brightness, from probabilities of codes."""
+        mean_BL, square_BL = p_BLK @ self.brightness_K, p_BLK @ self.brightness_K.square()
+        deviation_BL: Tensor = (square_BL - mean_BL.square()).clamp(min=0).sqrt()
+        return deviation_BL.reshape(len(deviation_BL), *grid)
+
+    def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
+        """Embeddings (B, L, D) to pictures (B, 3, H, W) of at least 2x2, float32, unclamped."""
+        rows, columns = (side // CELL * CELL for side in grid)
+        e_BDHW = e_BLD.float().transpose(1, 2).unflatten(2, grid)
+        y_BHW = torch.einsum("bdhw,d->bhw", e_BDHW[:, :LEVEL_BITS], self.weights_b) * 2 / TOP
+        bits_B8hw = F.pixel_unshuffle(e_BDHW[:, LEVEL_BITS:, :rows, :columns], CELL)
+        bits_B2bhw = bits_B8hw.unflatten(1, (2, LEVEL_BITS))
+        levels_B2hw = torch.einsum("bcdhw,d->bchw", bits_B2bhw, self.weights_b)
+        even_B2hw = (levels_B2hw + TOP / 2 - GREY) / GREY
+        cells_B2hw = (BENT * even_B2hw).sinh() / math.sinh(BENT)
+        colours_B2HW = F.interpolate(cells_B2hw, scale_factor=CELL)
+        # a cell that is cut off has its neighbour's colour
+        cut = (0, grid[1] - columns, 0, grid[0] - rows)
+        blue_BHW, red_BHW = F.pad(colours_B2HW, cut, mode="replicate").unbind(1)
+        r = y_BHW + 2 * (1 - LUMA[0]) * red_BHW
+        b = y_BHW + 2 * (1 - LUMA[2]) * blue_BHW
+        g = (y_BHW - LUMA[0] * r - LUMA[2] * b) / LUMA[1]
+        return torch.stack([r, g, b], 1)
+
+
+def of_codes(y_BLY: Tensor, colour_BL4: Tensor) -> Tensor:
+    """Logits of codes (B, L, K) from those of brightness (B, L, 16) and colour bits (B, L, 4)."""
+    sums_BLY4 = y_BLY[..., :, None] + colour_BL4[..., None, :]
+    return sums_BLY4.flatten(2)
+
+
+def _brightness_and_colour(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+    """Brightness (B, H, W), and the levels (B, 2, h, w) of the cells' colour differences."""
+    r, g, b = x_BCHW.float().unbind(1)
+    y_BHW = LUMA[0] * r + LUMA[1] * g + LUMA[2] * b
+    differences = [(b - y_BHW) / (2 - 2 * LUMA[2]), (r - y_BHW) / (2 - 2 * LUMA[0])]
+    cells_B2hw = F.avg_pool2d(torch.stack(differences, 1), CELL)
+    return y_BHW, GREY * (1 + (cells_B2hw * math.sinh(BENT)).asinh() / BENT)
+
+
+def _margins(level: Tensor, dim: int) -> Tensor:
+    """For levels in [0, TOP]: the distance from the next change of every bit, positive where the
+    bit is set; the bits are a new dimension ``dim``.
+    """
+    # level n is from n to n + 1; halfway between two it counts as the upper one in every bit
+    steps = level.clamp(0, TOP) + 0.5 + 1e-4
+    margins = []
+    for bit in reversed(range(LEVEL_BITS)):
+        run = steps / 2**bit
+        change = run.round().clamp(1, 2 ** (LEVEL_BITS - bit) - 1)
+        margins.append(2**bit * (run - change) * (2 * (change % 2) - 1))
+    return torch.stack(margins, dim)

@@ -1,0 +1,241 @@
+"""The convolutional prior, a masked prior and a denoiser in one; here of photographs.
+
+    python -m training.convolutional --corpus CORPUS --out runs/photographs
+    python -m training.convolutional --corpus CORPUS --out runs/photographs --anneal 15
+
+Stops, continues and anneals like :mod:`training.tokenizer`. The loss is the cross-entropy of the
+undecided tokens of 128-pixel crops, with MMaDA's mask ratios cos(pi/2 u), and the error of the
+expected picture. A share of the decided tokens' bits is flipped, because the sampler's anchors may
+be wrong. Half of the crops are restorations under way (:mod:`training.crude`): of these the network
+is told the estimate and nothing else, and its answer makes the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Generator, Tensor, nn
+
+from aps_core.evaluation.metrics import psnr
+from aps_core.priors.convolutional.network import (
+    ConvolutionalConfig,
+    ConvolutionalNet,
+    load_convolutional,
+)
+from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.types import MASK
+from training import corpus, runs
+from training.crude import ROUNDS, Restoration
+from training.loop import device_and_threads, steps_done, train
+from training.muon import muon_and_adamw
+from training.prior import flipped
+
+RUNNING = 48
+"""Restorations under way, from which steps draw."""
+NOISY = 0.3
+"""Share of rounds whose estimate is shifted at random, as it is for several samples."""
+TOLD = 0.5
+"""Share of the other crops of which an estimate is told."""
+
+UNTOLD_ERROR = 0.1
+"""Squared error of an expected picture that counts like one nat, if nothing is told."""
+SMALLEST_ERROR = 1e-4
+"""Squared error of an estimate below which it need not become better."""
+
+CASES = {
+    "all": (False, 1.0),
+    "half": (False, 0.5),
+    "quarter": (False, 0.25),
+    "told_all": (True, 1.0),
+    "told_half": (True, 0.5),
+}
+"""Of validation: whether the prior is told the first estimates, and the share of masked tokens.
+What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a measurement.
+"""
+
+
+def expected(logits_BLK: Tensor, z_BL: Tensor, codebook_KD: Tensor) -> Tensor:
+    """The codes (B, L, D) of decided tokens, the expectations of the others (Eq. 7)."""
+    mean_BLD = logits_BLK.softmax(-1) @ codebook_KD
+    return torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
+
+
+def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
+    """Mean of every picture (B,)."""
+    return (x_BCHW - truth_BCHW).square().flatten(1).mean(1)
+
+
+class ConvolutionalLoss:
+    """Draws crops, encodes, masks and disturbs them; cross-entropy of the undecided tokens, and
+    squared error of the expected picture, relative to that of the estimate that is told: so good
+    estimates count like bad ones.
+    """
+
+    def __init__(
+        self,
+        net: ConvolutionalNet,
+        tokenizer: PixelTokenizer,
+        draw: Callable[[], Tensor],
+        batch: int,
+        flips: float,
+        seed: int,
+    ) -> None:
+        """``draw``: one picture (1, 3, H, W) in [-1, 1]. ``batch``: crops B of a step.
+        ``flips``: largest share of flipped bits.
+        """
+        self.net = net
+        self.tokenizer = tokenizer
+        self.draw = draw
+        self.batch = batch
+        self.flips = flips
+        self.generator = Generator().manual_seed(seed)
+        self.running: list[Restoration] = []
+
+    def restorations(self) -> list[Restoration]:
+        """Those of this step. New ones take the place of finished ones."""
+        self.running = [under_way for under_way in self.running if under_way.rounds < ROUNDS]
+        while len(self.running) < max(RUNNING, self.batch):
+            x_CHW = self.draw().to(self.tokenizer.codebook_KD.device)[0]
+            self.running.append(Restoration.of(x_CHW, self.tokenizer, self.generator))
+        chosen = torch.randperm(len(self.running), generator=self.generator)[: self.batch]
+        return [self.running[i] for i in chosen.tolist()]
+
+    def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
+        chosen = self.restorations()
+        x_BCHW = torch.stack([each.x_CHW for each in chosen])
+        codes_BL = torch.stack([each.codes_L for each in chosen])
+        crude_BCHW = torch.stack([each.crude_CHW for each in chosen])
+        grid = (x_BCHW.shape[2], x_BCHW.shape[3])
+        under_way_B = torch.arange(self.batch) < self.batch // 2
+        fraction_B = torch.cos(torch.rand(self.batch, generator=self.generator) * math.pi / 2)
+        fraction_B[under_way_B] = 1.0
+        told_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < TOLD)
+        masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B[:, None]
+        masked_BL, told_B = masked_BL.to(codes_BL.device), told_B.to(codes_BL.device)
+        shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
+        z_BL = torch.where(masked_BL, MASK, shown_BL)
+        with torch.autocast(z_BL.device.type, dtype=torch.bfloat16):
+            logits_BLK = self.net.told(z_BL, crude_BCHW, self.tokenizer, grid, told_B)
+        nll = F.cross_entropy(logits_BLK[masked_BL], codes_BL[masked_BL])
+        e_BLD = expected(logits_BLK, z_BL, self.tokenizer.codebook_KD)
+        told_B111 = told_B[:, None, None, None]
+        x_bar_BCHW = self.tokenizer.decode(e_BLD, grid) + told_B111 * self.tokenizer.rest(
+            crude_BCHW
+        )
+        told_error_B = squared_error(crude_BCHW, x_BCHW) + SMALLEST_ERROR
+        usual_B = told_error_B.where(told_B, UNTOLD_ERROR)
+        error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
+        self.advance(chosen[: self.batch // 2], logits_BLK.detach())
+        return nll + error, {"nll": nll.item(), "error": error.item()}
+
+    def advance(self, under_way: list[Restoration], logits_BLK: Tensor) -> None:
+        """A round of those that are told their estimate and nothing else."""
+        for each, logits_LK in zip(under_way, logits_BLK, strict=False):
+            noise = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
+            each.advance(logits_LK.softmax(-1), self.tokenizer, noise)
+
+
+@torch.no_grad()
+def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[str, float]:
+    """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
+    decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
+    a restoration.
+    """
+    assert isinstance(net, ConvolutionalNet)
+    generator = Generator().manual_seed(0)
+    parts: dict[str, list[Tensor]] = defaultdict(list)
+    for x in x_BCHW.split(1):
+        grid = (x.shape[2], x.shape[3])
+        restoration = Restoration.of(x[0], tokenizer, generator)
+        codes_BL = restoration.codes_L[None]
+        order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
+        for name, (told, share) in CASES.items():
+            masked_BL = order_BL < share
+            z_BL = torch.where(masked_BL, MASK, codes_BL)
+            crude_BCHW = restoration.crude_CHW[None] if told else None
+            logits_BLK = net.told(z_BL, crude_BCHW, tokenizer, grid)
+            nll_N = F.cross_entropy(logits_BLK[masked_BL], codes_BL[masked_BL], reduction="none")
+            parts[f"nll_{name}"].append(nll_N)
+        tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
+        parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
+        parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
+        while restoration.rounds < ROUNDS:
+            logits_BLK = net.told(
+                torch.full_like(codes_BL, MASK), restoration.crude_CHW[None], tokenizer, grid
+            )
+            restoration.advance(logits_BLK[0].softmax(-1), tokenizer, 0.0)
+        parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
+    return {name: torch.cat(values).mean().item() for name, values in parts.items()}
+
+
+def export(net: nn.Module, config: ConvolutionalConfig, out: Path) -> None:
+    """Writes ``model.safetensors`` in half precision and ``config.json``."""
+    halves = {key: value.half().contiguous() for key, value in net.state_dict().items()}
+    save_file(halves, out / "model.safetensors")
+    (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of this stage, for photographs and documents."""
+    made = runs.parser(description, 1200, 4, "128-pixel crops a step (128 on a GPU)")
+    made.add_argument("--width", type=int, default=192)
+    made.add_argument("--blocks", type=int, default=10)
+    made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
+    made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
+    return made
+
+
+def train_convolutional(
+    args: argparse.Namespace,
+    draw: Callable[[int], Callable[[], Tensor]],
+    held_out: dict[str, Tensor],
+) -> None:
+    """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that
+    draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them.
+    """
+    device = device_and_threads(args.threads)
+    torch.manual_seed(args.seed)
+    out, schedule = runs.folder_and_schedule(args)
+    tokenizer = PixelTokenizer(device)
+    bits = tokenizer.codebook_KD.shape[1]
+    config = ConvolutionalConfig(bits=bits, width=args.width, blocks=args.blocks)
+    net = ConvolutionalNet(config).to(device)
+    if args.start and not steps_done(out):
+        trained = load_convolutional(args.start, tokenizer, device, torch.float32)
+        net.load_state_dict(trained.net.state_dict())
+    seed = args.seed + steps_done(out)
+    loss = ConvolutionalLoss(net, tokenizer, draw(seed), args.batch, args.flips, seed)
+
+    def validated(averaged: nn.Module) -> dict[str, float]:
+        export(averaged, config, out)
+        return {
+            f"{score}_{name}": value
+            for name, x_BCHW in held_out.items()
+            for score, value in validate(averaged, tokenizer, x_BCHW.to(device)).items()
+        }
+
+    hidden = [p for p in net.blocks.parameters() if p.ndim == 2]
+    optimizers = muon_and_adamw(net, hidden, args.rate, 0.05)
+    train(net, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+
+
+def main() -> None:
+    args = parser(__doc__).parse_args()
+    training, validation = corpus.load(args.corpus)
+    train_convolutional(
+        args,
+        lambda seed: partial(corpus.CropSampler(training, 128, seed).batch, 1),
+        {"photographs": torch.stack([corpus.square(p, 128) for p in validation])},
+    )
+
+
+if __name__ == "__main__":
+    main()
