@@ -59,16 +59,33 @@ class CorrectedSampler(SamplerSpec):
         ),
     )
 
-    def crude(self, problem: Problem, samples: int, watch: InnerWatch) -> Tensor | None:
-        """The total-variation estimate (B, 3, H, W); None without a likelihood."""
-        from aps_core.imaging.total_variation import total_variation_estimate
+    def crude(
+        self, problem: Problem, samples: int, watch: InnerWatch, filling: float = 0.0
+    ) -> Tensor | None:
+        """The total-variation estimate (B, 3, H, W); None without a likelihood. Where pixels may be
+        missing or clipped, a weight of the curvature above 0, ``filling``, replaces that of the
+        total variation.
+        """
+        from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 
         if not isinstance(problem.objective, Likelihood):
             return None
         (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
         shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
         nothing_BCHW = tokenizer.codebook_KD.new_zeros(shape).float()
-        return total_variation_estimate(problem.objective, nothing_BCHW, watch=watch)
+        objective = problem.objective
+        gaps = (
+            isinstance(objective, MeasurementLikelihood)
+            and objective.coverage(nothing_BCHW) == "gaps"
+        )
+        fills = filling > 0 and gaps
+        return total_variation_estimate(
+            objective,
+            nothing_BCHW,
+            weight=0.0 if fills else WEIGHT,
+            curvature_weight=filling if fills else 0.0,
+            watch=watch,
+        )
 
     def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
         """The pictures, corrected by the measurement if its noise is known."""

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from aps_core.types import SamplerState
 
 
+FILLING = 4.0
+"""Weight of the curvature of first estimates that fill gaps."""
+
+
 class PlugAndPlay(CorrectedSampler):
     """Improves a smooth (total-variation) estimate in rounds: the prior corrects it, and the
     measurement corrects the prior.
@@ -122,9 +126,8 @@ class PlugAndPlay(CorrectedSampler):
 
     def _first(self, problem: Problem, z_BL: Tensor) -> dict[str, Tensor]:
         """The first estimate, and no evidence."""
-        crude_BCHW = self.crude(
-            problem, len(z_BL), problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        )
+        watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
+        crude_BCHW = self.crude(problem, len(z_BL), watch, FILLING)
         codebook_KD = problem.prior.tokenizer.codebook_KD
         carried = {"u": codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])}
         if crude_BCHW is not None:
