@@ -16,7 +16,7 @@ Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -125,23 +125,7 @@ class CarriedEvidence(AnchoredSampler, CorrectedSampler):
         latent_BDHW = tokenizer.features(crude_BCHW.to(codebook_KD))
         return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
-    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The decoded pictures, corrected by the measurement."""
-        inner = self.inner_steps
-        watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
-        return self.corrected(problem, x_BCHW, watch)
-
-    @property
-    def decodes(self) -> int:
-        """One per Adam step."""
-        return self.inner_steps
-
     @property
     def extra_passes(self) -> int:
         """The first estimate and the final correction, as measured with a blur on a CPU."""
         return 30
-
-    @classmethod
-    def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One Adam step per decode."""
-        return {"inner_steps": decodes}

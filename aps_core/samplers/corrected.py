@@ -4,7 +4,7 @@ of the picture by the measurement.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 class CorrectedSampler(SamplerSpec):
-    """Reproduces measured details that the tokenizer's codes cannot represent."""
+    """Reproduces measured details that the tokenizer's codes cannot represent. Its Adam steps in
+    every round are ``inner_steps``.
+    """
+
+    if TYPE_CHECKING:
+        inner_steps: int  # a field of every subclass, in its own place among the fields
 
     correction: float = Field(
         0.0,
@@ -73,19 +78,26 @@ class CorrectedSampler(SamplerSpec):
         (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
         shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
         nothing_BCHW = tokenizer.codebook_KD.new_zeros(shape).float()
-        objective = problem.objective
-        gaps = (
-            isinstance(objective, MeasurementLikelihood)
-            and objective.coverage(nothing_BCHW) == "gaps"
-        )
-        fills = filling > 0 and gaps
+        weight, curvature_weight = WEIGHT, 0.0
+        if (
+            filling
+            and isinstance(problem.objective, MeasurementLikelihood)
+            and problem.objective.coverage(nothing_BCHW) == "gaps"
+        ):
+            weight, curvature_weight = 0.0, filling
         return total_variation_estimate(
-            objective,
+            problem.objective,
             nothing_BCHW,
-            weight=0.0 if fills else WEIGHT,
-            curvature_weight=filling if fills else 0.0,
+            weight=weight,
+            curvature_weight=curvature_weight,
             watch=watch,
         )
+
+    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
+        """The pictures of the last step, corrected by the measurement."""
+        inner = self.inner_steps
+        watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
+        return self.corrected(problem, x_BCHW, watch)
 
     def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
         """The pictures, corrected by the measurement if its noise is known."""
@@ -109,3 +121,13 @@ class CorrectedSampler(SamplerSpec):
             learning_rate=0.03,
             watch=watch,
         )
+
+    @property
+    def decodes(self) -> int:
+        """One per Adam step."""
+        return self.inner_steps
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One Adam step per decode."""
+        return {"inner_steps": decodes}

@@ -8,17 +8,16 @@ Algorithm 1), with logits ``log p + u . code`` of which only u is optimised (as 
     min_u  -log q(y | decode(E[code])) + w KL(p_u || p)
 
 The fitted picture is the next estimate; what tokens cannot hold is taken over from the last one.
-This is half-quadratic splitting (Zhang et al. 2021,
-"Plug-and-Play Image Restoration with Deep Denoiser Prior"), with the prior's own uncertainty of
-every pixel in the place of one weight and one noise level for all. No token is an anchor: they are
-decided together after the last round.
+This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
+Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
+noise level for all. No token is an anchor: they are decided together after the last round.
 
 Not in the paper. For priors that can be told an estimate (:class:`aps_core.types.ToldPrior`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -163,25 +162,9 @@ class PlugAndPlay(CorrectedSampler):
         """The last estimate, without the rounding to codes."""
         return state.carried["estimate"].float()
 
-    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The pictures, corrected by the measurement."""
-        inner = self.inner_steps
-        watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
-        return self.corrected(problem, x_BCHW, watch)
-
-    @property
-    def decodes(self) -> int:
-        """One per Adam step."""
-        return self.inner_steps
-
     @property
     def extra_passes(self) -> int:
         """As measured with a blur on a CPU: the first estimate and the final correction; and the
         decoder of pixels is cheap beside what else a round and an Adam step do.
         """
         return 80 + self.steps * (6 + 2 * self.inner_steps)
-
-    @classmethod
-    def for_decodes(cls, decodes: int) -> dict[str, Any]:
-        """One Adam step per decode."""
-        return {"inner_steps": decodes}

@@ -74,7 +74,7 @@ class Progress:
         return None
 
     def checkpoint(self) -> bytes:
-        """The run's state as safetensors bytes, a few kilobytes; see :func:`run`.
+        """The run's state as safetensors bytes; see :func:`run`.
 
         Empty if the sampler carries more than ``MAX_CARRIED_BYTES`` bytes between steps. Such a run
         cannot resume and restarts.
