@@ -85,31 +85,24 @@ class Prior(Protocol):
 
 @runtime_checkable
 class ToldPrior(Prior, Protocol):
-    """A prior that can also be told an estimate of the picture, and judges itself how wrong it
-    is.
+    """A prior over pixels that can also be told an estimate of the picture, and judges itself how
+    wrong it is.
     """
 
-    fitted_D: Tensor
-    """(D,): 1 for the dimensions of a code that a sampler may fit to a measurement, 0 for those
-    that are taken from the estimate.
-    """
+    levels_Y: Tensor
+    """The Y levels of brightness in [-1, 1]."""
 
-    def rest(self, crude_BCHW: Tensor) -> Tensor:
-        """What a sampler takes over from an estimate beside the tokens, because they cannot hold
-        it: added to decoded pictures, (B, C, H, W).
-        """
-        ...
-
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
-        """Predicts every token from the decided ones and the estimate, without gradients.
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Predicts every pixel from the decided tokens and the estimate, without gradients.
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
             crude_BCHW: an estimate of the pictures in [-1, 1].
-            grid: rows and columns of the token grid.
+            grid: rows and columns of the pixels.
 
         Returns:
-            Logits (B, L, K), float32.
+            Log-probabilities (B, L, Y) of brightness, and colours (B, C, H, W): a picture is the
+            sum of both.
         """
         ...
 
@@ -208,6 +201,12 @@ class MeasurementLikelihood(Likelihood, Protocol):
 
     def coverage(self, x_BCHW: Tensor) -> Coverage:
         """What was measured of pictures (B, 3, H, W)."""
+        ...
+
+    def known(self, x_BCHW: Tensor) -> Tensor | None:
+        """Where pictures (B, 3, H, W) were measured, each pixel by itself, (1, 1, H, W) boolean;
+        None if none is missing, or if measured values are not those of pixels.
+        """
         ...
 
 

@@ -21,7 +21,7 @@ from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ERROR
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from aps_core.tokenizers.pixels import LEVEL_BITS, PixelTokenizer, of_codes
+from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import Grid, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
@@ -36,22 +36,19 @@ class EqualLogits:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.fitted_D = torch.arange(tokenizer.codebook_KD.shape[1]) < LEVEL_BITS
+        if isinstance(tokenizer, PixelTokenizer):
+            self.levels_Y = tokenizer.levels_Y
 
     def logits(self, z_BL: Tensor, **_: object) -> Tensor:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
-    def rest(self, crude_BCHW: Tensor) -> Tensor:
-        """Fine differences of colour, as the pixel prior takes them over."""
-        assert isinstance(self.tokenizer, PixelTokenizer)
-        return self.tokenizer.rest(crude_BCHW)
-
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
-        """Log-likelihoods (B, L, K) of the estimate, each pixel by itself."""
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Log-likelihoods (B, L, Y) of the estimate, each pixel by itself, and its colours."""
         assert isinstance(self.tokenizer, PixelTokenizer)
         error_BL = torch.full(z_BL.shape, ERROR)
-        return of_codes(*self.tokenizer.log_likelihood(crude_BCHW, error_BL))
+        log_p_BLY = self.tokenizer.log_likelihood(crude_BCHW, error_BL).log_softmax(-1)
+        return log_p_BLY, self.tokenizer.colours(crude_BCHW, torch.zeros(len(z_BL), 2, *grid))
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

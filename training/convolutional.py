@@ -7,7 +7,7 @@ Stops, continues and anneals like :mod:`training.tokenizer`. The loss is the cro
 undecided tokens of 128-pixel crops, with MMaDA's mask ratios cos(pi/2 u), and the error of the
 expected picture. A share of the decided tokens' bits is flipped, because the sampler's anchors may
 be wrong. Half of the crops are restorations under way (:mod:`training.crude`): of these the network
-is told the estimate and nothing else, and its answer makes the next one.
+is told the estimate, with no tokens but measured pixels, and its answer makes the next one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     load_convolutional,
 )
-from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK
 from training import corpus, runs
 from training.crude import ROUNDS, Restoration
-from training.loop import device_and_threads, steps_done, train
+from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
 
@@ -45,6 +45,8 @@ NOISY = 0.3
 TOLD = 0.5
 """Share of the other crops of which an estimate is told."""
 
+USUAL_ERROR = 0.01
+"""Squared error of an estimate, which counts like one nat."""
 UNTOLD_ERROR = 0.1
 """Squared error of an expected picture that counts like one nat, if nothing is told."""
 SMALLEST_ERROR = 1e-4
@@ -62,12 +64,6 @@ What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a
 """
 
 
-def expected(logits_BLK: Tensor, z_BL: Tensor, codebook_KD: Tensor) -> Tensor:
-    """The codes (B, L, D) of decided tokens, the expectations of the others (Eq. 7)."""
-    mean_BLD = logits_BLK.softmax(-1) @ codebook_KD
-    return torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
-
-
 def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
     """Mean of every picture (B,)."""
     return (x_BCHW - truth_BCHW).square().flatten(1).mean(1)
@@ -75,8 +71,9 @@ def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
 
 class ConvolutionalLoss:
     """Draws crops, encodes, masks and disturbs them; cross-entropy of the undecided tokens, and
-    squared error of the expected picture, relative to that of the estimate that is told: so good
-    estimates count like bad ones.
+    squared error of the expected picture, relative to the square root of that of the estimate that
+    is told. Relative to the error itself, answers become cautious; relative to nothing, good
+    estimates count little.
     """
 
     def __init__(
@@ -119,28 +116,61 @@ class ConvolutionalLoss:
         fraction_B[under_way_B] = 1.0
         told_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < TOLD)
         masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B[:, None]
-        masked_BL, told_B = masked_BL.to(codes_BL.device), told_B.to(codes_BL.device)
+        told_B = told_B.to(codes_BL.device)
         shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
-        z_BL = torch.where(masked_BL, MASK, shown_BL)
-        with torch.autocast(z_BL.device.type, dtype=torch.bfloat16):
-            logits_BLK = self.net.told(z_BL, crude_BCHW, self.tokenizer, grid, told_B)
-        nll = F.cross_entropy(logits_BLK[masked_BL], codes_BL[masked_BL])
-        e_BLD = expected(logits_BLK, z_BL, self.tokenizer.codebook_KD)
-        told_B111 = told_B[:, None, None, None]
-        x_bar_BCHW = self.tokenizer.decode(e_BLD, grid) + told_B111 * self.tokenizer.rest(
-            crude_BCHW
-        )
+        z_BL = torch.where(masked_BL.to(codes_BL.device), MASK, shown_BL)
+        for i in under_way_B.nonzero()[:, 0].tolist():
+            z_BL[i] = chosen[i].shown(self.tokenizer)
+        masked_BL = z_BL == MASK
+        with mixed_precision(z_BL.device):
+            y_BLY, colour_BL4, colours_BCHW = self.net.answer(
+                z_BL, crude_BCHW, told_B, self.tokenizer, grid
+            )
+        nll = surprise(y_BLY, colour_BL4, codes_BL, told_B)[masked_BL].mean()
+        x_bar_BCHW = expected(y_BLY, colour_BL4, colours_BCHW, z_BL, told_B, self.tokenizer)
         told_error_B = squared_error(crude_BCHW, x_BCHW) + SMALLEST_ERROR
-        usual_B = told_error_B.where(told_B, UNTOLD_ERROR)
+        usual_B = (USUAL_ERROR * told_error_B).sqrt().where(told_B, UNTOLD_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
-        self.advance(chosen[: self.batch // 2], logits_BLK.detach())
+        self.advance(chosen[: self.batch // 2], y_BLY.detach(), colours_BCHW.detach())
         return nll + error, {"nll": nll.item(), "error": error.item()}
 
-    def advance(self, under_way: list[Restoration], logits_BLK: Tensor) -> None:
+    def advance(self, under_way: list[Restoration], y_BLY: Tensor, colours_BCHW: Tensor) -> None:
         """A round of those that are told their estimate and nothing else."""
-        for each, logits_LK in zip(under_way, logits_BLK, strict=False):
+        for each, y_LY, colours_CHW in zip(under_way, y_BLY, colours_BCHW, strict=False):
             noise = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
-            each.advance(logits_LK.softmax(-1), self.tokenizer, noise)
+            each.advance(y_LY.softmax(-1), colours_CHW, self.tokenizer.levels_Y, noise)
+
+
+def surprise(y_BLY: Tensor, colour_BL4: Tensor, codes_BL: Tensor, told_B: Tensor) -> Tensor:
+    """Nats (B, L) at true tokens; if an estimate is told, at their brightness alone, as their
+    colours are then not predicted.
+    """
+    level_BL, colour_BL = codes_BL // 4, codes_BL % 4
+    brightness_BL = F.cross_entropy(y_BLY.mT, level_BL, reduction="none")
+    return (
+        brightness_BL
+        + F.cross_entropy(colour_BL4.mT, colour_BL, reduction="none") * ~told_B[:, None]
+    )
+
+
+def expected(
+    y_BLY: Tensor,
+    colour_BL4: Tensor,
+    colours_BCHW: Tensor,
+    z_BL: Tensor,
+    told_B: Tensor,
+    tokenizer: PixelTokenizer,
+) -> Tensor:
+    """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
+    tokens, or the corrected ones of an estimate.
+    """
+    grid = (colours_BCHW.shape[2], colours_BCHW.shape[3])
+    codebook_KD = tokenizer.codebook_KD
+    mean_BLD = of_codes(y_BLY, colour_BL4).softmax(-1) @ codebook_KD
+    e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
+    x_BCHW = tokenizer.decode(e_BLD, grid)
+    told_BCHW = brightness(x_BCHW)[:, None] + colours_BCHW
+    return told_BCHW.where(told_B[:, None, None, None], x_BCHW)
 
 
 @torch.no_grad()
@@ -160,23 +190,26 @@ def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[
         for name, (told, share) in CASES.items():
             masked_BL = order_BL < share
             z_BL = torch.where(masked_BL, MASK, codes_BL)
-            crude_BCHW = restoration.crude_CHW[None] if told else None
-            logits_BLK = net.told(z_BL, crude_BCHW, tokenizer, grid)
-            nll_N = F.cross_entropy(logits_BLK[masked_BL], codes_BL[masked_BL], reduction="none")
-            parts[f"nll_{name}"].append(nll_N)
+            told_B = torch.tensor([told], device=x.device)
+            y_BLY, colour_BL4, _ = net.answer(
+                z_BL, restoration.crude_CHW[None], told_B, tokenizer, grid
+            )
+            nats_BL = surprise(y_BLY, colour_BL4, codes_BL, told_B)
+            parts[f"nll_{name}"].append(nats_BL[masked_BL])
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
         while restoration.rounds < ROUNDS:
-            logits_BLK = net.told(
-                torch.full_like(codes_BL, MASK), restoration.crude_CHW[None], tokenizer, grid
+            shown_BL = restoration.shown(tokenizer)[None]
+            y_BLY, _, colours_BCHW = net.answer(
+                shown_BL, restoration.crude_CHW[None], torch.ones_like(told_B), tokenizer, grid
             )
-            restoration.advance(logits_BLK[0].softmax(-1), tokenizer, 0.0)
+            restoration.advance(y_BLY[0].softmax(-1), colours_BCHW[0], tokenizer.levels_Y, 0.0)
         parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}
 
 
-def export(net: nn.Module, config: ConvolutionalConfig, out: Path) -> None:
+def export(net: nn.Module, out: Path, config: ConvolutionalConfig) -> None:
     """Writes ``model.safetensors`` in half precision and ``config.json``."""
     halves = {key: value.half().contiguous() for key, value in net.state_dict().items()}
     save_file(halves, out / "model.safetensors")
@@ -215,7 +248,7 @@ def train_convolutional(
     loss = ConvolutionalLoss(net, tokenizer, draw(seed), args.batch, args.flips, seed)
 
     def validated(averaged: nn.Module) -> dict[str, float]:
-        export(averaged, config, out)
+        export(averaged, out, config)
         return {
             f"{score}_{name}": value
             for name, x_BCHW in held_out.items()
@@ -224,7 +257,16 @@ def train_convolutional(
 
     hidden = [p for p in net.blocks.parameters() if p.ndim == 2]
     optimizers = muon_and_adamw(net, hidden, args.rate, 0.05)
-    train(net, loss, optimizers, out, schedule, validated, validate_every_minutes=10)
+    train(
+        net,
+        loss,
+        optimizers,
+        out,
+        schedule,
+        validated,
+        validate_every_minutes=10,
+        export=partial(export, config=config),
+    )
 
 
 def main() -> None:

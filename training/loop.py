@@ -18,11 +18,16 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm
 
+from aps_core.priors.embedded.image import fast_dtype
 from training.schedule import Schedule
 from training.stopping import stoppable
 
 LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 """Maps the elapsed share of the budget in [0, 1] to (loss, values to log)."""
+
+
+FIRST_SNAPSHOT = 64
+"""Step, a power of two."""
 
 
 def device_and_threads(threads: int | None) -> torch.device:
@@ -36,6 +41,12 @@ def device_and_threads(threads: int | None) -> torch.device:
     return torch.device("cpu")
 
 
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """Products in bfloat16, where the hardware has them."""
+    dtype = fast_dtype(device)
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype == torch.bfloat16)
+
+
 def train(
     model: nn.Module,
     loss_fn: LossFn,
@@ -47,13 +58,15 @@ def train(
     ema_decay: float = 0.999,
     validate_every_minutes: float = 3.0,
     clip: float = 1.0,
+    export: Callable[[nn.Module, Path], None] | None = None,
 ) -> nn.Module:
     """Trains ``model`` in place for ``schedule.end`` minutes and returns its averaged (EMA) copy.
 
     Resumes from ``out/state.pt`` if it exists. Appends JSON objects to ``out/log.jsonl`` and
     redraws ``out/curves.png`` at every validation. SIGTERM, SIGINT or a file ``out/STOP`` end the
     run after the current step and save its state. SIGKILL loses at most the progress since the
-    last validation.
+    last validation. With ``export``, which writes a model to a folder, averaged models of the steps
+    64, 128, 256 and so on stay in ``out/snapshots/STEP``.
     """
     out.mkdir(parents=True, exist_ok=True)
     run = _Run(model, list(optimizers), out)
@@ -73,6 +86,10 @@ def train(
             minutes = (time.monotonic() - started) / 60
             run.spent += minutes
             bar.update(min(minutes, max(0.0, bar.total - bar.n)))
+            if export and run.step >= FIRST_SNAPSHOT and run.step.bit_count() == 1:
+                folder = out / "snapshots" / str(run.step)
+                folder.mkdir(parents=True, exist_ok=True)
+                export(run.averaged(), folder)
             if run.step % 50 == 0:
                 bar.set_postfix_str(_shown(values))
                 run.log(values)

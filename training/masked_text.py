@@ -15,6 +15,7 @@ from transformers import Qwen2ForCausalLM
 
 from aps_core.priors.dream.network import DreamConfig
 from training import text_pairs
+from training.loop import mixed_precision
 from training.text_pairs import Encoded, PairSampler, special
 
 PAD_WEIGHT = 0.1
@@ -85,7 +86,7 @@ def masked_nll(
     )
     masked_BS = region_BS & (torch.rand(ids_BS.shape, generator=generator) < share_B1)
     device = model.device
-    with torch.autocast(device.type, dtype=torch.bfloat16):
+    with mixed_precision(device):
         seen_BS = ids_BS.masked_fill(masked_BS, mask).to(device)
         hidden_BSD = model.model(input_ids=seen_BS, use_cache=False).last_hidden_state
         logits_NV = model.lm_head(hidden_BSD[:, :-1][masked_BS[:, 1:].to(device)])

@@ -26,7 +26,7 @@ from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
 from aps_core.tokenizers.magvit2 import load_magvit
 from aps_core.types import MASK
 from training import corpus, runs
-from training.loop import device_and_threads, steps_done, train
+from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior_network import (
     build,
@@ -118,7 +118,7 @@ def masked_nll(
         attention = torch.stack(
             [torch.arange(longest, device=row.device) >= longest - len(row) for row in rows]
         ).long()
-    with torch.autocast(ids_BS.device.type, dtype=torch.bfloat16):
+    with mixed_precision(ids_BS.device):
         hidden_BSD = prior.model.model(
             input_ids=ids_BS, attention_mask=attention, use_cache=False
         ).last_hidden_state

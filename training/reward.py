@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from training import text_pairs
+from training.loop import mixed_precision
 from training.preferences import KINDS, Preference, Preferences
 from training.text_pairs import Encoded, PairSampler
 
@@ -110,7 +111,7 @@ def compare(
     # each token is predicted at the preceding position
     predicts_RS = (place_S >= start_R[:, None] - 1) & (place_S < end_R[:, None])
     predicts_RS &= row_R[:, None] < len(batch)
-    with torch.autocast(device.type, dtype=torch.bfloat16):
+    with mixed_precision(device):
         hidden_RSD = model.lm.model(
             input_ids=ids_RS, attention_mask=seen_RS.long(), position_ids=place_S[None]
         ).last_hidden_state

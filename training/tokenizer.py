@@ -27,7 +27,7 @@ from aps_core.evaluation.metrics import psnr, ssim
 from aps_core.tokenizers.magvit2 import load_magvit
 from aps_core.tokenizers.magvit2_net import LevelConfig, Magvit2, MagvitConfig
 from training import corpus, runs
-from training.loop import device_and_threads, steps_done, train
+from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 
 BITS = 12
@@ -109,7 +109,7 @@ class TokenizerLoss:
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         x = self.draw().to(self.device)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+        with mixed_precision(self.device):
             h = torch.tanh(self.model.encoder(x).float())
             code = torch.where(h > 0, 1.0, -1.0)
             quantized = h + (code - h).detach()

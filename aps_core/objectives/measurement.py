@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.types import BoundOperator, Coverage, Features
@@ -94,6 +95,19 @@ class MeasurementObjective:
         measured = self.operator.unclipped(x_BCHW)
         height, width = measured.shape[-2:]
         return "pixels" if torch.equal(measured, x_BCHW[..., :height, :width]) else "mixtures"
+
+    def known(self, x_BCHW: Tensor) -> Tensor | None:
+        """Where A has a weight above 0, if A only multiplies pictures by its weight."""
+        weight = self.operator.weight
+        if weight is None or self.operator.clips:
+            return None
+        measured = self.operator.unclipped(x_BCHW)
+        height, width = measured.shape[-2:]
+        if not torch.equal(measured * weight, x_BCHW[..., :height, :width] * weight):
+            return None
+        seen_11hw = (weight > 0).expand(1, *measured.shape[1:]).all(1, keepdim=True)
+        beyond = (0, x_BCHW.shape[-1] - width, 0, x_BCHW.shape[-2] - height)
+        return F.pad(seen_11hw, beyond, value=False)
 
     def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""

@@ -16,7 +16,7 @@ Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -74,9 +74,6 @@ class CarriedEvidence(AnchoredSampler, CorrectedSampler):
             " tokenizer's latent of the total-variation estimate. 0 starts from the prior alone."
         ),
     )
-
-    quantizes: ClassVar[bool] = True
-    """Whether a decoded expectation is first quantised (lines 10-11 of Algorithm 1)."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
         """The number of tokens to decide."""

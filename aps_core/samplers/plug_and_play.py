@@ -1,13 +1,13 @@
 """Plug and play: the prior as a denoiser of the running estimate, with a distribution per pixel.
 
-Every round tells the prior the last estimate, and takes its answer log p(token | estimate) as the
-prior of the tokens. Their expectation is then fitted to the measurement as in APS (lines 7-15 of
-Algorithm 1), with logits ``log p + u . code`` of which only u is optimised (as in
-:mod:`aps_core.samplers.carried_evidence`), held back by the divergence from the prior:
+Every round tells the prior the last estimate, and takes its answer for the distribution of every
+pixel's brightness. The expected picture is then fitted to the measurement, as in APS (lines 7-15 of
+Algorithm 1), but with one number a pixel, and held back by the divergence from the prior
+(:mod:`aps_core.sampling.brightness_fit`):
 
-    min_u  -log q(y | decode(E[code])) + w KL(p_u || p)
+    min_s  -log q(y | E[brightness] + colours) + w KL(p_s || p)
 
-The fitted picture is the next estimate; what tokens cannot hold is taken over from the last one.
+The fitted picture is the next estimate; its colours are the estimate's, as the prior corrects them.
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
@@ -24,19 +24,19 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import Step
 from aps_core.samplers.corrected import CorrectedSampler
-from aps_core.types import MASK, ToldPrior
+from aps_core.types import MASK, MeasurementLikelihood, ToldPrior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
-    from aps_core.sampling.evidence_fit import EvidenceFit
-    from aps_core.sampling.inner_watch import InnerWatch
     from aps_core.types import SamplerState
 
 
 FILLING = 4.0
 """Weight of the curvature of first estimates that fill gaps."""
+DECIDING_NOISE = 0.1
+"""Standard deviation of the noise below which measured pixels are decided tokens."""
 
 
 class PlugAndPlay(CorrectedSampler):
@@ -46,20 +46,8 @@ class PlugAndPlay(CorrectedSampler):
 
     type: Literal["plug_and_play"] = "plug_and_play"
     steps: int = Field(4, ge=1, le=128, description="Rounds T.")
-    guidance_scale: float = Field(
-        0.0,
-        ge=0,
-        le=20,
-        description=(
-            "How strongly the prompt is followed (classifier-free guidance g of (1+g) cond -"
-            " g uncond), if the prior takes one and there is no measurement."
-        ),
-    )
     inner_steps: int = Field(
-        15, ge=1, le=5000, description="Corrections in every round (Adam steps M on the evidence)."
-    )
-    learning_rate: float = Field(
-        0.15, gt=0, le=20, description="Size of a correction (Adam's learning rate)."
+        25, ge=1, le=5000, description="Most corrections in every round (L-BFGS steps M)."
     )
     prior_weight: float = Field(
         1.0,
@@ -81,8 +69,6 @@ class PlugAndPlay(CorrectedSampler):
     )
 
     needs_told: ClassVar[bool] = True
-    quantizes: ClassVar[bool] = False
-    """The decoder of pixels is linear: it decodes expectations as they are."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> None:
         """Nothing to prepare.
@@ -100,63 +86,59 @@ class PlugAndPlay(CorrectedSampler):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
-        z_BL, done = state.z_BL, state.step
-        carried = dict(state.carried) or self._first(problem, z_BL)
-        fit, curve = self._round(problem, z_BL, carried, problem.watch(done, self.steps))
-        estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
-        p_NK = fit.logits().softmax(-1)
-        confidence_BL = p_NK.amax(-1).view_as(z_BL)
+        from aps_core.sampling.brightness_fit import BrightnessFit
+
+        assert isinstance(problem.prior, ToldPrior)
+        z_BL, done, levels_Y = state.z_BL, state.step, problem.prior.levels_Y
+        if "estimate" in state.carried:
+            estimate_BCHW = state.carried["estimate"].float()
+        else:
+            estimate_BCHW = self._first(problem, z_BL)
+        log_p_BLY, colours_BCHW = problem.told(self._known(problem, estimate_BCHW), estimate_BCHW)
+        fit = BrightnessFit(problem.objective, log_p_BLY, levels_Y, colours_BCHW, self.prior_weight)
+        curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
+        estimate_BCHW, p_BLY = fit.x_hat_BCHW.clamp(-1, 1), fit.p()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
         if done + 1 == self.steps:
-            # the codes nearest to the expectation: the most probable ones make a worse picture
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
         elif spread:
-            drawn_BL = torch.multinomial(p_NK, 1, generator=problem.generator).view_as(z_BL)
-            away_BCHW = problem.decode(drawn_BL) + fit.rest_BCHW - fit.x_hat_BCHW
+            drawn_N1 = torch.multinomial(p_BLY.flatten(0, 1), 1, generator=problem.generator)
+            drawn_BCHW = fit.picture(levels_Y[drawn_N1].view(z_BL.shape))
+            away_BCHW = drawn_BCHW - fit.x_hat_BCHW
             estimate_BCHW = (estimate_BCHW + spread * away_BCHW).clamp(-1, 1)
         return Step(
             z_BL=z_BL,
-            confidence_BL=confidence_BL,
+            confidence_BL=p_BLY.amax(-1),
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried={"estimate": estimate_BCHW.half(), **fit.carried()},
+            carried={"estimate": estimate_BCHW.half()},
         )
 
-    def _first(self, problem: Problem, z_BL: Tensor) -> dict[str, Tensor]:
-        """The first estimate, and no evidence."""
+    def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
+        """The first estimate: without a likelihood, what the prior expects."""
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
         crude_BCHW = self.crude(problem, len(z_BL), watch, FILLING)
-        codebook_KD = problem.prior.tokenizer.codebook_KD
-        carried = {"u": codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])}
         if crude_BCHW is not None:
-            carried["estimate"] = crude_BCHW.half()
-        return carried
+            return crude_BCHW
+        tokenizer = problem.prior.tokenizer
+        p_BLK = problem.logits(z_BL, 1.0, 0.0).softmax(-1)
+        return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
-    def _round(
-        self,
-        problem: Problem,
-        z_BL: Tensor,
-        carried: dict[str, Tensor],
-        watch: InnerWatch,
-    ) -> tuple[EvidenceFit, list[float]]:
-        """One fit of all tokens, and its losses."""
+    def _known(self, problem: Problem, estimate_BCHW: Tensor) -> Tensor:
+        """Tokens (B, L) of an estimate where pixels were measured by themselves and others are
+        missing; ``MASK`` elsewhere.
+        """
         import torch
 
-        from aps_core.sampling.evidence_fit import EvidenceFit
-
-        open_BL = torch.full_like(z_BL, MASK)
-        rest_BCHW: Tensor | float = 0.0
-        if "estimate" in carried:
-            assert isinstance(problem.prior, ToldPrior)
-            estimate_BCHW = carried["estimate"].float()
-            rest_BCHW = problem.prior.rest(estimate_BCHW)
-            prior_BLK = problem.logits_told(open_BL, estimate_BCHW)
-        else:
-            prior_BLK = problem.logits(open_BL, 1.0, self.guidance_scale)
-        prior_NK = prior_BLK.flatten(0, 1).log_softmax(-1)
-        fit = EvidenceFit(self, problem, open_BL, prior_NK, carried, rest_BCHW)
-        return fit, fit.run(watch)
+        objective = problem.objective
+        z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
+        known_11HW = None
+        if isinstance(objective, MeasurementLikelihood) and objective.sigma < DECIDING_NOISE:
+            known_11HW = objective.known(estimate_BCHW)
+        if known_11HW is None:
+            return torch.full_like(z_BL, MASK)
+        return z_BL.where(known_11HW.flatten(1), MASK)
 
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""

@@ -58,13 +58,15 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor) -> Tensor:
-        """Logits (B, L, K) of a prior that is told an estimate."""
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """The answer of a prior that is told an estimate: log-probabilities (B, L, Y) of
+        brightness, and colours (B, C, H, W).
+        """
         assert isinstance(self.prior, ToldPrior)
         started = _clock(z_BL.device)
-        logits_BLK = self.prior.logits_told(z_BL, crude_BCHW, self.grid)
-        self.prior_seconds += _clock(logits_BLK.device) - started
-        return logits_BLK
+        answer = self.prior.told(z_BL, crude_BCHW, self.grid)
+        self.prior_seconds += _clock(z_BL.device) - started
+        return answer
 
     def decode(self, z_BL: Tensor) -> Tensor:
         """Complete codes (B, L) to pictures (B, 3, H, W)."""

@@ -1,6 +1,4 @@
-"""The inner optimisation of :mod:`aps_core.samplers.carried_evidence` and
-:mod:`aps_core.samplers.plug_and_play`: Adam on the evidence u.
-"""
+"""The inner optimisation of :mod:`aps_core.samplers.carried_evidence`: Adam on the evidence u."""
 
 from __future__ import annotations
 
@@ -14,11 +12,10 @@ from torch import Tensor
 from aps_core.aps import quantized_loss
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.expectation import Tilt
-from aps_core.types import MASK, ToldPrior
+from aps_core.types import MASK
 
 if TYPE_CHECKING:
     from aps_core.samplers.carried_evidence import CarriedEvidence
-    from aps_core.samplers.plug_and_play import PlugAndPlay
     from aps_core.sampling.driver import Problem
     from aps_core.sampling.inner_watch import InnerWatch
 
@@ -31,23 +28,16 @@ class EvidenceFit:
 
     def __init__(
         self,
-        config: CarriedEvidence | PlugAndPlay,
+        config: CarriedEvidence,
         problem: Problem,
         z_BL: Tensor,
         prior_NK: Tensor,
         carried: Mapping[str, Tensor],
-        rest_BCHW: Tensor | float = 0.0,
     ) -> None:
-        """``rest_BCHW`` is added to what is decoded."""
         self.config = config
         self.problem = problem
-        self.rest_BCHW = rest_BCHW
         codebook_KD = problem.prior.tokenizer.codebook_KD
         self.tilt = Tilt(prior_NK, codebook_KD)
-        prior = problem.prior
-        self.fitted_D = (
-            prior.fitted_D if config.needs_told and isinstance(prior, ToldPrior) else None
-        )
         self.rows_N = (z_BL == MASK).flatten().nonzero()[:, 0]
         self.decided_BLD = codebook_KD[z_BL.clamp(min=0)]
         self.u = carried["u"].float().clone()
@@ -68,8 +58,6 @@ class EvidenceFit:
             with torch.enable_grad():
                 loss = self._loss()
                 (self.u.grad,) = torch.autograd.grad(loss, self.u)
-                if self.fitted_D is not None:
-                    self.u.grad *= self.fitted_D
             self.adam.step()
             losses.append(loss.detach() / len(self.u))
             watch(done + 1, self.config.inner_steps, losses[-1], self.x_hat_BCHW)
@@ -86,13 +74,9 @@ class EvidenceFit:
         u_ND = self.u.flatten(0, 1)[self.rows_N]
         x_bar_ND = self.tilt.expected_code(u_ND)
         tokenizer, objective, grid = problem.prior.tokenizer, problem.objective, problem.grid
-        if config.quantizes:
-            loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
-                x_bar_ND, self._place, tokenizer, objective, grid
-            )
-        else:
-            x_hat_BCHW = tokenizer.decode(self._place(x_bar_ND), grid) + self.rest_BCHW
-            loss_B, self.misfit_B = objective(x_hat_BCHW)
+        loss_B, self.misfit_B, x_hat_BCHW = quantized_loss(
+            x_bar_ND, self._place, tokenizer, objective, grid
+        )
         self.x_hat_BCHW = x_hat_BCHW.detach()
         loss = loss_B.sum()
         if config.prior_weight:

@@ -17,8 +17,6 @@ from aps_core.types import MASK, Grid
 
 GRID: Grid = (2, 2)
 BITS = 2
-TOLD = 0.4
-"""Error of the estimates that the prior is told (standard deviation)."""
 LENGTH, CODES = GRID[0] * GRID[1], 2**BITS
 
 
@@ -58,13 +56,12 @@ class ToyTokenizer:
 
 class ToyPrior:
     """Exact conditionals of a joint distribution with dependent tokens. Implements
-    :class:`aps_core.types.ToldPrior`.
+    :class:`aps_core.types.Prior`.
     """
 
     def __init__(self, seed: int = 0, coupling: float = 0.8) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.tokenizer = ToyTokenizer(generator)
-        self.fitted_D = torch.ones(BITS)
         self.states_SL = torch.cartesian_prod(*[torch.arange(CODES)] * LENGTH)
         self.one_hot_SLK = torch.nn.functional.one_hot(self.states_SL, CODES).float()
         alone_LK = torch.randn(LENGTH, CODES, generator=generator) / 2
@@ -96,20 +93,6 @@ class ToyPrior:
         pictures.
         """
         return self.logits_PLK[_number(z_BL - MASK, CODES + 1)]
-
-    def rest(self, crude_BCHW: Tensor) -> Tensor:
-        """Nothing."""
-        return torch.zeros_like(crude_BCHW)
-
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
-        """log p(token | decided codes, a picture with an error of :data:`TOLD`), (B, L, K)."""
-        codes_SLD = self.tokenizer.codebook_KD[self.states_SL]
-        pictures_SX = self.tokenizer.decode(codes_SLD, grid).flatten(1)
-        off_BS = torch.cdist(crude_BCHW.flatten(1), pictures_SX).square() / (2 * TOLD**2)
-        fits_BSL = (z_BL[:, None] == MASK) | (z_BL[:, None] == self.states_SL)
-        weight_BS = (self.p_S.log() - off_BS).masked_fill(~fits_BSL.all(-1), -torch.inf).softmax(1)
-        p_BLK = torch.einsum("bs,slk->blk", weight_BS, self.one_hot_SLK)
-        return p_BLK.clamp(min=1e-30).log()
 
 
 class ToyWorld:

@@ -7,7 +7,8 @@ in JPEG), finer near grey.
 Brightness is linear in the bits, so the decoder of expectations is the expectation of the decoder:
 nothing is lost by Eq. 7 of the paper (for colours, nearly nothing).
 
-Shapes: B pictures, C = 3 colours, L tokens on a grid (H, W), D = 6 bits, K = 64 codes.
+Shapes: B pictures, C = 3 colours, L tokens on a grid (H, W), D = 6 bits, K = 64 codes, Y = 16
+levels of brightness.
 """
 
 from __future__ import annotations
@@ -34,10 +35,6 @@ BENT = 2.5
 even division's, those of full colours 2.5."""
 ROUNDING = 0.3
 """Standard deviation of rounding, in levels."""
-CERTAIN = 1 - 1e-6
-"""Largest expectation of a bit."""
-COLOUR_NOISE = 0.04
-"""Mean differences of colour within cells that are taken for noise."""
 LUMA = (0.299, 0.587, 0.114)
 """Rec. 601."""
 
@@ -51,7 +48,7 @@ class PixelTokenizer:
         self.quantizer = LookupFreeQuantizer(LEVEL_BITS + 2, device)
         self.codebook_KD = self.quantizer.codebook_KD
         self.weights_b = torch.tensor(WEIGHTS, device=device)
-        self.brightness_K = self.codebook_KD[:, :LEVEL_BITS] @ self.weights_b * 2 / TOP
+        self.levels_Y = torch.arange(TOP + 1, device=device) * 2 / TOP - 1
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Latents (B, D, H, W): how far a value is from the next change of each bit, in levels."""
@@ -76,56 +73,23 @@ class PixelTokenizer:
         """Embeddings (..., D) to codes (...) and embeddings in {-1, +1}."""
         return self.quantizer(e)
 
-    def log_likelihood(self, x_BCHW: Tensor, sigma_BL: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every brightness (B, L, 16) and pair of colour bits (B, L, 4), where pictures are seen
-        with an error of ``sigma_BL``, up to a constant; their sum is that of a code. Errors are
-        taken to be errors of brightness: colours are known but for rounding.
+    def log_likelihood(self, x_BCHW: Tensor, sigma_BL: Tensor) -> Tensor:
+        """Of every brightness (B, L, Y), where pictures are seen with an error of ``sigma_BL``, up
+        to a constant.
         """
-        latent_BLD = self.features(x_BCHW).flatten(2).transpose(1, 2)
+        y_BL1 = (brightness(x_BCHW).flatten(1)[..., None] + 1) / 2 * TOP
         error_BL1 = ((TOP / 2 * sigma_BL).square() + ROUNDING**2).sqrt()[..., None]
-        y_BL1 = latent_BLD[..., :1] + TOP / 2  # the first bit changes in the middle
         levels_Y = torch.arange(TOP + 1, device=x_BCHW.device)
-        y_BLY = -((levels_Y - y_BL1) / error_BL1).square() / 2
-        colour_BL2 = self._dithered(x_BCHW).atanh()
-        return y_BLY, colour_BL2 @ self.codebook_KD[:4, LEVEL_BITS:].T
+        log_p_BLY: Tensor = -((levels_Y - y_BL1) / error_BL1).square() / 2
+        return log_p_BLY
 
-    def rest(self, x_BCHW: Tensor) -> Tensor:
-        """What the codes of pictures cannot hold: colour that changes within cells. To be added to
-        decoded pictures of the same colours. Where there is little of it, it is taken for noise.
+    def colours(self, x_BCHW: Tensor, change_B2HW: Tensor) -> Tensor:
+        """Pictures without their brightness (B, C, H, W), after a change of both their colour
+        differences.
         """
-        luma_C11 = torch.tensor(LUMA, device=x_BCHW.device)[:, None, None]
-        y_BL1 = (x_BCHW.float() * luma_C11).sum(1).flatten(1)[..., None]
-        e_BLD = torch.cat([y_BL1.expand(-1, -1, LEVEL_BITS), self._dithered(x_BCHW)], -1)
-        rest_BCHW = x_BCHW - self.decode(e_BLD, (x_BCHW.shape[2], x_BCHW.shape[3]))
-        near_B1HW = F.avg_pool2d(
-            rest_BCHW.square().mean(1, keepdim=True), 5, 1, 2, count_include_pad=False
-        )
-        kept_B1HW = 1 - (COLOUR_NOISE**2 / near_B1HW.clamp(min=1e-9)).clamp(max=1)
-        return rest_BCHW * kept_B1HW
-
-    def _dithered(self, x_BCHW: Tensor) -> Tensor:
-        """Expectations (B, L, 2) of the colour bits, if colours are one of the two levels next to
-        theirs, at random with their mean.
-        """
-        height, width = x_BCHW.shape[2:]
-        even_BCHW = F.pad(x_BCHW.float(), (0, width % CELL, 0, height % CELL), mode="replicate")
-        cells_B2hw = _brightness_and_colour(even_BCHW)[1].clamp(0, TOP)
-        below_B2hw = cells_B2hw.floor().clamp(max=TOP - 1)
-        share_B21hw = (cells_B2hw - below_B2hw)[:, :, None]
-        powers_b11 = 2 ** torch.arange(LEVEL_BITS - 1, -1, -1, device=x_BCHW.device)[:, None, None]
-        lower, upper = (
-            2.0 * ((level_B2hw.long()[:, :, None] & powers_b11) > 0) - 1
-            for level_B2hw in (below_B2hw, below_B2hw + 1)
-        )
-        bits_B2bhw = lower + share_B21hw * (upper - lower)
-        bits_B2HW = F.pixel_shuffle(bits_B2bhw.flatten(1, 2), CELL)[..., :height, :width]
-        return bits_B2HW.flatten(2).transpose(1, 2).clamp(-CERTAIN, CERTAIN)
-
-    def deviation(self, p_BLK: Tensor, grid: Grid) -> Tensor:
-        """Standard deviations (B, H, W) of brightness, from probabilities of codes."""
-        mean_BL, square_BL = p_BLK @ self.brightness_K, p_BLK @ self.brightness_K.square()
-        deviation_BL: Tensor = (square_BL - mean_BL.square()).clamp(min=0).sqrt()
-        return deviation_BL.reshape(len(deviation_BL), *grid)
+        y_B1HW = brightness(x_BCHW)[:, None]
+        colours_BCHW: Tensor = x_BCHW.float() - y_B1HW + _coloured(change_B2HW)
+        return colours_BCHW
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
         """Embeddings (B, L, D) to pictures (B, 3, H, W) of at least 2x2, float32, unclamped."""
@@ -140,11 +104,8 @@ class PixelTokenizer:
         colours_B2HW = F.interpolate(cells_B2hw, scale_factor=CELL)
         # a cell that is cut off has its neighbour's colour
         cut = (0, grid[1] - columns, 0, grid[0] - rows)
-        blue_BHW, red_BHW = F.pad(colours_B2HW, cut, mode="replicate").unbind(1)
-        r = y_BHW + 2 * (1 - LUMA[0]) * red_BHW
-        b = y_BHW + 2 * (1 - LUMA[2]) * blue_BHW
-        g = (y_BHW - LUMA[0] * r - LUMA[2] * b) / LUMA[1]
-        return torch.stack([r, g, b], 1)
+        x_BCHW: Tensor = y_BHW[:, None] + _coloured(F.pad(colours_B2HW, cut, mode="replicate"))
+        return x_BCHW
 
 
 def of_codes(y_BLY: Tensor, colour_BL4: Tensor) -> Tensor:
@@ -153,10 +114,27 @@ def of_codes(y_BLY: Tensor, colour_BL4: Tensor) -> Tensor:
     return sums_BLY4.flatten(2)
 
 
+def brightness(x_BCHW: Tensor) -> Tensor:
+    """Luma (B, H, W) of pictures."""
+    r, g, b = x_BCHW.float().unbind(1)
+    y_BHW: Tensor = LUMA[0] * r + LUMA[1] * g + LUMA[2] * b
+    return y_BHW
+
+
+def _coloured(differences_B2HW: Tensor) -> Tensor:
+    """Pictures (B, C, H, W) of brightness 0 with the given differences of blue and red from it,
+    both in [-1, 1].
+    """
+    blue_BHW, red_BHW = differences_B2HW.unbind(1)
+    r = 2 * (1 - LUMA[0]) * red_BHW
+    b = 2 * (1 - LUMA[2]) * blue_BHW
+    return torch.stack([r, -(LUMA[0] * r + LUMA[2] * b) / LUMA[1], b], 1)
+
+
 def _brightness_and_colour(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
     """Brightness (B, H, W), and the levels (B, 2, h, w) of the cells' colour differences."""
-    r, g, b = x_BCHW.float().unbind(1)
-    y_BHW = LUMA[0] * r + LUMA[1] * g + LUMA[2] * b
+    y_BHW = brightness(x_BCHW)
+    r, _, b = x_BCHW.float().unbind(1)
     differences = [(b - y_BHW) / (2 - 2 * LUMA[2]), (r - y_BHW) / (2 - 2 * LUMA[0])]
     cells_B2hw = F.avg_pool2d(torch.stack(differences, 1), CELL)
     return y_BHW, GREY * (1 + (cells_B2hw * math.sinh(BENT)).asinh() / BENT)

@@ -1,35 +1,23 @@
-"""The convolutional prior: what it is told, any grid, its checkpoint folder; and the sampler that
-tells it the first estimate."""
+"""The convolutional prior: what it is told, any grid, its checkpoint folder."""
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aps_core.errors import InvalidSpec, WeightsInvalid
-from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.errors import WeightsInvalid
 from aps_core.priors.convolutional.network import (
+    OUTPUTS,
     ConvolutionalConfig,
     ConvolutionalNet,
     ConvolutionalPrior,
     load_convolutional,
 )
-from aps_core.samplers.plug_and_play import PlugAndPlay
-from aps_core.sampling import driver
-from aps_core.tasks.restore import RestoreSpec
-from aps_core.theory.toy import GRID, TOLD, ToyPrior, ToyWorld
-from aps_core.tokenizers.pixels import PixelTokenizer
-from aps_core.types import (
-    MASK,
-    Grid,
-    Sample,
-    StepInfo,
-    ToldPrior,
-)
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
+from aps_core.types import MASK, ToldPrior
 
 CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
 ASKED: dict[str, Any] = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
@@ -58,9 +46,10 @@ def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     asked = prior.logits(z_BL, grid=grid, **ASKED)
     assert asked.shape == (2, 24, 64)
     nobody = torch.zeros(2, dtype=torch.bool)
-    untold = prior.net.told(z_BL, pictures(grid), prior.tokenizer, grid, nobody)
-    torch.testing.assert_close(asked, untold)
-    assert not torch.allclose(asked, prior.logits_told(z_BL, pictures(grid), grid))
+    y_BLY, colour_BL4, _ = prior.net.answer(z_BL, pictures(grid), nobody, prior.tokenizer, grid)
+    torch.testing.assert_close(asked, of_codes(y_BLY, colour_BL4))
+    told_BLY, _ = prior.told(z_BL, pictures(grid), grid)
+    assert not torch.allclose(y_BLY.log_softmax(-1), told_BLY)
 
 
 def test_an_untrained_network_believes_what_it_is_told() -> None:
@@ -68,8 +57,9 @@ def test_an_untrained_network_believes_what_it_is_told() -> None:
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = tokens(grid, decided=0.2)
     codes_BL = prior.tokenizer.encode(x_BCHW)
-    told = prior.logits_told(z_BL, x_BCHW, grid)
-    assert torch.equal(told.argmax(-1)[z_BL == MASK], codes_BL[z_BL == MASK])
+    told_BLY, colours_BCHW = prior.told(z_BL, x_BCHW, grid)
+    assert torch.equal(told_BLY.argmax(-1), codes_BL // 4)
+    torch.testing.assert_close(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
 
 
 def test_what_the_network_judges_wrong_is_believed_less() -> None:
@@ -78,9 +68,40 @@ def test_what_the_network_judges_wrong_is_believed_less() -> None:
     z_BL = torch.full((2, 64), MASK)
     certainty = []
     for judged in (-2.0, 0.0, 2.0):
-        prior.net.head.bias[-(CONFIG.patch**2) :] = judged
-        certainty.append(prior.logits_told(z_BL, x_BCHW, grid).softmax(-1).amax(-1).mean())
+        output(prior, 20).fill_(judged)
+        certainty.append(prior.told(z_BL, x_BCHW, grid)[0].exp().amax(-1).mean())
     assert certainty[0] > 1.5 * certainty[1] > 2 * certainty[2]
+
+
+def output(prior: ConvolutionalPrior, number: int) -> Tensor:
+    """Biases of one of the network's outputs, for all pixels of a patch."""
+    return prior.net.head.bias.view(sum(OUTPUTS), CONFIG.patch**2)[number]
+
+
+def test_where_a_token_is_decided_the_estimate_is_believed() -> None:
+    """Whatever the network judges, or says of the pixel itself."""
+    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+    output(prior, 20).fill_(3.0)
+    output(prior, 0).fill_(9.0)
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    codes_BL = prior.tokenizer.encode(x_BCHW)
+    decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
+    told_BLY, _ = prior.told(codes_BL.where(decided_BL, MASK), x_BCHW, grid)
+    right_BL = told_BLY.argmax(-1) == codes_BL // 4
+    assert right_BL[decided_BL].all()
+    assert not right_BL[~decided_BL].all()
+
+
+def test_colours_are_corrected_and_brightness_is_not() -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    z_BL = torch.full((2, 64), MASK)
+    _, before_BCHW = prior.told(z_BL, x_BCHW, grid)
+    output(prior, 22).fill_(1.0)
+    _, after_BCHW = prior.told(z_BL, x_BCHW, grid)
+    change_BCHW = after_BCHW - before_BCHW
+    assert (change_BCHW[:, 0] > 0.05).all()  # red
+    assert brightness(change_BCHW).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("grid", [(5, 7), (6, 3), (1, 1)])
@@ -111,124 +132,3 @@ def test_a_folder_loads_and_errors_name_what_is_wrong(prior: ConvolutionalPrior,
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG.model_dump(), "width": 32}))
     with pytest.raises(WeightsInvalid, match="shape"):
         load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
-
-
-def test_the_toy_prior_told_a_picture_follows_bayes_rule() -> None:
-    """What it is told counts as a Gaussian observation of the picture does."""
-    prior = ToyPrior(1)
-    z_BL = torch.tensor([[2, MASK, MASK, MASK]])
-    x_BCHW = pictures(GRID)[:1]
-    told = prior.logits_told(z_BL, x_BCHW, GRID)[0].softmax(-1)
-    expected = torch.zeros(4, 4)
-    for state_L, p in zip(prior.states_SL, prior.p_S, strict=True):
-        if state_L[0] == 2:
-            picture = prior.tokenizer.decode(prior.tokenizer.codebook_KD[state_L][None], GRID)
-            likely = (-(picture - x_BCHW).square().sum() / 2 / TOLD**2).exp()
-            expected[torch.arange(4), state_L] += p * likely
-    torch.testing.assert_close(told, expected / expected.sum(1, keepdim=True))
-
-
-class Listener(ToyPrior):
-    """Remembers what it is told."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.heard: list[Tensor] = []
-
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
-        self.heard.append(crude_BCHW)
-        return super().logits_told(z_BL, crude_BCHW, grid)
-
-
-def listening(batch: int = 1, **options: Any) -> tuple[ToyWorld, Listener, Sample, list[StepInfo]]:
-    world = ToyWorld(3)
-    world.prior = Listener(3)
-    sampler = PlugAndPlay(steps=3, inner_steps=3)
-    generator, infos = torch.Generator().manual_seed(0), list[StepInfo]()
-    result = driver.sample(
-        world.prior,
-        world.objective,
-        sampler,
-        grid=GRID,
-        generator=generator,
-        batch=batch,
-        on_step=infos.append,
-        **options,
-    )
-    return world, world.prior, result, infos
-
-
-def test_every_round_tells_the_last_estimate() -> None:
-    world, prior, result, infos = listening()
-    assert len(prior.heard) == 3
-    first = total_variation_estimate(world.objective, torch.zeros(1, 3, *GRID))
-    estimates = [first, *(info.x_hat_BCHW for info in infos)]
-    for heard, estimate in zip(prior.heard, estimates, strict=False):
-        torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)
-    torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
-
-
-def test_no_token_is_decided_before_the_last_round() -> None:
-    world, _, result, infos = listening()
-    assert [bool((info.state.z_BL == MASK).all()) for info in infos] == [True, True, False]
-    assert torch.equal(result.z_BL, world.prior.tokenizer.encode(infos[-1].x_hat_BCHW))
-
-
-def test_a_fit_agrees_with_the_measurement_and_is_held_back_by_the_prior() -> None:
-    world = ToyWorld(3)
-    misfits = {}
-    for weight in (0.0, 1.0, 100.0):
-        sampler = PlugAndPlay(steps=1, inner_steps=60, prior_weight=weight)
-        generator = torch.Generator().manual_seed(0)
-        infos: list[StepInfo] = []
-        driver.sample(
-            world.prior,
-            world.objective,
-            sampler,
-            grid=GRID,
-            generator=generator,
-            on_step=infos.append,
-        )
-        misfits[weight] = infos[0].misfit
-    assert misfits[0.0] < misfits[1.0] < misfits[100.0]
-
-
-def test_several_samples_differ_and_one_repeats() -> None:
-    several = listening(batch=4)[1].heard[1]
-    assert several.flatten(1).std(0).mean() > 0.05
-    torch.testing.assert_close(listening()[2].x_BCHW, listening()[2].x_BCHW)
-
-
-def test_a_resumed_run_tells_the_same() -> None:
-    _, prior, whole, infos = listening(batch=2)
-    _, again, resumed, _ = listening(batch=2, resume=infos[0].state)
-    assert len(again.heard) == 2
-    for heard, before in zip(again.heard, prior.heard[1:], strict=True):
-        torch.testing.assert_close(heard, before)
-    torch.testing.assert_close(resumed.z_BL, whole.z_BL)
-    torch.testing.assert_close(resumed.x_BCHW, whole.x_BCHW)
-
-
-def test_a_prior_that_cannot_be_told_is_refused() -> None:
-    world = ToyWorld(0)
-    deaf = cast(Any, SimpleNamespace(tokenizer=world.prior.tokenizer, logits=world.prior.logits))
-    with pytest.raises(InvalidSpec, match="needs a prior that can be told"):
-        driver.sample(
-            deaf,
-            world.objective,
-            PlugAndPlay(steps=1),
-            grid=GRID,
-            generator=torch.Generator().manual_seed(0),
-        )
-
-
-def test_a_job_with_another_prior_is_refused_at_once() -> None:
-    spec = RestoreSpec.model_validate(
-        {
-            "prior": "embedded",
-            "operator": {"type": "denoise"},
-            "sampler": {"type": "plug_and_play"},
-        }
-    )
-    with pytest.raises(InvalidSpec, match="with 'embedded' choose one of: aps, "):
-        spec.resolved()

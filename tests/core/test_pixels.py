@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aps_core.evaluation.metrics import psnr
-from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness
 
 
 @pytest.fixture
@@ -74,15 +74,14 @@ def test_every_colour_has_a_finite_latent(tokenizer):
     assert (y - x).abs().max() < 0.5
 
 
-def test_the_rest_is_colour_within_cells_but_not_its_noise(tokenizer):
-    x_BCHW = torch.zeros(1, 3, 16, 16)
-    x_BCHW[:, 0, :, ::2], x_BCHW[:, 2, :, 1::2] = 0.8, 0.8  # red and blue columns
-    decoded_BCHW = tokenizer.decode(tokenizer.codebook_KD[tokenizer.encode(x_BCHW)], (16, 16))
-    rest_BCHW = tokenizer.rest(x_BCHW)
-    with_rest = (decoded_BCHW + rest_BCHW - x_BCHW).square().mean()
-    assert with_rest < 0.1 * (decoded_BCHW - x_BCHW).square().mean()
-    grey_BCHW = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(0)).expand_as(
-        x_BCHW
-    )
-    noise_BCHW = 0.01 * torch.randn(x_BCHW.shape, generator=torch.Generator().manual_seed(1))
-    assert tokenizer.rest(grey_BCHW + noise_BCHW).abs().max() < 1e-6
+def test_pictures_are_their_brightness_and_their_colours(tokenizer):
+    x_BCHW = torch.rand(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    unchanged_B2HW = torch.zeros(2, 2, 5, 7)
+    colours_BCHW = tokenizer.colours(x_BCHW, unchanged_B2HW)
+    assert torch.allclose(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW, atol=1e-6)
+    changed_BCHW = tokenizer.colours(x_BCHW, unchanged_B2HW + 0.1) - colours_BCHW
+    assert brightness(changed_BCHW).abs().max() < 1e-6
+    y_BHW, (r, _, b) = brightness(changed_BCHW), changed_BCHW.unbind(1)
+    # the differences of ITU-R BT.601, in [-1, 1]
+    assert torch.allclose((b - y_BHW) / 1.772, torch.tensor(0.1))
+    assert torch.allclose((r - y_BHW) / 1.402, torch.tensor(0.1))

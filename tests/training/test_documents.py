@@ -307,8 +307,9 @@ def test_first_estimates_come_before_the_rounds():
     x = stripes(False)
     restoration = Restoration.of(x[0], tokenizer, generator)
     first = restoration.crude_CHW
-    sure = torch.nn.functional.one_hot(tokenizer.encode(x)[0], 64).float()
-    restoration.advance(sure, tokenizer, 0.0)
+    sure = torch.nn.functional.one_hot(tokenizer.encode(x)[0] // 4, 16).float()
+    colours = tokenizer.colours(x, torch.zeros(1, 2, *x.shape[2:]))[0]
+    restoration.advance(sure, colours, tokenizer.levels_Y, 0.0)
     assert restoration.rounds == 1
     assert (restoration.crude_CHW - x[0]).abs().mean() < 0.1 * (first - x[0]).abs().mean()
 
@@ -332,7 +333,7 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
     assert scores["nll_quarter"] < scores["nll_half"] + 0.05 < scores["nll_all"] - 0.1
     assert scores["nll_told_all"] < scores["nll_all"] - 0.1
     assert scores["psnr_restored"] > scores["psnr_first"]
-    export_convolutional(net, config, tmp_path)
+    export_convolutional(net, tmp_path, config)
     again = load_convolutional(tmp_path, tokenizer, "cpu", torch.float32)
     z_BL = tokenizer.encode(pictures).masked_fill(torch.arange(256) % 2 == 0, MASK)
     asked = {**HALF_DECIDED, "grid": (16, 16)}

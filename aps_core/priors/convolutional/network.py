@@ -1,11 +1,11 @@
 """A masked diffusion prior over pixels as a convolutional network, small and local.
 
 It predicts every token from the decided ones, as MMaDA does. It can also be told a crude estimate
-of the picture: then it is a denoiser as well, with a distribution for every pixel. It judges itself
-how wrong the estimate is.
+of the picture: then it is a denoiser as well, with a distribution for every pixel's brightness. It
+judges itself how wrong the estimate is, and corrects its colours.
 
-Shapes: B samples, L tokens on a grid (gh, gw), which are pixels, D bits, K = 2**D codes, C
-channels, I inputs, O outputs.
+Shapes: B samples, L tokens on a grid (gh, gw), which are pixels, D bits, K = 2**D codes, Y = 16
+levels of brightness, C channels, I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ from torch import Tensor, nn
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
 from aps_core.errors import WeightsInvalid
-from aps_core.tokenizers.pixels import LEVEL_BITS, PixelTokenizer, of_codes
+from aps_core.tokenizers.pixels import PixelTokenizer, of_codes
 from aps_core.types import MASK, Grid
 
-OUTPUTS = 16 + 4 + 1
-"""Of a token: logits of its brightness and of its two bits of colour, and the logarithm of the
-error of what it is told, in units of :data:`ERROR`.
+OUTPUTS = (16, 4, 1, 2)
+"""Of a token: logits of its brightness and of its two bits of colour; of what it is told, the
+logarithm of its error, in units of :data:`ERROR`, and the error of its colour differences, in units
+of :data:`COLOUR_ERROR`.
 """
 TOLD_INPUTS = 4
 """Three colours of the estimate, and whether it is told."""
 ERROR = 0.15
 """Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
+
+COLOUR_ERROR = 0.05
+"""Of colour differences."""
+MEASURED_ERROR = 0.05
+"""Of an estimate in [-1, 1] where the token is decided."""
 
 
 class ConvolutionalConfig(BaseModel):
@@ -82,48 +88,56 @@ class ConvolutionalNet(nn.Module):
         self.embed = nn.Linear(area * (config.bits + 1 + TOLD_INPUTS), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, area * OUTPUTS)
+        self.head = nn.Linear(config.width, area * sum(OUTPUTS))
         nn.init.zeros_(self.head.weight)  # an untrained network believes what it is told
         nn.init.zeros_(self.head.bias)
 
-    def told(
+    def untold(self, z_BL: Tensor, tokenizer: PixelTokenizer, grid: Grid) -> Tensor:
+        """Logits of codes (B, L, K) from the decided tokens alone; see :meth:`answer`."""
+        nothing_BCHW = torch.zeros(len(z_BL), 3, *grid, device=z_BL.device)
+        told_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
+        y_BLY, colour_BL4, _ = self.answer(z_BL, nothing_BCHW, told_B, tokenizer, grid)
+        return of_codes(y_BLY, colour_BL4)
+
+    def answer(
         self,
         z_BL: Tensor,
-        crude_BCHW: Tensor | None,
+        crude_BCHW: Tensor,
+        told_B: Tensor,
         tokenizer: PixelTokenizer,
         grid: Grid,
-        told_B: Tensor | None = None,
-    ) -> Tensor:
-        """Logits (B, L, K) in float32 from the decided tokens and an estimate of the picture.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What is known of all pixels, from the decided tokens and estimates of the pictures.
 
-        Bayes' rule gives what a token's own pixel says; the network what the others say, and how
-        far its own may be wrong.
+        Bayes' rule gives what a pixel's own estimate says of its brightness; the network what the
+        others say, and how far its own may be wrong. Where a token is decided, the estimate is
+        taken for right.
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
-            crude_BCHW: the estimate, in [-1, 1]; None if nothing is told.
+            crude_BCHW: the estimates, in [-1, 1].
+            told_B: which pictures are told their estimate.
             tokenizer: of the codes.
             grid: rows and columns of the tokens, any number.
-            told_B: which pictures are told their estimate (default: all).
+
+        Returns:
+            In float32: logits (B, L, Y) of brightness; logits (B, L, 4) of bits of colour, if
+            nothing is told; colours (B, C, H, W) of the picture, if an estimate is told, without
+            its brightness.
         """
         decided_BL = z_BL != MASK
         code_BLD = tokenizer.codebook_KD[z_BL.clamp(min=0)] * decided_BL[..., None]
-        if crude_BCHW is None:
-            crude_BCHW = code_BLD.new_zeros(len(z_BL), 3, *grid)
-            told_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
-        elif told_B is None:
-            told_B = torch.ones_like(z_BL[:, 0], dtype=torch.bool)
-        told_BL = told_B[:, None].expand_as(z_BL)
-        seen_BL3 = crude_BCHW.flatten(2).transpose(1, 2) * told_BL[..., None]
-        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL3, told_BL[..., None]], -1)
+        told_BL1 = told_B[:, None, None].expand(*z_BL.shape, 1)
+        seen_BL3 = crude_BCHW.flatten(2).transpose(1, 2) * told_BL1
+        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL3, told_BL1], -1)
         said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
-        said_BLY, said_BL4, judged_BL1 = said_BLO.split([OUTPUTS - 5, 4, 1], -1)
-        error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
-        y_BLY, colour_BL4 = tokenizer.log_likelihood(crude_BCHW, error_BL)
-        told_BL1 = (told_BL & ~decided_BL)[..., None]
-        y_BLY = said_BLY + y_BLY * told_BL1
-        colour_BL4 = torch.where(told_BL1, colour_BL4, said_BL4)
-        return of_codes(y_BLY, colour_BL4)
+        said_BLY, said_BL4, judged_BL1, colour_BL2 = said_BLO.split(OUTPUTS, -1)
+        judged_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
+        error_BL = judged_BL.where(~decided_BL, MEASURED_ERROR)
+        heard_BLY = tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
+        y_BLY = said_BLY * ~(told_BL1 & decided_BL[..., None]) + heard_BLY
+        colour_B2HW = COLOUR_ERROR * colour_BL2.transpose(1, 2).unflatten(2, grid)
+        return y_BLY, said_BL4, tokenizer.colours(crude_BCHW, colour_B2HW)
 
     def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
         """Outputs (B, L, O) from the inputs of all tokens."""
@@ -144,8 +158,7 @@ class ConvolutionalPrior:
     def __init__(self, net: ConvolutionalNet, tokenizer: PixelTokenizer) -> None:
         self.net = net.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        # an estimate's colours are better than what single pixels can be fitted to
-        self.fitted_D = (torch.arange(net.config.bits) < LEVEL_BITS).to(tokenizer.codebook_KD)
+        self.levels_Y = tokenizer.levels_Y
 
     @torch.no_grad()
     def logits(
@@ -158,16 +171,14 @@ class ConvolutionalPrior:
         guidance_scale: float,
     ) -> Tensor:
         """Logits (B, L, K), float32. Grids of any size are evaluated whole. It knows no prompts."""
-        return self.net.told(z_BL, None, self.tokenizer, grid)
-
-    def rest(self, crude_BCHW: Tensor) -> Tensor:
-        """Fine differences of colour."""
-        return self.tokenizer.rest(crude_BCHW)
+        return self.net.untold(z_BL, self.tokenizer, grid)
 
     @torch.no_grad()
-    def logits_told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> Tensor:
-        """Logits (B, L, K), float32, told an estimate."""
-        return self.net.told(z_BL, crude_BCHW, self.tokenizer, grid)
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of brightness (B, L, Y) and colours (B, C, H, W), float32."""
+        told_B = torch.ones_like(z_BL[:, 0], dtype=torch.bool)
+        y_BLY, _, colours_BCHW = self.net.answer(z_BL, crude_BCHW, told_B, self.tokenizer, grid)
+        return y_BLY.log_softmax(-1), colours_BCHW
 
 
 def load_convolutional(

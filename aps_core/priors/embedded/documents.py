@@ -35,8 +35,7 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
         "plug_and_play": {
             "steps": 4,
-            "inner_steps": 15,
-            "learning_rate": 0.15,
+            "inner_steps": 25,
             "correction": 1.0,
             "smoothness": 1.0,
             "curvature": 2.0,

@@ -1,0 +1,209 @@
+"""The sampler that tells a prior its running estimate, and the fit of brightness in its rounds."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from aps_core.errors import InvalidSpec, SamplingDiverged
+from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators.base import Bound
+from aps_core.priors.convolutional.network import (
+    ConvolutionalConfig,
+    ConvolutionalNet,
+    ConvolutionalPrior,
+)
+from aps_core.samplers.plug_and_play import PlugAndPlay
+from aps_core.sampling import driver
+from aps_core.sampling.brightness_fit import BrightnessFit
+from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.tasks.restore import RestoreSpec
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness
+from aps_core.types import MASK, Grid, Sample, StepInfo
+
+GRID = (8, 8)
+CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
+SILENT = InnerWatch(None, 1, 1)
+
+
+class Listener(ConvolutionalPrior):
+    """Remembers what it is told and shown."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        net = ConvolutionalNet(CONFIG)
+        nn.init.normal_(net.head.weight, std=0.05)
+        super().__init__(net, PixelTokenizer())
+        self.heard: list[Tensor] = []
+        self.shown: list[Tensor] = []
+
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        self.heard.append(crude_BCHW)
+        self.shown.append(z_BL)
+        return super().told(z_BL, crude_BCHW, grid)
+
+
+def picture() -> Tensor:
+    smooth = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(4)) * 2 - 1
+    return F.interpolate(smooth, GRID, mode="bilinear")
+
+
+def halved(x_BCHW: Tensor) -> Tensor:
+    return F.avg_pool2d(x_BCHW, 2)
+
+
+def missing(weight_11HW: Tensor) -> Bound:
+    return Bound(lambda x_BCHW: x_BCHW * weight_11HW, weight=weight_11HW)
+
+
+def measured(operator: Bound, sigma: float = 0.05) -> MeasurementObjective:
+    y_BCHW = operator(picture())
+    noise = torch.randn(y_BCHW.shape, generator=torch.Generator().manual_seed(5))
+    return MeasurementObjective(operator, (y_BCHW + sigma * noise)[0], sigma, "l2")
+
+
+def listening(
+    batch: int = 1, objective: MeasurementObjective | None = None, **options: Any
+) -> tuple[Listener, Sample, list[StepInfo]]:
+    prior, infos = Listener(), list[StepInfo]()
+    result = driver.sample(
+        prior,
+        objective or measured(Bound(halved)),
+        PlugAndPlay(steps=3, inner_steps=5),
+        grid=GRID,
+        generator=torch.Generator().manual_seed(0),
+        batch=batch,
+        on_step=infos.append,
+        **options,
+    )
+    return prior, result, infos
+
+
+def test_every_round_tells_the_last_estimate() -> None:
+    objective = measured(Bound(halved))
+    prior, result, infos = listening(objective=objective)
+    assert len(prior.heard) == 3
+    first = total_variation_estimate(objective, torch.zeros(1, 3, *GRID))
+    estimates = [first, *(info.x_hat_BCHW for info in infos)]
+    for heard, estimate in zip(prior.heard, estimates, strict=False):
+        torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
+
+
+def test_a_round_takes_no_more_corrections_than_asked_for() -> None:
+    _, _, infos = listening()
+    for info in infos:
+        assert 2 <= len(info.loss_curve) <= 8, "5 steps, and what the last line search needs"
+        assert info.loss_curve[-1] < info.loss_curve[0]
+
+
+def test_no_token_is_decided_before_the_last_round() -> None:
+    prior, result, infos = listening()
+    assert [bool((info.state.z_BL == MASK).all()) for info in infos] == [True, True, False]
+    assert torch.equal(result.z_BL, prior.tokenizer.encode(infos[-1].x_hat_BCHW))
+
+
+def test_single_pixels_that_were_measured_are_shown_as_decided_tokens() -> None:
+    seen_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()
+    prior, _, _ = listening(objective=measured(missing(seen_11HW)))
+    for shown_BL, heard_BCHW in zip(prior.shown, prior.heard, strict=True):
+        decided_L = seen_11HW.flatten() > 0
+        assert torch.equal(shown_BL[0] != MASK, decided_L)
+        assert torch.equal(shown_BL[0, decided_L], prior.tokenizer.encode(heard_BCHW)[0, decided_L])
+
+
+@pytest.mark.parametrize(
+    ("operator", "sigma"),
+    [
+        (Bound(halved), 0.05),
+        (Bound(lambda x_BCHW: x_BCHW), 0.05),
+        (missing((torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()), 0.3),
+    ],
+    ids=["mixtures", "nothing missing", "too noisy"],
+)
+def test_otherwise_no_token_is_shown(operator: Bound, sigma: float) -> None:
+    prior, _, _ = listening(objective=measured(operator, sigma))
+    assert all((shown_BL == MASK).all() for shown_BL in prior.shown)
+
+
+def test_several_samples_differ_and_one_repeats() -> None:
+    several = listening(batch=4)[0].heard[1]
+    assert several.flatten(1).std(0).mean() > 0.01
+    torch.testing.assert_close(listening()[1].x_BCHW, listening()[1].x_BCHW)
+
+
+def test_a_resumed_run_tells_the_same() -> None:
+    prior, whole, infos = listening(batch=2)
+    again, resumed, _ = listening(batch=2, resume=infos[0].state)
+    assert len(again.heard) == 2
+    for heard, before in zip(again.heard, prior.heard[1:], strict=True):
+        torch.testing.assert_close(heard, before)
+    torch.testing.assert_close(resumed.z_BL, whole.z_BL)
+    torch.testing.assert_close(resumed.x_BCHW, whole.x_BCHW)
+
+
+def fit(operator: Bound, prior_weight: float) -> tuple[BrightnessFit, MeasurementObjective, Tensor]:
+    """A fit of a random answer, run to its end."""
+    objective, tokenizer = measured(operator, 0.2), PixelTokenizer()
+    generator = torch.Generator().manual_seed(6)
+    log_p_BLY = (torch.randn(1, 64, 16, generator=generator)).log_softmax(-1)
+    colours_BCHW = tokenizer.colours(picture(), torch.zeros(1, 2, *GRID))
+    made = BrightnessFit(objective, log_p_BLY, tokenizer.levels_Y, colours_BCHW, prior_weight)
+    curve = made.run(200, SILENT)
+    assert curve[-1] < curve[0]
+    return made, objective, log_p_BLY
+
+
+def test_a_fit_is_the_best_of_all_shifts_of_single_pixels() -> None:
+    """If pixels are measured by themselves, each has a problem of its own: searched on a grid."""
+    made, objective, log_p_BLY = fit(Bound(lambda x_BCHW: x_BCHW), 1.0)
+    levels_Y, s_S = PixelTokenizer().levels_Y, torch.linspace(-60, 60, 6001)
+    shifted_LSY = log_p_BLY[0, :, None] + s_S[:, None] * levels_Y
+    z_LS = shifted_LSY.logsumexp(-1)
+    mean_LS = shifted_LSY.softmax(-1) @ levels_Y
+    colours_CL = made.colours_BCHW[0].flatten(1)
+    off_CLS = colours_CL[..., None] + mean_LS - objective.y_BCHW[0].flatten(1)[..., None]
+    loss_LS = off_CLS.square().sum(0) / (2 * 0.2**2) + s_S * mean_LS - z_LS
+    best_L = mean_LS.gather(1, loss_LS.argmin(1, keepdim=True))[:, 0]
+    torch.testing.assert_close(brightness(made.x_hat_BCHW).flatten(), best_L, atol=5e-3, rtol=0)
+    torch.testing.assert_close((made.p() @ levels_Y)[0], best_L, atol=5e-3, rtol=0)
+
+
+def test_a_fit_agrees_with_the_measurement_and_is_held_back_by_the_prior() -> None:
+    misfits = [float(fit(Bound(halved), weight)[0].misfit_B) for weight in (0.01, 1.0, 100.0)]
+    assert misfits == sorted(misfits)
+    assert misfits[0] < 0.2 * misfits[2]
+
+
+def test_a_fit_that_diverges_says_so() -> None:
+    with pytest.raises(SamplingDiverged, match="became nan"):
+        fit(Bound(lambda x_BCHW: x_BCHW * torch.nan), 1.0)
+
+
+def test_a_prior_that_cannot_be_told_is_refused() -> None:
+    prior = Listener()
+    deaf = cast(Any, SimpleNamespace(tokenizer=prior.tokenizer, logits=prior.logits))
+    with pytest.raises(InvalidSpec, match="needs a prior that can be told"):
+        driver.sample(
+            deaf,
+            measured(Bound(halved)),
+            PlugAndPlay(steps=1),
+            grid=GRID,
+            generator=torch.Generator().manual_seed(0),
+        )
+
+
+def test_a_job_with_another_prior_is_refused_at_once() -> None:
+    spec = RestoreSpec.model_validate(
+        {
+            "prior": "embedded",
+            "operator": {"type": "denoise"},
+            "sampler": {"type": "plug_and_play"},
+        }
+    )
+    with pytest.raises(InvalidSpec, match="with 'embedded' choose one of: aps, "):
+        spec.resolved()
