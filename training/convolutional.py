@@ -7,7 +7,7 @@ Stops, continues and anneals like :mod:`training.tokenizer`. The loss is the cro
 undecided tokens of 128-pixel crops, with MMaDA's mask ratios cos(pi/2 u), and the error of the
 expected picture. A share of the decided tokens' bits is flipped, because the sampler's anchors may
 be wrong. Half of the crops are restorations under way (:mod:`training.crude`): of these the network
-is told the estimate, with no tokens but measured pixels, and its answer makes the next one.
+is told the estimate and nothing else, and its answer makes the next one.
 """
 
 from __future__ import annotations
@@ -116,12 +116,9 @@ class ConvolutionalLoss:
         fraction_B[under_way_B] = 1.0
         told_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < TOLD)
         masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B[:, None]
-        told_B = told_B.to(codes_BL.device)
+        masked_BL, told_B = masked_BL.to(codes_BL.device), told_B.to(codes_BL.device)
         shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
-        z_BL = torch.where(masked_BL.to(codes_BL.device), MASK, shown_BL)
-        for i in under_way_B.nonzero()[:, 0].tolist():
-            z_BL[i] = chosen[i].shown(self.tokenizer)
-        masked_BL = z_BL == MASK
+        z_BL = torch.where(masked_BL, MASK, shown_BL)
         with mixed_precision(z_BL.device):
             y_BLY, colour_BL4, colours_BCHW = self.net.answer(
                 z_BL, crude_BCHW, told_B, self.tokenizer, grid
@@ -200,7 +197,7 @@ def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
         while restoration.rounds < ROUNDS:
-            shown_BL = restoration.shown(tokenizer)[None]
+            shown_BL = torch.full_like(codes_BL, MASK)
             y_BLY, _, colours_BCHW = net.answer(
                 shown_BL, restoration.crude_CHW[None], torch.ones_like(told_B), tokenizer, grid
             )

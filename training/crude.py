@@ -16,10 +16,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from aps_core.blind.conjugate_gradients import solve
-from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
-from aps_core.samplers.plug_and_play import DECIDING_NOISE, FILLING
+from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.tokenizers.pixels import PixelTokenizer
-from aps_core.types import MASK
 
 REACH = 12
 """Of a blur kernel in pixels."""
@@ -45,12 +43,10 @@ class RandomMeasurement:
         kernel_11kk = (self._narrow if self.factor > 1 else self._blur)()
         self.kernel_11kk = _trimmed(kernel_11kk).to(x_1CHW)
         self.known_11HW = torch.ones_like(x_1CHW[:, :1])
-        alone = self.factor == 1 and self.kernel_11kk.shape[-1] == 1
-        if self.factor == 1 and self._number(0, 1) < (0.5 if alone else 0.2):
+        if self.factor == 1 and self._number(0, 1) < 0.2:
             share = self._number(0.2, 0.9)
             drawn_HW = torch.rand(x_1CHW.shape[2:], generator=generator)
             self.known_11HW = (drawn_HW < share)[None, None].to(x_1CHW)
-        self.gaps = alone and float(self.known_11HW.amin()) == 0
         low, high = (0.02, 0.3) if self.kernel_11kk.shape[-1] == 1 else (0.005, 0.12)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
         clean_1Chw = self.applied(x_1CHW)
@@ -128,16 +124,9 @@ class RandomMeasurement:
         return off_1Chw.square().flatten(1).sum(1) / 2
 
     def first_estimate(self) -> Tensor:
-        """Least squares (1, C, H, W) with total variation, or curvature if there are gaps."""
+        """Total-variation least squares (1, C, H, W)."""
         start_1CHW = F.interpolate(self.seen_1Chw, size=self.known_11HW.shape[2:], mode="bilinear")
-        return total_variation_estimate(
-            self,
-            start_1CHW.clamp(-1, 1),
-            weight=0.0 if self.gaps else WEIGHT,
-            curvature_weight=FILLING if self.gaps else 0.0,
-            steps=50,
-            learning_rate=0.1,
-        )
+        return total_variation_estimate(self, start_1CHW.clamp(-1, 1), steps=50, learning_rate=0.1)
 
     def fitted(self, x_1CHW: Tensor, deviation_11HW: Tensor, steps: int = 24) -> Tensor:
         """The picture whose brightness is most probable, if it was normal around that of ``x`` with
@@ -189,14 +178,6 @@ class Restoration:
         measurement = RandomMeasurement(x_CHW[None], generator)
         codes_L = tokenizer.encode(x_CHW[None])[0]
         return cls(x_CHW, codes_L, measurement, measurement.first_estimate()[0])
-
-    def shown(self, tokenizer: PixelTokenizer) -> Tensor:
-        """What the sampler shows of the tokens (L,): pixels measured by themselves, or none."""
-        shown_L = torch.full_like(self.codes_L, MASK)
-        if self.measurement.gaps and self.measurement.sigma < DECIDING_NOISE:
-            known_L = self.measurement.known_11HW.flatten() > 0
-            shown_L = tokenizer.encode(self.crude_CHW[None])[0].where(known_L, MASK)
-        return shown_L
 
     def advance(self, p_LY: Tensor, colours_CHW: Tensor, levels_Y: Tensor, noise: float) -> None:
         """One round, from the network's answer for the present estimate. The next estimate is

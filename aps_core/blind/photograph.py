@@ -166,9 +166,11 @@ class PosteriorSamples:
 
     def _sampler(self) -> SamplerSpec:
         spec = self.engine.spec
-        sampler: type[SamplerSpec] = PlugAndPlay if spec.can_be_told else CarriedEvidence
-        short = {"steps": STEPS, "inner_steps": INNER_STEPS, "correction": 0.0}
-        return sampler.model_validate({**spec.recommended_for(sampler), **short})
+        short = {"steps": STEPS, "inner_steps": INNER_STEPS}
+        if spec.can_be_told:
+            return PlugAndPlay.model_validate({**spec.recommended_for(PlugAndPlay), **short})
+        usual = spec.recommended_for(CarriedEvidence)
+        return CarriedEvidence.model_validate({**usual, **short, "correction": 0.0})
 
     def _hook(self, number: int) -> Callable[[InnerInfo], bool | None] | None:
         """Reports the search as the inner iterations of the first reverse step."""

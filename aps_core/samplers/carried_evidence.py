@@ -9,30 +9,32 @@ at the step's end. Here a token's logits are
 an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
 ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
-the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations.
+the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations. At the
+end the measurement corrects the picture.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.samplers.corrected import CorrectedSampler
-from aps_core.types import MASK
+from aps_core.samplers.first_estimate import first_estimate
+from aps_core.types import MASK, MeasurementLikelihood
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
+    from aps_core.sampling.inner_watch import InnerWatch
     from aps_core.types import SamplerState
 
 
-class CarriedEvidence(AnchoredSampler, CorrectedSampler):
+class CarriedEvidence(AnchoredSampler):
     """Carries what the measurement says about each token (the evidence) from round to round;
     starts from a smooth (total-variation) estimate and ends with a correction of the picture.
     """
@@ -72,6 +74,44 @@ class CarriedEvidence(AnchoredSampler, CorrectedSampler):
         description=(
             "How much a first estimate without the prior counts at the start: factor on the"
             " tokenizer's latent of the total-variation estimate. 0 starts from the prior alone."
+        ),
+    )
+
+    correction: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description=(
+            "Final correction of the picture by the measurement, which reproduces measured details"
+            " that the tokenizer's codes cannot represent: weight of the total variation of the"
+            " change. Higher values change less; 0 makes no correction."
+        ),
+    )
+    smoothness: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description=(
+            "How smooth the corrected picture becomes (weight of its own total variation)."
+        ),
+    )
+    curvature: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description=(
+            "How much the final correction continues slopes through missing or clipped pixels,"
+            " which the total variation alone fills with steps (weight of the curvature of the"
+            " picture and of its change). Without effect if there are none."
+        ),
+    )
+    denoising: float | None = Field(
+        None,
+        ge=0,
+        le=10,
+        description=(
+            "Smoothness of pictures with nothing but noise, times the noise's standard deviation."
+            " If left out, that of all others (`smoothness`)."
         ),
     )
 
@@ -116,11 +156,50 @@ class CarriedEvidence(AnchoredSampler, CorrectedSampler):
         tokenizer = problem.prior.tokenizer
         codebook_KD = tokenizer.codebook_KD
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = self.crude(problem, len(z_BL), watch) if self.start else None
+        crude_BCHW = first_estimate(problem, len(z_BL), watch) if self.start else None
         if crude_BCHW is None:
             return codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])
         latent_BDHW = tokenizer.features(crude_BCHW.to(codebook_KD))
         return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
+
+    def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
+        """The pictures of the last step, corrected by the measurement."""
+        inner = self.inner_steps
+        watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
+        return self.corrected(problem, x_BCHW, watch)
+
+    def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
+        """The pictures, corrected by the measurement if its noise is known."""
+        from aps_core.imaging.total_variation import total_variation_estimate
+
+        objective = problem.objective
+        if not self.correction or not isinstance(objective, MeasurementLikelihood):
+            return x_BCHW
+        coverage, smoothness = objective.coverage(x_BCHW), self.smoothness
+        if coverage == "pixels" and self.denoising is not None:
+            # thresholds for noise are proportional to sigma (Donoho & Johnstone 1994), and the
+            # likelihood is divided by sigma^2
+            smoothness = self.denoising / objective.sigma
+        return total_variation_estimate(
+            objective,
+            x_BCHW,
+            weight=smoothness,
+            correction_weight=self.correction,
+            curvature_weight=self.curvature if coverage == "gaps" else 0.0,
+            steps=100,
+            learning_rate=0.03,
+            watch=watch,
+        )
+
+    @property
+    def decodes(self) -> int:
+        """One per Adam step."""
+        return self.inner_steps
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One Adam step per decode."""
+        return {"inner_steps": decodes}
 
     @property
     def extra_passes(self) -> int:

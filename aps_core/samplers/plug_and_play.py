@@ -17,13 +17,13 @@ Not in the paper. For priors that can be told an estimate (:class:`aps_core.type
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from aps_core.errors import InvalidSpec
-from aps_core.samplers.base import Step
-from aps_core.samplers.corrected import CorrectedSampler
+from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.first_estimate import first_estimate
 from aps_core.types import MASK, MeasurementLikelihood, ToldPrior
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DECIDING_NOISE = 0.1
 """Standard deviation of the noise below which measured pixels are decided tokens."""
 
 
-class PlugAndPlay(CorrectedSampler):
+class PlugAndPlay(SamplerSpec):
     """Improves a smooth (total-variation) estimate in rounds: the prior corrects it, and the
     measurement corrects the prior.
     """
@@ -118,7 +118,9 @@ class PlugAndPlay(CorrectedSampler):
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The first estimate: without a likelihood, what the prior expects."""
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = self.crude(problem, len(z_BL), watch, FILLING)
+        crude_BCHW = first_estimate(
+            problem, len(z_BL), watch, filling=FILLING, steps=100, learning_rate=0.07
+        )
         if crude_BCHW is not None:
             return crude_BCHW
         tokenizer = problem.prior.tokenizer
@@ -143,6 +145,16 @@ class PlugAndPlay(CorrectedSampler):
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""
         return state.carried["estimate"].float()
+
+    @property
+    def decodes(self) -> int:
+        """One per correction."""
+        return self.inner_steps
+
+    @classmethod
+    def for_decodes(cls, decodes: int) -> dict[str, Any]:
+        """One correction per decode."""
+        return {"inner_steps": decodes}
 
     @property
     def extra_passes(self) -> int:

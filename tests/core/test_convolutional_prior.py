@@ -55,7 +55,7 @@ def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
 def test_an_untrained_network_believes_what_it_is_told() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
-    z_BL = tokens(grid, decided=0.2)
+    z_BL = torch.full((2, 64), MASK)
     codes_BL = prior.tokenizer.encode(x_BCHW)
     told_BLY, colours_BCHW = prior.told(z_BL, x_BCHW, grid)
     assert torch.equal(told_BLY.argmax(-1), codes_BL // 4)
@@ -78,18 +78,20 @@ def output(prior: ConvolutionalPrior, number: int) -> Tensor:
     return prior.net.head.bias.view(sum(OUTPUTS), CONFIG.patch**2)[number]
 
 
-def test_where_a_token_is_decided_the_estimate_is_believed() -> None:
-    """Whatever the network judges, or says of the pixel itself."""
-    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
-    output(prior, 20).fill_(3.0)
-    output(prior, 0).fill_(9.0)
+def test_decided_tokens_predict_the_others_instead_of_the_estimate(
+    prior: ConvolutionalPrior,
+) -> None:
+    """At decided tokens the estimate is right; elsewhere it gives the colours alone."""
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     codes_BL = prior.tokenizer.encode(x_BCHW)
     decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
-    told_BLY, _ = prior.told(codes_BL.where(decided_BL, MASK), x_BCHW, grid)
-    right_BL = told_BLY.argmax(-1) == codes_BL // 4
-    assert right_BL[decided_BL].all()
-    assert not right_BL[~decided_BL].all()
+    z_BL = codes_BL.where(decided_BL, MASK)
+    told_BLY, colours_BCHW = prior.told(z_BL, x_BCHW, grid)
+    assert torch.equal(told_BLY.argmax(-1)[decided_BL], (codes_BL // 4)[decided_BL])
+    masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
+    expected_BLY = masked_BLY.log_softmax(-1)
+    torch.testing.assert_close(told_BLY[~decided_BL], expected_BLY[~decided_BL])
+    torch.testing.assert_close(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
 
 
 def test_colours_are_corrected_and_brightness_is_not() -> None:

@@ -87,7 +87,9 @@ def test_every_round_tells_the_last_estimate() -> None:
     objective = measured(Bound(halved))
     prior, result, infos = listening(objective=objective)
     assert len(prior.heard) == 3
-    first = total_variation_estimate(objective, torch.zeros(1, 3, *GRID))
+    first = total_variation_estimate(
+        objective, torch.zeros(1, 3, *GRID), steps=100, learning_rate=0.07
+    )
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
     for heard, estimate in zip(prior.heard, estimates, strict=False):
         torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)

@@ -110,8 +110,7 @@ class ConvolutionalNet(nn.Module):
         """What is known of all pixels, from the decided tokens and estimates of the pictures.
 
         Bayes' rule gives what a pixel's own estimate says of its brightness; the network what the
-        others say, and how far its own may be wrong. Where a token is decided, the estimate is
-        taken for right.
+        others say, and how far its own may be wrong.
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
@@ -122,8 +121,8 @@ class ConvolutionalNet(nn.Module):
 
         Returns:
             In float32: logits (B, L, Y) of brightness; logits (B, L, 4) of bits of colour, if
-            nothing is told; colours (B, C, H, W) of the picture, if an estimate is told, without
-            its brightness.
+            nothing is told; colours (B, C, H, W) of the estimates without their brightness, of
+            those that are told corrected.
         """
         decided_BL = z_BL != MASK
         code_BLD = tokenizer.codebook_KD[z_BL.clamp(min=0)] * decided_BL[..., None]
@@ -132,11 +131,10 @@ class ConvolutionalNet(nn.Module):
         known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL3, told_BL1], -1)
         said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
         said_BLY, said_BL4, judged_BL1, colour_BL2 = said_BLO.split(OUTPUTS, -1)
-        judged_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
-        error_BL = judged_BL.where(~decided_BL, MEASURED_ERROR)
-        heard_BLY = tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
-        y_BLY = said_BLY * ~(told_BL1 & decided_BL[..., None]) + heard_BLY
-        colour_B2HW = COLOUR_ERROR * colour_BL2.transpose(1, 2).unflatten(2, grid)
+        error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
+        y_BLY = said_BLY + tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
+        changed_BL2 = COLOUR_ERROR * colour_BL2 * told_BL1
+        colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
         return y_BLY, said_BL4, tokenizer.colours(crude_BCHW, colour_B2HW)
 
     def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
@@ -175,9 +173,16 @@ class ConvolutionalPrior:
 
     @torch.no_grad()
     def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of brightness (B, L, Y) and colours (B, C, H, W), float32."""
-        told_B = torch.ones_like(z_BL[:, 0], dtype=torch.bool)
+        """Log-probabilities of brightness (B, L, Y) and colours (B, C, H, W), float32. If tokens
+        are decided, the others are predicted from them alone, in the colours of the estimate:
+        single pixels say more than what was interpolated between them.
+        """
+        decided_BL = z_BL != MASK
+        told_B = ~decided_BL.any(1)
         y_BLY, _, colours_BCHW = self.net.answer(z_BL, crude_BCHW, told_B, self.tokenizer, grid)
+        sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
+        seen_BLY = self.tokenizer.log_likelihood(crude_BCHW, sure_BL)
+        y_BLY = torch.where(decided_BL[..., None], seen_BLY, y_BLY)
         return y_BLY.log_softmax(-1), colours_BCHW
 
 

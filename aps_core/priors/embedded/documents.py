@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from aps_core.checkpoints.files import EMBEDDED
 from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import InvalidSpec
-from aps_core.priors.base import Content
+from aps_core.priors.base import Content, Preset
 from aps_core.priors.embedded.image import EmbeddedImagePrior, fast_dtype
 from aps_core.runtime import memory
 
@@ -33,14 +33,12 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
         "guidance_scale": 0.0,
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
-        "plug_and_play": {
-            "steps": 4,
-            "inner_steps": 25,
-            "correction": 1.0,
-            "smoothness": 1.0,
-            "curvature": 2.0,
-            "denoising": 0.8,
-        },
+        "plug_and_play": {"steps": 4, "inner_steps": 25},
+    }
+    presets: ClassVar[dict[Preset, dict[str, float]]] = {
+        "fast": {"steps": 0.5},
+        "balanced": {},
+        "best": {"steps": 2},
     }
     attention_share: ClassVar[float] = 0.0
     can_be_told: ClassVar[bool] = True
