@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from training.loop import steps_done, train
+from training.muon import HiddenMuon
 from training.schedule import Anneal, Constant, Cosine
 
 
@@ -35,12 +36,12 @@ def bias(model):
     return {"bias": model.bias.item()}
 
 
-def run(out, schedule, at=None, action=None):
+def run(out, schedule, at=None, action=None, export=None):
     torch.manual_seed(0)
     model = nn.Linear(1, 1)
     loss = Regression(model, at, action)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    train(model, loss, [optimizer], out, schedule, bias)
+    train(model, loss, [optimizer], out, schedule, bias, export=export)
     return model, loss
 
 
@@ -65,6 +66,39 @@ def test_a_stopped_run_continues_where_it_was(tmp_path, way):
     assert steps_done(tmp_path) == 10
     straight, _ = run(tmp_path / "straight", Constant(1e9), 10, (tmp_path / "straight/STOP").touch)
     assert continued.weight.item() == pytest.approx(straight.weight.item(), abs=1e-3)
+
+
+def test_averages_of_early_steps_stay(tmp_path):
+    def export(model, folder):
+        (folder / "bias.txt").write_text(str(model.bias.item()))
+
+    stop = (tmp_path / "STOP").touch
+    run(tmp_path, Constant(1e9), 150, stop, export)
+    folders = sorted((tmp_path / "snapshots").iterdir(), key=lambda each: int(each.name))
+    assert [each.name for each in folders] == ["64", "128"]
+    early, late = (float((each / "bias.txt").read_text()) for each in folders)
+    assert abs(late) < abs(early), "its goal is 0"
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (10, 6), (4, 2, 3, 3)])
+def test_muon_is_that_of_torch(shape):
+    """Which computes in bfloat16, and takes matrices only."""
+    torch.manual_seed(0)
+    ours = nn.Parameter(torch.randn(shape))
+    theirs = nn.Parameter(ours.data.flatten(1).clone())
+    optimizers = [
+        HiddenMuon([ours], lr=0.1, weight_decay=0.1),
+        torch.optim.Muon([theirs], lr=0.1, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+    ]
+    start = ours.data.clone()
+    for _ in range(3):
+        ours.grad = torch.randn(shape)
+        theirs.grad = ours.grad.flatten(1).clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    change = (ours.data - start).flatten(1)
+    off = ours.data.flatten(1) - theirs.data
+    assert off.norm() < 0.05 * change.norm()
 
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
