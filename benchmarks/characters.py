@@ -29,6 +29,7 @@ from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
+from benchmarks.documents import WITHOUT_PRIOR
 from benchmarks.legibility import Page, error_rate, pages, read, require_tesseract
 from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
@@ -65,7 +66,7 @@ def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
         "tv": (every, partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS)),
         "wiener": ({"motion_blur"}, wiener),
         **{name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()},
-        "equal logits": (every, default(blank, setup)),
+        "equal logits": (every, default(blank, setup, settings=WITHOUT_PRIOR.settings)),
         "aps": (every, default(documents, setup)),
         SAMPLED: (every, default(documents, setup, SAMPLES)),
     }

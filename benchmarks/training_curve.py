@@ -35,7 +35,7 @@ from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK, Prior
-from benchmarks.documents import DEFAULT, controls, middles
+from benchmarks.documents import DEFAULT, WITHOUT_PRIOR, controls, middles
 from benchmarks.prior_share import EqualLogits
 
 TASKS = ("sr4", "gaussian_blur")
@@ -99,7 +99,7 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
     for step, folder in {NO_SNAPSHOT: Path(), **snapshots}.items():
         if step == NO_SNAPSHOT:
             engine = blank
-            variants = {EQUAL: DEFAULT, SINGLE: controls(shipped, blank)[SINGLE][1]}
+            variants = {EQUAL: WITHOUT_PRIOR, SINGLE: controls(shipped, blank)[SINGLE][1]}
             surprise = math.log(len(tokenizer.codebook_KD))
         else:
             engine = ImageEngine(shipped.spec, load_snapshot(folder, tokenizer), device)
