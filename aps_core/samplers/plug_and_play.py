@@ -46,6 +46,15 @@ class PlugAndPlay(SamplerSpec):
 
     type: Literal["plug_and_play"] = "plug_and_play"
     steps: int = Field(4, ge=1, le=128, description="Rounds T.")
+    guidance_scale: float = Field(
+        0.0,
+        ge=0,
+        le=20,
+        description=(
+            "How strongly the prompt is followed (classifier-free guidance g of (1+g) cond -"
+            " g uncond), if the prior takes one and there is no measurement."
+        ),
+    )
     inner_steps: int = Field(
         25, ge=1, le=5000, description="Most corrections in every round (L-BFGS steps M)."
     )
@@ -124,7 +133,7 @@ class PlugAndPlay(SamplerSpec):
         if crude_BCHW is not None:
             return crude_BCHW
         tokenizer = problem.prior.tokenizer
-        p_BLK = problem.logits(z_BL, 1.0, 0.0).softmax(-1)
+        p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
     def _known(self, problem: Problem, estimate_BCHW: Tensor) -> Tensor:
