@@ -204,7 +204,7 @@ class MeasurementLikelihood(Likelihood, Protocol):
         ...
 
     def known(self, x_BCHW: Tensor) -> Tensor | None:
-        """Where pictures (B, 3, H, W) were measured, each pixel by itself, (1, 1, H, W) boolean;
+        """Where pictures (B, 3, H, W) were measured, each pixel by itself, (B, 1, H, W) boolean;
         None if none is missing, or if measured values are not those of pixels.
         """
         ...

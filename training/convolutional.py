@@ -197,9 +197,9 @@ def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
         while restoration.rounds < ROUNDS:
-            shown_BL = torch.full_like(codes_BL, MASK)
+            masked_BL = torch.full_like(codes_BL, MASK)
             y_BLY, _, colours_BCHW = net.answer(
-                shown_BL, restoration.crude_CHW[None], torch.ones_like(told_B), tokenizer, grid
+                masked_BL, restoration.crude_CHW[None], torch.ones_like(told_B), tokenizer, grid
             )
             restoration.advance(y_BLY[0].softmax(-1), colours_BCHW[0], tokenizer.levels_Y, 0.0)
         parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))

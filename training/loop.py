@@ -25,7 +25,6 @@ from training.stopping import stoppable
 LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
 """Maps the elapsed share of the budget in [0, 1] to (loss, values to log)."""
 
-
 FIRST_SNAPSHOT = 64
 """Step, a power of two."""
 

@@ -105,9 +105,9 @@ class MeasurementObjective:
         height, width = measured.shape[-2:]
         if not torch.equal(measured * weight, x_BCHW[..., :height, :width] * weight):
             return None
-        seen_11hw = (weight > 0).expand(1, *measured.shape[1:]).all(1, keepdim=True)
+        seen_B1hw = (weight > 0).expand_as(measured).all(1, keepdim=True)
         beyond = (0, x_BCHW.shape[-1] - width, 0, x_BCHW.shape[-2] - height)
-        return F.pad(seen_11hw, beyond, value=False)
+        return F.pad(seen_B1hw, beyond, value=False)
 
     def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""

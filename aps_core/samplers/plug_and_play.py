@@ -137,19 +137,19 @@ class PlugAndPlay(SamplerSpec):
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
     def _known(self, problem: Problem, estimate_BCHW: Tensor) -> Tensor:
-        """Tokens (B, L) of an estimate where pixels were measured by themselves and others are
-        missing; ``MASK`` elsewhere.
+        """Tokens (B, L) of an estimate where pixels were measured by themselves, with little noise,
+        and others are missing; ``MASK`` elsewhere.
         """
         import torch
 
-        objective = problem.objective
-        z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
-        known_11HW = None
+        objective, (rows, columns) = problem.objective, problem.grid
         if isinstance(objective, MeasurementLikelihood) and objective.sigma < DECIDING_NOISE:
-            known_11HW = objective.known(estimate_BCHW)
-        if known_11HW is None:
-            return torch.full_like(z_BL, MASK)
-        return z_BL.where(known_11HW.flatten(1), MASK)
+            known_B1HW = objective.known(estimate_BCHW)
+            if known_B1HW is not None:
+                z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
+                return z_BL.where(known_B1HW.flatten(1), MASK)
+        shape = len(estimate_BCHW), rows * columns
+        return torch.full(shape, MASK, device=estimate_BCHW.device)
 
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""

@@ -91,7 +91,7 @@ class BrightnessFit:
 
         optimizer.step(evaluated)
         self.v_BL = v_BL.detach()
-        self._loss(self.v_BL)  # the line search may end at another point than the best
+        self._loss(self.v_BL)  # the last evaluation may not be of the point that was chosen
         return curve
 
     def p(self) -> Tensor:

@@ -118,6 +118,21 @@ def test_single_pixels_that_were_measured_are_shown_as_decided_tokens() -> None:
         assert torch.equal(shown_BL[0, decided_L], prior.tokenizer.encode(heard_BCHW)[0, decided_L])
 
 
+def test_padding_and_pixels_with_a_missing_colour_are_not_known() -> None:
+    """Of every sample; the operator may measure less than the token grid."""
+    weight_1CHW = torch.ones(1, 3, 6, 8)
+    weight_1CHW[0, 1, 2, 3] = 0
+    weight_1CHW[0, :, 5, 7] = 0
+    operator = Bound(lambda x_BCHW: x_BCHW[..., :6, :] * weight_1CHW, weight=weight_1CHW)
+    objective = MeasurementObjective(operator, operator(picture())[0], 0.05, "l2")
+    known_B1HW = objective.known(picture().expand(2, -1, -1, -1))
+    assert known_B1HW is not None
+    assert known_B1HW.shape == (2, 1, *GRID)
+    assert known_B1HW.sum(dim=(1, 2, 3)).tolist() == [46, 46]
+    assert not known_B1HW[0, 0, 2, 3]
+    assert not known_B1HW[0, 0, 6:].any()
+
+
 @pytest.mark.parametrize(
     ("operator", "sigma"),
     [

@@ -32,7 +32,6 @@ TOLD_INPUTS = 4
 """Three colours of the estimate, and whether it is told."""
 ERROR = 0.15
 """Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
-
 COLOUR_ERROR = 0.05
 """Of colour differences."""
 MEASURED_ERROR = 0.05
