@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,6 +83,22 @@ class Prior(Protocol):
         ...
 
 
+class Told(NamedTuple):
+    """What a prior says of pictures of which it was told an estimate. A picture is the sum of
+    brightness and colours.
+    """
+
+    log_p_BLY: Tensor
+    """Log-probabilities of every pixel's brightness."""
+    colours_BCHW: Tensor
+    """Colours without brightness."""
+    weight_BL: Tensor
+    """How firmly every pixel should hold when its brightness is fitted to the measurement: the
+    weight, above 0, of its divergence from the prior. 1 if the answer is independent of the
+    measurement.
+    """
+
+
 @runtime_checkable
 class ToldPrior(Prior, Protocol):
     """A prior over pixels that can also be told an estimate of the picture, and judges itself how
@@ -92,17 +108,15 @@ class ToldPrior(Prior, Protocol):
     levels_Y: Tensor
     """The Y levels of brightness in [-1, 1]."""
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
         """Predicts every pixel from the decided tokens and the estimate, without gradients.
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
             crude_BCHW: an estimate of the pictures in [-1, 1].
+            pulled_BCHW: what the measurement would make of it, see
+                :func:`aps_core.imaging.steepest_descent.steepest_step`.
             grid: rows and columns of the pixels.
-
-        Returns:
-            Log-probabilities (B, L, Y) of brightness, and colours (B, C, H, W): a picture is the
-            sum of both.
         """
         ...
 

@@ -22,7 +22,7 @@ from aps_core.priors.convolutional.network import ERROR
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer
-from aps_core.types import Grid, Prior, Tokenizer
+from aps_core.types import Grid, Prior, Tokenizer, Told
 from benchmarks.variants import TASKS, arguments, run_variants
 
 DEFAULT = Variant(method="carried_evidence")
@@ -43,12 +43,13 @@ class EqualLogits:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Log-likelihoods (B, L, Y) of the estimate, each pixel by itself, and its colours."""
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+        """Log-likelihoods of the estimate, each pixel by itself, and its colours."""
         assert isinstance(self.tokenizer, PixelTokenizer)
         error_BL = torch.full(z_BL.shape, ERROR)
         log_p_BLY = self.tokenizer.log_likelihood(crude_BCHW, error_BL).log_softmax(-1)
-        return log_p_BLY, self.tokenizer.colours(crude_BCHW, torch.zeros(len(z_BL), 2, *grid))
+        colours_BCHW = self.tokenizer.colours(crude_BCHW, torch.zeros(len(z_BL), 2, *grid))
+        return Told(log_p_BLY, colours_BCHW, torch.ones_like(error_BL))
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

@@ -6,8 +6,9 @@
 Stops, continues and anneals like :mod:`training.tokenizer`. The loss is the cross-entropy of the
 undecided tokens of 128-pixel crops, with MMaDA's mask ratios cos(pi/2 u), and the error of the
 expected picture. A share of the decided tokens' bits is flipped, because the sampler's anchors may
-be wrong. Half of the crops are restorations under way (:mod:`training.crude`): of these the network
-is told the estimate and nothing else, and its answer makes the next one.
+be wrong. Most crops are restorations under way (:mod:`training.crude`): of these the network is
+told the estimate and nothing else. Its answer is fitted to the measurement; the result is the next
+estimate, and its error counts.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Generator, Tensor, nn
 
 from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import (
+    Answer,
     ConvolutionalConfig,
     ConvolutionalNet,
     load_convolutional,
@@ -33,7 +35,7 @@ from aps_core.priors.convolutional.network import (
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK
 from training import corpus, runs
-from training.crude import ROUNDS, Restoration
+from training.crude import ROUNDS, Restoration, deviation
 from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
@@ -42,6 +44,8 @@ RUNNING = 48
 """Restorations under way, from which steps draw."""
 NOISY = 0.3
 """Share of rounds whose estimate is shifted at random, as it is for several samples."""
+UNDER_WAY = 0.75
+"""Share of crops that are restorations under way."""
 TOLD = 0.5
 """Share of the other crops of which an estimate is told."""
 
@@ -71,9 +75,9 @@ def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
 
 class ConvolutionalLoss:
     """Draws crops, encodes, masks and disturbs them; cross-entropy of the undecided tokens, and
-    squared error of the expected picture, relative to the square root of that of the estimate that
-    is told. Relative to the error itself, answers become cautious; relative to nothing, good
-    estimates count little.
+    squared error of the expected or fitted picture, relative to the square root of that of the
+    estimate that is told. Relative to the error itself, answers become cautious; relative to
+    nothing, good estimates count little.
     """
 
     def __init__(
@@ -110,8 +114,10 @@ class ConvolutionalLoss:
         x_BCHW = torch.stack([each.x_CHW for each in chosen])
         codes_BL = torch.stack([each.codes_L for each in chosen])
         crude_BCHW = torch.stack([each.crude_CHW for each in chosen])
+        pulled_BCHW = torch.stack([each.pulled_CHW for each in chosen])
         grid = (x_BCHW.shape[2], x_BCHW.shape[3])
-        under_way_B = torch.arange(self.batch) < self.batch // 2
+        under_way = chosen[: round(UNDER_WAY * self.batch)]
+        under_way_B = torch.arange(self.batch) < len(under_way)
         fraction_B = torch.cos(torch.rand(self.batch, generator=self.generator) * math.pi / 2)
         fraction_B[under_way_B] = 1.0
         told_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < TOLD)
@@ -120,54 +126,68 @@ class ConvolutionalLoss:
         shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
         z_BL = torch.where(masked_BL, MASK, shown_BL)
         with mixed_precision(z_BL.device):
-            y_BLY, colour_BL4, colours_BCHW = self.net.answer(
-                z_BL, crude_BCHW, told_B, self.tokenizer, grid
-            )
-        nll = surprise(y_BLY, colour_BL4, codes_BL, told_B)[masked_BL].mean()
-        x_bar_BCHW = expected(y_BLY, colour_BL4, colours_BCHW, z_BL, told_B, self.tokenizer)
+            said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
+        nll = surprise(said, codes_BL, told_B)[masked_BL].mean()
+        x_bar_BCHW = expected(said, z_BL, told_B, self.tokenizer)
+        fitted = self.advance(under_way, said, x_bar_BCHW)
+        x_bar_BCHW = torch.cat([fitted, x_bar_BCHW[len(under_way) :]])
         told_error_B = squared_error(crude_BCHW, x_BCHW) + SMALLEST_ERROR
         usual_B = (USUAL_ERROR * told_error_B).sqrt().where(told_B, UNTOLD_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
-        self.advance(chosen[: self.batch // 2], y_BLY.detach(), colours_BCHW.detach())
         return nll + error, {"nll": nll.item(), "error": error.item()}
 
-    def advance(self, under_way: list[Restoration], y_BLY: Tensor, colours_BCHW: Tensor) -> None:
-        """A round of those that are told their estimate and nothing else."""
-        for each, y_LY, colours_CHW in zip(under_way, y_BLY, colours_BCHW, strict=False):
-            noise = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
-            each.advance(y_LY.softmax(-1), colours_CHW, self.tokenizer.levels_Y, noise)
+    def advance(self, under_way: list[Restoration], said: Answer, x_bar_BCHW: Tensor) -> Tensor:
+        """A round of those that are told their estimate and nothing else; returns their fitted
+        pictures. The next estimate of some is shifted by some standard deviations at random.
+        """
+        levels_Y, fitted = self.tokenizer.levels_Y, []
+        for i, each in enumerate(under_way):
+            p_LY = said.y_BLY[i].detach().softmax(-1)
+            fitted_CHW = each.fitted(x_bar_BCHW[i], p_LY, said.weight_BL[i], levels_Y)
+            share = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
+            drawn_L = torch.randn(len(p_LY), generator=self.generator).to(p_LY)
+            noise_L = share * deviation(p_LY, levels_Y) * drawn_L
+            each.advance(fitted_CHW.detach(), noise_L.view(each.x_CHW.shape[1:]))
+            fitted.append(fitted_CHW)
+        return torch.stack(fitted)
 
 
-def surprise(y_BLY: Tensor, colour_BL4: Tensor, codes_BL: Tensor, told_B: Tensor) -> Tensor:
+def surprise(said: Answer, codes_BL: Tensor, told_B: Tensor) -> Tensor:
     """Nats (B, L) at true tokens; if an estimate is told, at their brightness alone, as their
     colours are then not predicted.
     """
     level_BL, colour_BL = codes_BL // 4, codes_BL % 4
-    brightness_BL = F.cross_entropy(y_BLY.mT, level_BL, reduction="none")
+    brightness_BL = F.cross_entropy(said.y_BLY.mT, level_BL, reduction="none")
     return (
         brightness_BL
-        + F.cross_entropy(colour_BL4.mT, colour_BL, reduction="none") * ~told_B[:, None]
+        + F.cross_entropy(said.colour_BL4.mT, colour_BL, reduction="none") * ~told_B[:, None]
     )
 
 
-def expected(
-    y_BLY: Tensor,
-    colour_BL4: Tensor,
-    colours_BCHW: Tensor,
-    z_BL: Tensor,
-    told_B: Tensor,
-    tokenizer: PixelTokenizer,
-) -> Tensor:
+def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
     """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
     tokens, or the corrected ones of an estimate.
     """
-    grid = (colours_BCHW.shape[2], colours_BCHW.shape[3])
+    grid = (said.colours_BCHW.shape[2], said.colours_BCHW.shape[3])
     codebook_KD = tokenizer.codebook_KD
-    mean_BLD = of_codes(y_BLY, colour_BL4).softmax(-1) @ codebook_KD
+    mean_BLD = of_codes(said.y_BLY, said.colour_BL4).softmax(-1) @ codebook_KD
     e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
     x_BCHW = tokenizer.decode(e_BLD, grid)
-    told_BCHW = brightness(x_BCHW)[:, None] + colours_BCHW
+    told_BCHW = brightness(x_BCHW)[:, None] + said.colours_BCHW
     return told_BCHW.where(told_B[:, None, None, None], x_BCHW)
+
+
+def answer(
+    net: ConvolutionalNet,
+    restoration: Restoration,
+    z_BL: Tensor,
+    told_B: Tensor,
+    tokenizer: PixelTokenizer,
+) -> Answer:
+    """The network's, for one restoration."""
+    crude_BCHW, pulled_BCHW = restoration.crude_CHW[None], restoration.pulled_CHW[None]
+    grid = (crude_BCHW.shape[2], crude_BCHW.shape[3])
+    return net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, tokenizer, grid)
 
 
 @torch.no_grad()
@@ -188,20 +208,19 @@ def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[
             masked_BL = order_BL < share
             z_BL = torch.where(masked_BL, MASK, codes_BL)
             told_B = torch.tensor([told], device=x.device)
-            y_BLY, colour_BL4, _ = net.answer(
-                z_BL, restoration.crude_CHW[None], told_B, tokenizer, grid
-            )
-            nats_BL = surprise(y_BLY, colour_BL4, codes_BL, told_B)
+            said = answer(net, restoration, z_BL, told_B, tokenizer)
+            nats_BL = surprise(said, codes_BL, told_B)
             parts[f"nll_{name}"].append(nats_BL[masked_BL])
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
         while restoration.rounds < ROUNDS:
-            masked_BL = torch.full_like(codes_BL, MASK)
-            y_BLY, _, colours_BCHW = net.answer(
-                masked_BL, restoration.crude_CHW[None], torch.ones_like(told_B), tokenizer, grid
-            )
-            restoration.advance(y_BLY[0].softmax(-1), colours_BCHW[0], tokenizer.levels_Y, 0.0)
+            z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
+            said = answer(net, restoration, z_BL, told_B, tokenizer)
+            p_LY, x_bar_BCHW = said.y_BLY[0].softmax(-1), expected(said, z_BL, told_B, tokenizer)
+            weight_L, levels_Y = said.weight_BL[0], tokenizer.levels_Y
+            fitted_CHW = restoration.fitted(x_bar_BCHW[0], p_LY, weight_L, levels_Y)
+            restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
         parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}
 

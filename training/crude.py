@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from aps_core.blind.conjugate_gradients import solve
+from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.operators.blur import reflecting_filter
 from aps_core.tokenizers.pixels import PixelTokenizer
 
 REACH = 12
 """Of a blur kernel in pixels."""
 ROUNDS = 4
 """Of a restoration."""
+FIT_STEPS = 24
+"""Of conjugate gradients."""
 NARROWEST = 0.02
 """Standard deviation of a pixel whose brightness the network is sure of."""
 
@@ -40,14 +47,16 @@ class RandomMeasurement:
         """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result."""
         self.generator = generator
         self.factor = (1, 1, 1, 2, 4)[self._integer(5)]
-        kernel_11kk = (self._narrow if self.factor > 1 else self._blur)()
-        self.kernel_11kk = _trimmed(kernel_11kk).to(x_1CHW)
+        kernel_kk = (self._narrow if self.factor > 1 else self._blur)()
+        self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
+        blurred = len(self.kernel_kk) > 1
+        self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
         self.known_11HW = torch.ones_like(x_1CHW[:, :1])
         if self.factor == 1 and self._number(0, 1) < 0.2:
             share = self._number(0.2, 0.9)
             drawn_HW = torch.rand(x_1CHW.shape[2:], generator=generator)
             self.known_11HW = (drawn_HW < share)[None, None].to(x_1CHW)
-        low, high = (0.02, 0.3) if self.kernel_11kk.shape[-1] == 1 else (0.005, 0.12)
+        low, high = (0.005, 0.12) if blurred else (0.02, 0.3)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
         clean_1Chw = self.applied(x_1CHW)
         noise_1Chw = torch.randn(clean_1Chw.shape, generator=generator).to(x_1CHW)
@@ -62,12 +71,12 @@ class RandomMeasurement:
         return low + (high - low) * float(torch.rand((), generator=self.generator))
 
     def _narrow(self) -> Tensor:
-        return torch.ones(1, 1, 1, 1) if self._number(0, 1) < 0.7 else self._gaussian(0.3, 1.0)
+        return torch.ones(1, 1) if self._number(0, 1) < 0.7 else self._gaussian(0.3, 1.0)
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
         if kind < 0.25:
-            return torch.ones(1, 1, 1, 1)
+            return torch.ones(1, 1)
         if kind < 0.6:
             return self._gaussian(0.4, 3.5)
         return self._disk() if kind < 0.7 else self._movement()
@@ -79,13 +88,13 @@ class RandomMeasurement:
         across = math.cos(turn) * axis + math.sin(turn) * axis[:, None]
         along = math.cos(turn) * axis[:, None] - math.sin(turn) * axis
         kernel_kk = (-(across / wide).square() / 2 - (along / narrow).square() / 2).exp()
-        return (kernel_kk / kernel_kk.sum())[None, None]
+        return kernel_kk / kernel_kk.sum()
 
     def _disk(self) -> Tensor:
         axis = torch.arange(-REACH, REACH + 1.0)
         distance = (axis.square() + axis.square()[:, None]).sqrt()
         kernel_kk = (self._number(1, 5) + 0.5 - distance).clamp(0, 1)
-        return (kernel_kk / kernel_kk.sum())[None, None]
+        return kernel_kk / kernel_kk.sum()
 
     def _movement(self) -> Tensor:
         """A path of even speed, straight or evenly bent."""
@@ -103,20 +112,16 @@ class RandomMeasurement:
                 weight = (1 - (path - near).abs()).prod(0)
                 y, x = near.long().clamp(0, 2 * REACH)
                 kernel_kk.index_put_((y, x), weight, accumulate=True)
-        return (kernel_kk / kernel_kk.sum())[None, None]
+        return kernel_kk / kernel_kk.sum()
 
     def applied(self, x_1CHW: Tensor) -> Tensor:
         """The measurement (1, C, h, w) without noise, of a picture with any number of channels."""
-        y_C1HW = x_1CHW.transpose(0, 1)
-        reach = self.kernel_11kk.shape[-1] // 2
-        if reach:
-            y_C1HW = F.conv2d(F.pad(y_C1HW, (reach,) * 4, mode="replicate"), self.kernel_11kk)
+        y_1CHW = self.blur(x_1CHW) if self.blur else x_1CHW
         if self.factor > 1:
-            y_C1HW = F.interpolate(
-                y_C1HW, scale_factor=1 / self.factor, mode="bicubic", antialias=True
+            return F.interpolate(
+                y_1CHW, scale_factor=1 / self.factor, mode="bicubic", antialias=True
             )
-            return y_C1HW.transpose(0, 1)
-        return y_C1HW.transpose(0, 1) * self.known_11HW
+        return y_1CHW * self.known_11HW
 
     def negative_log_likelihood(self, x_1CHW: Tensor) -> Tensor:
         """Of a picture, (1,)."""
@@ -128,38 +133,81 @@ class RandomMeasurement:
         start_1CHW = F.interpolate(self.seen_1Chw, size=self.known_11HW.shape[2:], mode="bilinear")
         return total_variation_estimate(self, start_1CHW.clamp(-1, 1), steps=50, learning_rate=0.1)
 
-    def fitted(self, x_1CHW: Tensor, deviation_11HW: Tensor, steps: int = 24) -> Tensor:
-        """The picture whose brightness is most probable, if it was normal around that of ``x`` with
-        the given standard deviations, and is measured: by conjugate gradients.
+    @property
+    def scale(self) -> float:
+        """Of the squared error of brightness, which is the same change in all colours."""
+        return len(self.seen_1Chw[0]) / self.sigma**2
+
+    def hessian(self, v_11HW: Tensor) -> Tensor:
+        """Product of a change of the brightness with the Hessian matrix of the negative
+        log-likelihood.
         """
-        # the same change in all colours changes the brightness alone
-        scale = len(x_1CHW[0]) / self.sigma**2
-
-        def through(v_11HW: Tensor) -> Tensor:
-            return self.applied(deviation_11HW * v_11HW)
-
-        off_11hw = (self.seen_1Chw - self.applied(x_1CHW)).mean(1, keepdim=True)
-        zero_11HW = torch.zeros_like(deviation_11HW)
         with torch.enable_grad():
-            adjoint = torch.func.vjp(through, zero_11HW)[1]
-        goal_11HW = scale * adjoint(off_11hw)[0]
+            product = torch.func.vjp(self.applied, v_11HW)
+        back_11HW: Tensor = self.scale * product[1](product[0])[0]
+        return back_11HW
 
-        def matrix(v_11HW: Tensor) -> Tensor:
-            back_11HW: Tensor = adjoint(through(v_11HW))[0]
-            return v_11HW + scale * back_11HW
+    def pull(self, x_1CHW: Tensor) -> Tensor:
+        """Minus the gradient of the negative log-likelihood in the brightness (1, 1, H, W)."""
+        off_11hw = (self.seen_1Chw - self.applied(x_1CHW)).mean(1, keepdim=True)
+        with torch.enable_grad():
+            adjoint = torch.func.vjp(self.applied, torch.zeros_like(x_1CHW[:, :1]))[1]
+        pull_11HW: Tensor = self.scale * adjoint(off_11hw)[0]
+        return pull_11HW
 
-        v_11HW = solve(matrix, goal_11HW, zero_11HW, steps, tolerance=1e-6)
-        return x_1CHW + deviation_11HW * v_11HW
+    def fitted(self, x_1CHW: Tensor, precision_11HW: Tensor) -> Tensor:
+        """The picture whose brightness is most probable, if it was normal around that of ``x`` with
+        the given precisions, and is measured. Differentiable in both.
+        """
+        fitted_1CHW: Tensor = _Fitted.apply(x_1CHW, precision_11HW, self)
+        return fitted_1CHW
 
 
-def _trimmed(kernel_11kk: Tensor) -> Tensor:
+class _Fitted(Function):
+    """Solves ``(P + H) change = pull(x)`` with the precisions P and the Hessian matrix H, by
+    conjugate gradients, and the same system once more for the gradients.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x_1CHW: Tensor, precision_11HW: Tensor, seen: RandomMeasurement
+    ) -> Tensor:
+        change_11HW = _solved(seen, precision_11HW, seen.pull(x_1CHW))
+        ctx.seen = seen
+        ctx.save_for_backward(precision_11HW, change_11HW)
+        return x_1CHW + change_11HW
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_1CHW: Tensor) -> tuple[Tensor, Tensor, None]:
+        precision_11HW, change_11HW = ctx.saved_tensors
+        grad_11HW = grad_1CHW.sum(1, keepdim=True)
+        back_11HW = _solved(ctx.seen, precision_11HW, grad_11HW)
+        measured_11HW = grad_11HW - precision_11HW * back_11HW
+        grad_x_1CHW = grad_1CHW - measured_11HW / grad_1CHW.shape[1]
+        return grad_x_1CHW, -back_11HW * change_11HW, None
+
+
+def _solved(seen: RandomMeasurement, precision_11HW: Tensor, goal_11HW: Tensor) -> Tensor:
+    """x of ``(P + H) x = goal``."""
+    scale_11HW = precision_11HW.rsqrt()
+
+    def matrix(v_11HW: Tensor) -> Tensor:
+        return v_11HW + scale_11HW * seen.hessian(scale_11HW * v_11HW)
+
+    zero_11HW = torch.zeros_like(goal_11HW)
+    v_11HW = solve(matrix, scale_11HW * goal_11HW, zero_11HW, FIT_STEPS, tolerance=1e-6)
+    return scale_11HW * v_11HW
+
+
+def _trimmed(kernel_kk: Tensor) -> Tensor:
     """A kernel without its empty border."""
-    middle = kernel_11kk.shape[-1] // 2
-    far = (kernel_11kk[0, 0] > 1e-3 * kernel_11kk.amax()).nonzero() - middle
+    middle = len(kernel_kk) // 2
+    far = (kernel_kk > 1e-3 * kernel_kk.amax()).nonzero() - middle
     reach = int(far.abs().amax())
     inside = slice(middle - reach, middle + reach + 1)
-    kept_11kk = kernel_11kk[:, :, inside, inside]
-    return kept_11kk / kept_11kk.sum()
+    kept_kk = kernel_kk[inside, inside]
+    return kept_kk / kept_kk.sum()
 
 
 @dataclass
@@ -170,6 +218,7 @@ class Restoration:
     codes_L: Tensor
     measurement: RandomMeasurement
     crude_CHW: Tensor
+    pulled_CHW: Tensor
     rounds: int = 0
 
     @classmethod
@@ -177,19 +226,27 @@ class Restoration:
         """Begins with a total-variation estimate."""
         measurement = RandomMeasurement(x_CHW[None], generator)
         codes_L = tokenizer.encode(x_CHW[None])[0]
-        return cls(x_CHW, codes_L, measurement, measurement.first_estimate()[0])
+        crude_1CHW = measurement.first_estimate()
+        pulled_1CHW = steepest_step(measurement, crude_1CHW)
+        return cls(x_CHW, codes_L, measurement, crude_1CHW[0], pulled_1CHW[0])
 
-    def advance(self, p_LY: Tensor, colours_CHW: Tensor, levels_Y: Tensor, noise: float) -> None:
-        """One round, from the network's answer for the present estimate. The next estimate is
-        shifted by ``noise`` standard deviations of the answer at random.
+    def fitted(self, x_CHW: Tensor, p_LY: Tensor, weight_L: Tensor, levels_Y: Tensor) -> Tensor:
+        """The network's expected picture (C, H, W), fitted to the measurement; differentiable in
+        the picture and in the weight with which it holds.
         """
-        mean_L, square_L = p_LY @ levels_Y, p_LY @ levels_Y.square()
-        deviation_L = (square_L - mean_L.square()).clamp(min=NARROWEST**2).sqrt()
-        deviation_11HW = deviation_L.view(1, 1, *self.x_CHW.shape[1:])
-        x_1CHW = colours_CHW[None] + mean_L.view_as(deviation_11HW)
-        crude_1CHW = self.measurement.fitted(x_1CHW, deviation_11HW)
-        if noise:
-            drawn = torch.randn(deviation_11HW.shape, generator=self.measurement.generator)
-            crude_1CHW = crude_1CHW + noise * deviation_11HW * drawn.to(deviation_11HW)
-        self.crude_CHW = crude_1CHW[0].clamp(-1, 1)
+        deviation_L = deviation(p_LY.detach(), levels_Y)
+        precision_11HW = (weight_L / deviation_L.square()).view(1, 1, *x_CHW.shape[1:])
+        return self.measurement.fitted(x_CHW[None], precision_11HW)[0]
+
+    @torch.no_grad()
+    def advance(self, fitted_CHW: Tensor, noise_HW: Tensor) -> None:
+        """Ends a round: the fitted picture with noise is the next estimate."""
+        self.crude_CHW = (fitted_CHW + noise_HW).clamp(-1, 1)
+        self.pulled_CHW = steepest_step(self.measurement, self.crude_CHW[None])[0]
         self.rounds += 1
+
+
+def deviation(p_LY: Tensor, levels_Y: Tensor) -> Tensor:
+    """Standard deviation (L,) of brightness, at least :data:`NARROWEST`."""
+    mean_L, square_L = p_LY @ levels_Y, p_LY @ levels_Y.square()
+    return (square_L - mean_L.square()).clamp(min=NARROWEST**2).sqrt()

@@ -5,9 +5,10 @@ pixel's brightness. The expected picture is then fitted to the measurement, as i
 Algorithm 1), but with one number a pixel, and held back by the divergence from the prior
 (:mod:`aps_core.sampling.brightness_fit`):
 
-    min_s  -log q(y | E[brightness] + colours) + w KL(p_s || p)
+    min_b  -log q(y | b + colours) + w sum_i f_i KL(b_i || p_i)
 
-The fitted picture is the next estimate; its colours are the estimate's, as the prior corrects them.
+with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
+next estimate; its colours are the estimate's, as the prior corrects them.
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
@@ -103,8 +104,8 @@ class PlugAndPlay(SamplerSpec):
             estimate_BCHW = state.carried["estimate"].float()
         else:
             estimate_BCHW = self._first(problem, z_BL)
-        log_p_BLY, colours_BCHW = problem.told(self._known(problem, estimate_BCHW), estimate_BCHW)
-        fit = BrightnessFit(problem.objective, log_p_BLY, levels_Y, colours_BCHW, self.prior_weight)
+        told = problem.told(self._known(problem, estimate_BCHW), estimate_BCHW)
+        fit = BrightnessFit(problem.objective, told, levels_Y, self.prior_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         estimate_BCHW, p_BLY = fit.x_hat_BCHW.clamp(-1, 1), fit.p()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)

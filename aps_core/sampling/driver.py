@@ -10,17 +10,20 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
+from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.types import (
     MASK,
     Grid,
     InnerHook,
+    Likelihood,
     Objective,
     Prior,
     Sample,
     SamplerState,
     StepHook,
     StepInfo,
+    Told,
     ToldPrior,
 )
 
@@ -58,13 +61,14 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """The answer of a prior that is told an estimate: log-probabilities (B, L, Y) of
-        brightness, and colours (B, C, H, W).
-        """
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor) -> Told:
+        """The answer of a prior that is told an estimate, and where the measurement pulls it."""
         assert isinstance(self.prior, ToldPrior)
+        pulled_BCHW = crude_BCHW
+        if isinstance(self.objective, Likelihood):
+            pulled_BCHW = steepest_step(self.objective, crude_BCHW)
         started = _clock(z_BL.device)
-        answer = self.prior.told(z_BL, crude_BCHW, self.grid)
+        answer = self.prior.told(z_BL, crude_BCHW, pulled_BCHW, self.grid)
         self.prior_seconds += _clock(z_BL.device) - started
         return answer
 

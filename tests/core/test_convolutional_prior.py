@@ -1,6 +1,7 @@
 """The convolutional prior: what it is told, any grid, its checkpoint folder."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -46,10 +47,12 @@ def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     asked = prior.logits(z_BL, grid=grid, **ASKED)
     assert asked.shape == (2, 24, 64)
     nobody = torch.zeros(2, dtype=torch.bool)
-    y_BLY, colour_BL4, _ = prior.net.answer(z_BL, pictures(grid), nobody, prior.tokenizer, grid)
-    torch.testing.assert_close(asked, of_codes(y_BLY, colour_BL4))
-    told_BLY, _ = prior.told(z_BL, pictures(grid), grid)
-    assert not torch.allclose(y_BLY.log_softmax(-1), told_BLY)
+    x_BCHW = pictures(grid)
+    said = prior.net.answer(z_BL, x_BCHW, x_BCHW, nobody, prior.tokenizer, grid)
+    torch.testing.assert_close(asked, of_codes(said.y_BLY, said.colour_BL4))
+    assert torch.equal(said.weight_BL, torch.ones(2, 24))
+    told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    assert not torch.allclose(said.y_BLY.log_softmax(-1), told.log_p_BLY)
 
 
 def test_an_untrained_network_believes_what_it_is_told() -> None:
@@ -57,7 +60,8 @@ def test_an_untrained_network_believes_what_it_is_told() -> None:
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
     codes_BL = prior.tokenizer.encode(x_BCHW)
-    told_BLY, colours_BCHW = prior.told(z_BL, x_BCHW, grid)
+    told_BLY, colours_BCHW, weight_BL = prior.told(z_BL, x_BCHW, 0 * x_BCHW, grid)
+    assert torch.equal(weight_BL, torch.ones(2, 64))
     assert torch.equal(told_BLY.argmax(-1), codes_BL // 4)
     torch.testing.assert_close(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
 
@@ -69,13 +73,28 @@ def test_what_the_network_judges_wrong_is_believed_less() -> None:
     certainty = []
     for judged in (-2.0, 0.0, 2.0):
         output(prior, 20).fill_(judged)
-        certainty.append(prior.told(z_BL, x_BCHW, grid)[0].exp().amax(-1).mean())
+        told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+        certainty.append(told.log_p_BLY.exp().amax(-1).mean())
     assert certainty[0] > 1.5 * certainty[1] > 2 * certainty[2]
 
 
 def output(prior: ConvolutionalPrior, number: int) -> Tensor:
     """Biases of one of the network's outputs, for all pixels of a patch."""
     return prior.net.head.bias.view(sum(OUTPUTS), CONFIG.patch**2)[number]
+
+
+def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement_pulls(
+    prior: ConvolutionalPrior,
+) -> None:
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    z_BL = torch.full((2, 64), MASK)
+    before = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    output(prior, 23).add_(1.0)
+    after = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    torch.testing.assert_close(after.weight_BL / before.weight_BL, torch.full((2, 64), math.e))
+    torch.testing.assert_close(after.log_p_BLY, before.log_p_BLY)
+    pulled = prior.told(z_BL, x_BCHW, -x_BCHW, grid)
+    assert not torch.allclose(pulled.log_p_BLY, after.log_p_BLY, atol=0.01)
 
 
 def test_decided_tokens_predict_the_others_instead_of_the_estimate(
@@ -86,7 +105,7 @@ def test_decided_tokens_predict_the_others_instead_of_the_estimate(
     codes_BL = prior.tokenizer.encode(x_BCHW)
     decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
     z_BL = codes_BL.where(decided_BL, MASK)
-    told_BLY, colours_BCHW = prior.told(z_BL, x_BCHW, grid)
+    told_BLY, colours_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
     assert torch.equal(told_BLY.argmax(-1)[decided_BL], (codes_BL // 4)[decided_BL])
     masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
     expected_BLY = masked_BLY.log_softmax(-1)
@@ -98,9 +117,9 @@ def test_colours_are_corrected_and_brightness_is_not() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    _, before_BCHW = prior.told(z_BL, x_BCHW, grid)
+    _, before_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
     output(prior, 22).fill_(1.0)
-    _, after_BCHW = prior.told(z_BL, x_BCHW, grid)
+    _, after_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
     change_BCHW = after_BCHW - before_BCHW
     assert (change_BCHW[:, 0] > 0.05).all()  # red
     assert brightness(change_BCHW).abs().max() < 1e-6

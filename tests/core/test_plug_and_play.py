@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, SamplingDiverged
+from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
@@ -23,7 +24,7 @@ from aps_core.sampling.brightness_fit import BrightnessFit
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
-from aps_core.types import MASK, Grid, Sample, StepInfo
+from aps_core.types import MASK, Grid, Sample, StepInfo, Told
 
 GRID = (8, 8)
 CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
@@ -39,12 +40,14 @@ class Listener(ConvolutionalPrior):
         nn.init.normal_(net.head.weight, std=0.05)
         super().__init__(net, PixelTokenizer())
         self.heard: list[Tensor] = []
+        self.pulled: list[Tensor] = []
         self.shown: list[Tensor] = []
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
         self.heard.append(crude_BCHW)
+        self.pulled.append(pulled_BCHW)
         self.shown.append(z_BL)
-        return super().told(z_BL, crude_BCHW, grid)
+        return super().told(z_BL, crude_BCHW, pulled_BCHW, grid)
 
 
 def picture() -> Tensor:
@@ -94,6 +97,27 @@ def test_every_round_tells_the_last_estimate() -> None:
     for heard, estimate in zip(prior.heard, estimates, strict=False):
         torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
+
+
+def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
+    objective = measured(Bound(lambda x_BCHW: x_BCHW))
+    prior, _, _ = listening(objective=objective)
+    for pulled_BCHW in prior.pulled:
+        torch.testing.assert_close(pulled_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
+
+
+def test_a_step_towards_a_measurement_is_as_long_as_the_parabola_demands() -> None:
+    """Against a search on a grid, of a measurement of mixtures; none without a slope."""
+    objective, x_BCHW = measured(Bound(halved)), 0.5 * picture()
+    change_BCHW = steepest_step(objective, x_BCHW) - x_BCHW
+
+    def loss(share: float) -> float:
+        return float(objective.negative_log_likelihood(x_BCHW + share * change_BCHW))
+
+    assert loss(1.0) < 0.9 * loss(0.0)
+    assert min(loss(0.01 * n) for n in range(301)) == pytest.approx(loss(1.0), rel=1e-5)
+    flat = MeasurementObjective(Bound(lambda x_BCHW: 0 * x_BCHW), picture()[0], 0.1, "l2")
+    assert torch.equal(steepest_step(flat, x_BCHW), x_BCHW)
 
 
 def test_a_round_takes_no_more_corrections_than_asked_for() -> None:
@@ -163,31 +187,35 @@ def test_a_resumed_run_tells_the_same() -> None:
     torch.testing.assert_close(resumed.x_BCHW, whole.x_BCHW)
 
 
-def fit(operator: Bound, prior_weight: float) -> tuple[BrightnessFit, MeasurementObjective, Tensor]:
+def fit(
+    operator: Bound, prior_weight: float, firm_BL: Tensor | None = None
+) -> tuple[BrightnessFit, MeasurementObjective, Tensor]:
     """A fit of a random answer, run to its end."""
     objective, tokenizer = measured(operator, 0.2), PixelTokenizer()
     generator = torch.Generator().manual_seed(6)
     log_p_BLY = (torch.randn(1, 64, 16, generator=generator)).log_softmax(-1)
     colours_BCHW = tokenizer.colours(picture(), torch.zeros(1, 2, *GRID))
-    made = BrightnessFit(objective, log_p_BLY, tokenizer.levels_Y, colours_BCHW, prior_weight)
+    told = Told(log_p_BLY, colours_BCHW, torch.ones(1, 64) if firm_BL is None else firm_BL)
+    made = BrightnessFit(objective, told, tokenizer.levels_Y, prior_weight)
     curve = made.run(200, SILENT)
     assert curve[-1] < curve[0]
     return made, objective, log_p_BLY
 
 
-def test_a_fit_is_the_best_of_all_shifts_of_single_pixels() -> None:
-    """If pixels are measured by themselves, each has a problem of its own: searched on a grid."""
-    made, objective, log_p_BLY = fit(Bound(lambda x_BCHW: x_BCHW), 1.0)
-    levels_Y, s_S = PixelTokenizer().levels_Y, torch.linspace(-60, 60, 6001)
-    shifted_LSY = log_p_BLY[0, :, None] + s_S[:, None] * levels_Y
-    z_LS = shifted_LSY.logsumexp(-1)
-    mean_LS = shifted_LSY.softmax(-1) @ levels_Y
-    colours_CL = made.colours_BCHW[0].flatten(1)
-    off_CLS = colours_CL[..., None] + mean_LS - objective.y_BCHW[0].flatten(1)[..., None]
-    loss_LS = off_CLS.square().sum(0) / (2 * 0.2**2) + s_S * mean_LS - z_LS
-    best_L = mean_LS.gather(1, loss_LS.argmin(1, keepdim=True))[:, 0]
-    torch.testing.assert_close(brightness(made.x_hat_BCHW).flatten(), best_L, atol=5e-3, rtol=0)
-    torch.testing.assert_close((made.p() @ levels_Y)[0], best_L, atol=5e-3, rtol=0)
+def test_a_fit_is_the_best_of_every_single_pixel() -> None:
+    """If pixels are measured by themselves, each has a problem of its own: a weighted mean."""
+    firm_BL = torch.linspace(0.3, 3.0, 64)[None]
+    made, objective, log_p_BLY = fit(Bound(lambda x_BCHW: x_BCHW), 0.5, firm_BL)
+    levels_Y, p_LY = PixelTokenizer().levels_Y, log_p_BLY[0].exp()
+    mean_L = p_LY @ levels_Y
+    variance_L = (p_LY * (levels_Y - mean_L[:, None]).square()).sum(1)
+    seen_L = (objective.y_BCHW[0] - made.colours_BCHW[0]).mean(0).flatten()
+    held_L, measured = 0.5 * firm_BL[0] / variance_L, 3 / 0.2**2
+    best_L = (held_L * mean_L + measured * seen_L) / (held_L + measured)
+    torch.testing.assert_close(brightness(made.x_hat_BCHW).flatten(), best_L, atol=1e-3, rtol=0)
+    assert (best_L - mean_L).abs().mean() > 0.1
+    towards_L = made.p()[0] @ levels_Y - mean_L
+    assert (towards_L * (best_L - mean_L) >= 0).all(), "probabilities follow the fitted mean"
 
 
 def test_a_fit_agrees_with_the_measurement_and_is_held_back_by_the_prior() -> None:

@@ -1,8 +1,9 @@
 """A masked diffusion prior over pixels as a convolutional network, small and local.
 
 It predicts every token from the decided ones, as MMaDA does. It can also be told a crude estimate
-of the picture: then it is a denoiser as well, with a distribution for every pixel's brightness. It
-judges itself how wrong the estimate is, and corrects its colours.
+of the picture, and what the measurement would make of it: then it is a denoiser as well, with a
+distribution for every pixel's brightness. It judges itself how wrong the estimate is, corrects its
+colours, and says how firmly every pixel holds when the measurement pulls at it.
 
 Shapes: B samples, L tokens on a grid (gh, gw), which are pixels, D bits, K = 2**D codes, Y = 16
 levels of brightness, C channels, I inputs, O outputs.
@@ -11,6 +12,7 @@ levels of brightness, C channels, I inputs, O outputs.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,19 +23,21 @@ from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
 from aps_core.errors import WeightsInvalid
 from aps_core.tokenizers.pixels import PixelTokenizer, of_codes
-from aps_core.types import MASK, Grid
+from aps_core.types import MASK, Grid, Told
 
-OUTPUTS = (16, 4, 1, 2)
+OUTPUTS = (16, 4, 1, 2, 1)
 """Of a token: logits of its brightness and of its two bits of colour; of what it is told, the
 logarithm of its error, in units of :data:`ERROR`, and the error of its colour differences, in units
-of :data:`COLOUR_ERROR`.
+of :data:`COLOUR_ERROR`; and the logarithm of the weight of the answer.
 """
-TOLD_INPUTS = 4
-"""Three colours of the estimate, and whether it is told."""
+TOLD_INPUTS = 7
+"""Three colours of the estimate and three of the pulled one, and whether they are told."""
 ERROR = 0.15
 """Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
 COLOUR_ERROR = 0.05
 """Of colour differences."""
+FIRMEST = 5.0
+"""Largest logarithm of a weight."""
 MEASURED_ERROR = 0.05
 """Of an estimate in [-1, 1] where the token is decided."""
 
@@ -77,6 +81,19 @@ class Block(nn.Module):
         return x_BhwC + h
 
 
+class Answer(NamedTuple):
+    """What the network says of all pixels, in float32."""
+
+    y_BLY: Tensor
+    """Logits of brightness."""
+    colour_BL4: Tensor
+    """Logits of bits of colour, if nothing is told."""
+    colours_BCHW: Tensor
+    """The estimates without their brightness; of those that are told, corrected."""
+    weight_BL: Tensor
+    """How firmly brightness holds; 1 if nothing is told."""
+
+
 class ConvolutionalNet(nn.Module):
     """What is known of every token to logits."""
 
@@ -95,17 +112,18 @@ class ConvolutionalNet(nn.Module):
         """Logits of codes (B, L, K) from the decided tokens alone; see :meth:`answer`."""
         nothing_BCHW = torch.zeros(len(z_BL), 3, *grid, device=z_BL.device)
         told_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
-        y_BLY, colour_BL4, _ = self.answer(z_BL, nothing_BCHW, told_B, tokenizer, grid)
-        return of_codes(y_BLY, colour_BL4)
+        said = self.answer(z_BL, nothing_BCHW, nothing_BCHW, told_B, tokenizer, grid)
+        return of_codes(said.y_BLY, said.colour_BL4)
 
     def answer(
         self,
         z_BL: Tensor,
         crude_BCHW: Tensor,
+        pulled_BCHW: Tensor,
         told_B: Tensor,
         tokenizer: PixelTokenizer,
         grid: Grid,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> Answer:
         """What is known of all pixels, from the decided tokens and estimates of the pictures.
 
         Bayes' rule gives what a pixel's own estimate says of its brightness; the network what the
@@ -114,27 +132,25 @@ class ConvolutionalNet(nn.Module):
         Args:
             z_BL: codes, or ``MASK`` where undecided.
             crude_BCHW: the estimates, in [-1, 1].
-            told_B: which pictures are told their estimate.
+            pulled_BCHW: what the measurements would make of them, in [-1, 1].
+            told_B: which pictures are told both.
             tokenizer: of the codes.
             grid: rows and columns of the tokens, any number.
-
-        Returns:
-            In float32: logits (B, L, Y) of brightness; logits (B, L, 4) of bits of colour, if
-            nothing is told; colours (B, C, H, W) of the estimates without their brightness, of
-            those that are told corrected.
         """
         decided_BL = z_BL != MASK
         code_BLD = tokenizer.codebook_KD[z_BL.clamp(min=0)] * decided_BL[..., None]
         told_BL1 = told_B[:, None, None].expand(*z_BL.shape, 1)
-        seen_BL3 = crude_BCHW.flatten(2).transpose(1, 2) * told_BL1
-        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL3, told_BL1], -1)
+        seen_B6HW = torch.cat([crude_BCHW, pulled_BCHW], 1)
+        seen_BL6 = seen_B6HW.flatten(2).transpose(1, 2) * told_BL1
+        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL6, told_BL1], -1)
         said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
-        said_BLY, said_BL4, judged_BL1, colour_BL2 = said_BLO.split(OUTPUTS, -1)
+        said_BLY, said_BL4, judged_BL1, colour_BL2, firm_BL1 = said_BLO.split(OUTPUTS, -1)
         error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
         y_BLY = said_BLY + tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
         changed_BL2 = COLOUR_ERROR * colour_BL2 * told_BL1
         colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
-        return y_BLY, said_BL4, tokenizer.colours(crude_BCHW, colour_B2HW)
+        weight_BL = (firm_BL1 * told_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
+        return Answer(y_BLY, said_BL4, tokenizer.colours(crude_BCHW, colour_B2HW), weight_BL)
 
     def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
         """Outputs (B, L, O) from the inputs of all tokens."""
@@ -171,18 +187,17 @@ class ConvolutionalPrior:
         return self.net.untold(z_BL, self.tokenizer, grid)
 
     @torch.no_grad()
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of brightness (B, L, Y) and colours (B, C, H, W), float32. If tokens
-        are decided, the others are predicted from them alone, in the colours of the estimate:
-        single pixels say more than what was interpolated between them.
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+        """In float32. If tokens are decided, the others are predicted from them alone, in the
+        colours of the estimate: single pixels say more than what was interpolated between them.
         """
         decided_BL = z_BL != MASK
         told_B = ~decided_BL.any(1)
-        y_BLY, _, colours_BCHW = self.net.answer(z_BL, crude_BCHW, told_B, self.tokenizer, grid)
+        said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
         sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
         seen_BLY = self.tokenizer.log_likelihood(crude_BCHW, sure_BL)
-        y_BLY = torch.where(decided_BL[..., None], seen_BLY, y_BLY)
-        return y_BLY.log_softmax(-1), colours_BCHW
+        y_BLY = torch.where(decided_BL[..., None], seen_BLY, said.y_BLY)
+        return Told(y_BLY.log_softmax(-1), said.colours_BCHW, said.weight_BL)
 
 
 def load_convolutional(

@@ -33,7 +33,7 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
         "guidance_scale": 0.0,
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
-        "plug_and_play": {"steps": 4, "inner_steps": 25, "prior_weight": 0.7},
+        "plug_and_play": {"steps": 4, "inner_steps": 25, "prior_weight": 0.6},
     }
     presets: ClassVar[dict[Preset, dict[str, float]]] = {
         "fast": {"steps": 0.5},
