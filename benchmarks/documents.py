@@ -48,7 +48,7 @@ BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "wiener": wiener,
 }
 DEFAULT = Variant(method="plug_and_play")
-WITHOUT_PRIOR = Variant(method="plug_and_play", settings={"prior_weight": 0.2})
+WITHOUT_PRIOR = Variant(method="plug_and_play", settings={"prior_weight": 0.4})
 """With equal logits. The weight was chosen on withheld pages, as the default's was: estimates are
 believed less if no prior judges them.
 """
@@ -93,7 +93,7 @@ def controls(documents: ImageEngine, blank: ImageEngine) -> dict[str, tuple[Imag
     usual = documents.spec.tuned[DEFAULT.method]
     corrections = usual["steps"] * usual["inner_steps"]
     # the weight: as that of WITHOUT_PRIOR
-    single = {"steps": 1, "inner_steps": corrections, "prior_weight": 0.05}
+    single = {"steps": 1, "inner_steps": corrections, "prior_weight": 0.1}
     return {
         "single optimisation": (blank, Variant(DEFAULT.method, settings=single)),
         **{
