@@ -38,7 +38,7 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
     presets: ClassVar[dict[Preset, dict[str, float]]] = {
         "fast": {"steps": 0.5},
         "balanced": {},
-        "best": {"steps": 2},
+        "best": {"steps": 1.5},
     }
     attention_share: ClassVar[float] = 0.0
     can_be_told: ClassVar[bool] = True
