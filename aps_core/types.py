@@ -84,39 +84,26 @@ class Prior(Protocol):
 
 
 class Told(NamedTuple):
-    """What a prior says of pictures of which it was told an estimate. A picture is the sum of
-    brightness and colours.
+    """What a prior says of pictures of which it was told an estimate: log-probabilities of every
+    pixel's brightness, the colours that are added to it, and how firmly the pixel should hold in a
+    fit to the measurement (weight > 0 of its divergence; 1 if the answer is independent of it).
     """
 
     log_p_BLY: Tensor
-    """Log-probabilities of every pixel's brightness."""
     colours_BCHW: Tensor
-    """Colours without brightness."""
     weight_BL: Tensor
-    """How firmly every pixel should hold when its brightness is fitted to the measurement: the
-    weight, above 0, of its divergence from the prior. 1 if the answer is independent of the
-    measurement.
-    """
 
 
 @runtime_checkable
 class ToldPrior(Prior, Protocol):
-    """A prior over pixels that can also be told an estimate of the picture, and judges itself how
-    wrong it is.
-    """
+    """A prior over pixels that can also be told an estimate, and judges itself how wrong it is."""
 
     levels_Y: Tensor
     """The Y levels of brightness in [-1, 1]."""
 
     def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
-        """Predicts every pixel from the decided tokens and the estimate, without gradients.
-
-        Args:
-            z_BL: codes, or ``MASK`` where undecided.
-            crude_BCHW: an estimate of the pictures in [-1, 1].
-            pulled_BCHW: what the measurement would make of it, see
-                :func:`aps_core.imaging.steepest_descent.steepest_step`.
-            grid: rows and columns of the pixels.
+        """Predicts every pixel, without gradients, from the decided tokens, an estimate in [-1, 1]
+        and the same after :func:`~aps_core.imaging.steepest_descent.steepest_step`.
         """
         ...
 
@@ -240,9 +227,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class SamplerState:
-    """Everything needed to resume a run after a finished reverse step.
-
-    A few kilobytes, unless the sampler carries further tensors.
+    """Everything needed to resume a run after a finished reverse step: a few kilobytes, unless the
+    sampler carries further tensors.
     """
 
     step: int
