@@ -35,8 +35,8 @@ NARROWEST = 0.02
 
 
 class RandomMeasurement:
-    """Of one picture: blurred (by a Gaussian, a disk, a straight or bent movement, or not),
-    perhaps reduced or with missing pixels, and noisy.
+    """Of one picture: blurred (by a Gaussian, a disk, a straight or bent movement, or not) and
+    perhaps reduced, or with missing pixels; and noisy.
 
     Implements :class:`aps_core.types.Likelihood`.
     """
@@ -47,12 +47,14 @@ class RandomMeasurement:
         """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result."""
         self.generator = generator
         self.factor = (1, 1, 1, 2, 4)[self._integer(5)]
-        kernel_kk = (self._narrow if self.factor > 1 else self._blur)()
+        missing = self.factor == 1 and self._number(0, 1) < 0.2
+        sharp = torch.ones(1, 1)
+        kernel_kk = sharp if missing else (self._narrow if self.factor > 1 else self._blur)()
         self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
         blurred = len(self.kernel_kk) > 1
         self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
         self.known_11HW = torch.ones_like(x_1CHW[:, :1])
-        if self.factor == 1 and self._number(0, 1) < 0.2:
+        if missing:
             share = self._number(0.2, 0.9)
             drawn_HW = torch.rand(x_1CHW.shape[2:], generator=generator)
             self.known_11HW = (drawn_HW < share)[None, None].to(x_1CHW)
