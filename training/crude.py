@@ -28,6 +28,8 @@ REACH = 12
 """Of a blur kernel in pixels."""
 ROUNDS = 4
 """Of a restoration."""
+FILLING = 4.0
+"""Weight of the curvature of first estimates with missing values."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
 NARROWEST = 0.02
@@ -36,7 +38,7 @@ NARROWEST = 0.02
 
 class RandomMeasurement:
     """Of one picture: blurred (by a Gaussian, a disk, a straight or bent movement, or not) and
-    perhaps reduced, or with missing pixels; and noisy.
+    perhaps reduced, with missing pixels, or clipped; and noisy.
 
     Implements :class:`aps_core.types.Likelihood`.
     """
@@ -44,27 +46,33 @@ class RandomMeasurement:
     temperature = None
 
     def __init__(self, x_1CHW: Tensor, generator: Generator) -> None:
-        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result."""
+        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known."""
         self.generator = generator
         self.factor = (1, 1, 1, 2, 4)[self._integer(5)]
-        missing = self.factor == 1 and self._number(0, 1) < 0.2
+        kind = self._number(0, 1) if self.factor == 1 else 1.0
+        missing, clipped = kind < 0.2, 0.2 <= kind < 0.3
         sharp = torch.ones(1, 1)
-        kernel_kk = sharp if missing else (self._narrow if self.factor > 1 else self._blur)()
+        kernel_kk = self._narrow() if self.factor > 1 else sharp if kind < 0.3 else self._blur()
         self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
         blurred = len(self.kernel_kk) > 1
         self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
-        self.known_11HW = torch.ones_like(x_1CHW[:, :1])
-        if missing:
-            share = self._number(0.2, 0.9)
-            drawn_HW = torch.rand(x_1CHW.shape[2:], generator=generator)
-            self.known_11HW = (drawn_HW < share)[None, None].to(x_1CHW)
-        low, high = (0.005, 0.12) if blurred else (0.02, 0.3)
+        low, high = (0.005, 0.12) if blurred else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
+        self.limit = self._number(0.25, 0.8) - 3 * self.sigma if clipped else math.inf
+        """Of brightness: what is beyond it is only known to be."""
+        self.known_1cHW = torch.ones_like(x_1CHW[:, :1])
         clean_1Chw = self.applied(x_1CHW)
         noise_1Chw = torch.randn(clean_1Chw.shape, generator=generator).to(x_1CHW)
         self.seen_1Chw = clean_1Chw + self.sigma * noise_1Chw
+        self.beyond_1Chw = self.seen_1Chw.sign() * (self.seen_1Chw.abs() > self.limit)
+        if missing:
+            share = self._number(0.2, 0.9)
+            drawn_HW = torch.rand(x_1CHW.shape[2:], generator=generator)
+            self.known_1cHW = (drawn_HW < share)[None, None].to(x_1CHW)
+        if clipped:
+            self.known_1cHW = 1 - self.beyond_1Chw.abs()
         if self.factor == 1:
-            self.seen_1Chw *= self.known_11HW
+            self.seen_1Chw *= self.known_1cHW
 
     def _integer(self, end: int) -> int:
         return int(torch.randint(end, (), generator=self.generator))
@@ -123,22 +131,40 @@ class RandomMeasurement:
             return F.interpolate(
                 y_1CHW, scale_factor=1 / self.factor, mode="bicubic", antialias=True
             )
-        return y_1CHW * self.known_11HW
+        return y_1CHW * self.known_1cHW
 
     def negative_log_likelihood(self, x_1CHW: Tensor) -> Tensor:
         """Of a picture, (1,)."""
-        off_1Chw = (self.applied(x_1CHW) - self.seen_1Chw) / self.sigma
-        return off_1Chw.square().flatten(1).sum(1) / 2
+        off_1Chw = self.applied(x_1CHW) - self.seen_1Chw
+        if self.clipped:
+            off_1Chw = off_1Chw + self._within(x_1CHW)
+        return (off_1Chw / self.sigma).square().flatten(1).sum(1) / 2
+
+    @property
+    def clipped(self) -> bool:
+        """Whether values beyond :attr:`limit` are not known."""
+        return self.limit < math.inf
+
+    def _within(self, x_1CHW: Tensor) -> Tensor:
+        """How far a picture is within the limit where it should be beyond."""
+        return self.beyond_1Chw * F.relu(self.limit - self.beyond_1Chw * x_1CHW)
 
     def first_estimate(self) -> Tensor:
-        """Total-variation least squares (1, C, H, W)."""
-        start_1CHW = F.interpolate(self.seen_1Chw, size=self.known_11HW.shape[2:], mode="bilinear")
-        return total_variation_estimate(self, start_1CHW.clamp(-1, 1), steps=50, learning_rate=0.1)
+        """Total-variation least squares (1, C, H, W); where values are missing, least curvature."""
+        size = self.known_1cHW.shape[2:]
+        start_1CHW = F.interpolate(self.seen_1Chw, size=size, mode="bilinear").clamp(-1, 1)
+        if bool((self.known_1cHW == 0).any()):
+            return total_variation_estimate(
+                self, start_1CHW, weight=0.0, curvature_weight=FILLING, steps=100, learning_rate=0.1
+            )
+        return total_variation_estimate(self, start_1CHW, steps=50, learning_rate=0.1)
 
     @property
     def scale(self) -> float:
-        """Of the squared error of brightness, which is the same change in all colours."""
-        return len(self.seen_1Chw[0]) / self.sigma**2
+        """Of the squared error of brightness, which is the same change in all colours; a single
+        channel stands for all, where the same is known of them.
+        """
+        return len(self.seen_1Chw[0]) / len(self.known_1cHW[0]) / self.sigma**2
 
     def hessian(self, v_11HW: Tensor) -> Tensor:
         """Product of a change of the brightness with the Hessian matrix of the negative
@@ -151,18 +177,21 @@ class RandomMeasurement:
 
     def pull(self, x_1CHW: Tensor) -> Tensor:
         """Minus the gradient of the negative log-likelihood in the brightness (1, 1, H, W)."""
-        off_11hw = (self.seen_1Chw - self.applied(x_1CHW)).mean(1, keepdim=True)
+        off_1chw = self.seen_1Chw - self.applied(x_1CHW)
+        if len(self.known_1cHW[0]) == 1:
+            off_1chw = off_1chw.mean(1, keepdim=True)
         with torch.enable_grad():
             adjoint = torch.func.vjp(self.applied, torch.zeros_like(x_1CHW[:, :1]))[1]
-        pull_11HW: Tensor = self.scale * adjoint(off_11hw)[0]
+        pull_11HW: Tensor = self.scale * adjoint(off_1chw)[0]
         return pull_11HW
 
     def fitted(self, x_1CHW: Tensor, precision_11HW: Tensor) -> Tensor:
         """The picture whose brightness is most probable, if it was normal around that of ``x`` with
-        the given precisions, and is measured. Differentiable in both.
+        the given precisions, and is measured; moved beyond the limit where it was clipped.
+        Differentiable in both.
         """
         fitted_1CHW: Tensor = _Fitted.apply(x_1CHW, precision_11HW, self)
-        return fitted_1CHW
+        return fitted_1CHW + self._within(fitted_1CHW) if self.clipped else fitted_1CHW
 
 
 class _Fitted(Function):

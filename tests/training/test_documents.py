@@ -269,7 +269,13 @@ def test_measurements_are_of_many_kinds_and_fit_their_own_picture():
     made = measurements(x, 60)
     assert {m.factor for m in made} == {1, 2, 4}
     assert len({len(m.kernel_kk) for m in made}) > 5
-    assert 2 < sum(bool((m.known_11HW == 0).any()) for m in made) < 25
+    clipped = [m for m in made if m.clipped]
+    assert 0 < len(clipped) < 15
+    assert 2 < sum(bool((m.known_1cHW == 0).any()) for m in made) - len(clipped) < 25
+    for m in clipped:
+        fitted = m.fitted(torch.zeros_like(x), torch.ones_like(x[:, :1]))
+        assert (m.beyond_1Chw * fitted >= m.limit * m.beyond_1Chw.abs() - 1e-6).all()
+        assert (fitted - x).abs().mean() < 0.5 * x.abs().mean()
     for m in made:
         assert m.kernel_kk.sum() == pytest.approx(1, abs=1e-4)
         seen = m.seen_1Chw[m.applied(torch.ones_like(x)) != 0]  # where pixels are known
