@@ -29,11 +29,10 @@ from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from benchmarks.documents import WITHOUT_PRIOR
+from benchmarks.documents import EQUAL, without_prior
 from benchmarks.legibility import Page, error_rate, pages, read, require_tesseract
 from benchmarks.peer_models import Restore, installed
 from benchmarks.peers import default
-from benchmarks.prior_share import EqualLogits
 
 TASKS = ("sr4", "motion_blur")
 SIGMA = 0.05
@@ -59,14 +58,14 @@ class Reading:
 def methods(documents: ImageEngine) -> dict[str, tuple[set[str], Restore]]:
     """By name: tasks, and samples (B, 3, H, W) of a case."""
     every, setup = set(TASKS), Setup.recommended(documents)
-    blank = ImageEngine(documents.spec, EqualLogits(documents.prior.tokenizer), documents.device)
+    blank, variant = without_prior(documents)[EQUAL]
     return {
         "truth": (every, lambda case: case.truth_CHW[None]),
         "input": (every, simple),
         "tv": (every, partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS)),
         "wiener": ({"motion_blur"}, wiener),
         **{name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()},
-        "equal logits": (every, default(blank, setup, settings=WITHOUT_PRIOR.settings)),
+        EQUAL: (every, default(blank, setup, settings=variant.settings)),
         "aps": (every, default(documents, setup)),
         SAMPLED: (every, default(documents, setup, SAMPLES)),
     }

@@ -48,9 +48,10 @@ BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "wiener": wiener,
 }
 DEFAULT = Variant(method="plug_and_play")
-WITHOUT_PRIOR = Variant(method="plug_and_play", settings={"prior_weight": 0.4})
-"""With equal logits. The weight was chosen on withheld pages, as the default's was: estimates are
-believed less if no prior judges them.
+EQUAL, SINGLE = CONTROLS = ("equal logits", "single optimisation")
+EQUAL_WEIGHTS = {"embedded_documents": (0.4, 0.1)}
+"""Weights of equal logits, in the default's rounds and in a single one. Chosen on withheld
+pictures, as the default's were: estimates are believed less if no prior judges them.
 """
 ANCHORS = {"anchors": "posterior", "random anchors": "random", "prior's anchors": "prior"}
 """Orders of :mod:`aps_core.samplers.carried_evidence`."""
@@ -68,39 +69,50 @@ def middles(folder: Path, every: int) -> Photographs:
     return found
 
 
-def summary(rows: list[Row]) -> str:
-    """One line per task."""
-    found = {(row.task, row.image, row.method): row for row in rows}
+def summary(rows: list[Row], own: str, score: str = "psnr") -> str:
+    """One line per task: means, and what the method ``own`` gains over the others."""
+    found = {(row.task, row.image, row.method): getattr(row, score) for row in rows}
     methods = list(dict.fromkeys(row.method for row in rows))
-    others = [name for name in methods if name != "documents"]
+    others = [name for name in methods if name != own]
+    digits = 2 if score == "psnr" else 3
     lines = []
     for task in dict.fromkeys(row.task for row in rows):
         images = sorted(
             {row.image for row in rows if (row.task, row.method) == (task, methods[-1])}
         )
-        cells = [task, *(f"{mean(found[task, x, m].psnr for x in images):.2f}" for m in methods)]
+        cells = [task, *(f"{mean(found[task, x, m] for x in images):.{digits}f}" for m in methods)]
         for other in others:
             gain, low, high = paired_interval(
-                [found[task, x, "documents"].psnr - found[task, x, other].psnr for x in images]
+                [found[task, x, own] - found[task, x, other] for x in images]
             )
-            cells.append(f"{gain:+.2f} [{low:.2f}, {high:.2f}]")
+            cells.append(f"{gain:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]")
         lines.append(cells)
     return markdown(["task", *methods, *(f"gain over {name}" for name in others)], lines)
 
 
-def controls(documents: ImageEngine, blank: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]:
-    """One part of the default changed in each, with as many decodes."""
-    usual = documents.spec.tuned[DEFAULT.method]
+def without_prior(engine: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]:
+    """The default with equal logits in the prior's place, in its rounds, and in a single one with
+    as many corrections.
+    """
+    blank = ImageEngine(engine.spec, EqualLogits(engine.prior.tokenizer), engine.device)
+    usual = engine.spec.tuned[DEFAULT.method]
+    weight, single_weight = EQUAL_WEIGHTS[engine.spec.type]
     corrections = usual["steps"] * usual["inner_steps"]
-    # the weight: as that of WITHOUT_PRIOR
-    single = {"steps": 1, "inner_steps": corrections, "prior_weight": 0.1}
+    single = {"steps": 1, "inner_steps": corrections, "prior_weight": single_weight}
     return {
-        "single optimisation": (blank, Variant(DEFAULT.method, settings=single)),
+        EQUAL: (blank, Variant(DEFAULT.method, settings={"prior_weight": weight})),
+        SINGLE: (blank, Variant(DEFAULT.method, settings=single)),
+    }
+
+
+def anchored(engine: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]:
+    """Samplers with anchors, in three orders, and the prior alone."""
+    return {
         **{
-            name: (documents, Variant("carried_evidence", settings={"remasking": order}))
+            name: (engine, Variant("carried_evidence", settings={"remasking": order}))
             for name, order in ANCHORS.items()
         },
-        "prior alone": (documents, Variant("prior_only")),
+        "prior alone": (engine, Variant("prior_only")),
     }
 
 
@@ -113,17 +125,17 @@ def main() -> None:
     be_reproducible(asked.threads)
     documents = ImageEngine.load("embedded_documents")
     photographs = ImageEngine.load("embedded")
-    blank = ImageEngine(documents.spec, EqualLogits(documents.prior.tokenizer), documents.device)
+    controls = without_prior(documents)
     variants = {
         "photographs": (photographs, Variant(photographs.spec.restoring_sampler)),
         "documents": (documents, DEFAULT),
-        "equal logits": (blank, WITHOUT_PRIOR),
+        EQUAL: controls[EQUAL],
     }
     if asked.controls:
-        variants |= controls(documents, blank)
+        variants |= controls | anchored(documents)
     pictures = middles(asked.photographs, asked.every)
     tasks = tuple(asked.task or TASKS)
-    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES)))
+    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES), "documents"))
 
 
 if __name__ == "__main__":

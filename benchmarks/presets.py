@@ -1,17 +1,17 @@
 """What each preset costs and gives: seconds, PSNR and SSIM of the default sampler.
 
     python -m benchmarks.presets examples/photos
+    python -m benchmarks.presets examples/documents --prior embedded_documents
 
-Restores every photograph at 128 pixels on every task with the presets fast, balanced and best.
+Restores every picture at 128 pixels on every task with the presets fast, balanced and best.
 Measurement and seed are the same for all presets. Rows are appended to a CSV file, and an
-interrupted run continues. Printed for each task and preset: means over photographs, the difference
-to balanced with its 95 % interval, paired over photographs, and the median seconds of a job.
+interrupted run continues. Printed for each task and preset: means over pictures, the difference
+to balanced with its 95 % interval, paired over pictures, and the median seconds of a job.
 """
 
 from __future__ import annotations
 
 import statistics
-from itertools import islice
 
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
@@ -21,6 +21,7 @@ from aps_core.priors.base import PRESETS
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers import SamplerSpec
+from benchmarks.documents import SIDE, middles
 from benchmarks.variants import TASKS, arguments, run_variants
 
 
@@ -47,10 +48,11 @@ def summary(rows: list[Row]) -> str:
 
 def main() -> None:
     parser = arguments(__doc__, "presets.csv")
-    parser.add_argument("--every", type=int, default=1, help="use every Nth photograph")
+    parser.add_argument("--every", type=int, default=1, help="use every Nth picture")
+    parser.add_argument("--prior", default="embedded")
     asked = parser.parse_args()
     be_reproducible(asked.threads)
-    engine = ImageEngine.load("embedded")
+    engine = ImageEngine.load(asked.prior)
     method = engine.spec.restoring_sampler
     variants: dict[str, tuple[ImageEngine, Variant]] = {
         preset: (
@@ -62,8 +64,10 @@ def main() -> None:
         )
         for preset in PRESETS
     }
-    photos = list(islice(photographs(asked.photographs, 128), None, None, asked.every))
-    print(summary(run_variants(variants, photos, asked.out)))
+    documents = engine.spec.content == "documents"
+    every, folder = asked.every, asked.photographs
+    pictures = middles(folder, every) if documents else photographs(folder, SIDE)[::every]
+    print(summary(run_variants(variants, pictures, asked.out)))
 
 
 if __name__ == "__main__":

@@ -35,13 +35,11 @@ from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK, Prior
-from benchmarks.documents import DEFAULT, WITHOUT_PRIOR, controls, middles
-from benchmarks.prior_share import EqualLogits
+from benchmarks.documents import CONTROLS, DEFAULT, EQUAL, SINGLE, middles, without_prior
 
 TASKS = ("sr4", "gaussian_blur")
 SIGMA = 0.05
 APS = "APS"
-CONTROLS = EQUAL, SINGLE = ("equal logits", "single optimisation")
 NO_SNAPSHOT = -1
 """In the column of the step: the row needs no prior."""
 
@@ -95,11 +93,11 @@ def run(snapshots: dict[int, Path], pictures: Photographs, out: Path) -> list[Po
     shipped = ImageEngine.load("embedded_documents")
     assert isinstance(shipped.prior, ConvolutionalPrior)
     tokenizer, device = shipped.prior.tokenizer, shipped.device
-    blank = ImageEngine(shipped.spec, EqualLogits(tokenizer), device)
+    blanks = without_prior(shipped)
     for step, folder in {NO_SNAPSHOT: Path(), **snapshots}.items():
         if step == NO_SNAPSHOT:
-            engine = blank
-            variants = {EQUAL: WITHOUT_PRIOR, SINGLE: controls(shipped, blank)[SINGLE][1]}
+            engine = blanks[EQUAL][0]
+            variants = {name: variant for name, (_, variant) in blanks.items()}
             surprise = math.log(len(tokenizer.codebook_KD))
         else:
             engine = ImageEngine(shipped.spec, load_snapshot(folder, tokenizer), device)

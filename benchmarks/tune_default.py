@@ -4,10 +4,10 @@
     python -m benchmarks.tune_default --documents CORPUS '{}' '{"inner_steps": 6, "steps": 8}'
 
 Restores the same withheld pictures of 128 pixels with the changed fields of every JSON object, by
-the prior made for them: training's validation photographs, or its validation pages, scans and
-screens (``training/README.md``). None of them is in a reported table. Printed by task: mean PSNR
-with the first settings, what the others gain over them with the 95 % interval, paired over
-pictures, and the mean seconds.
+the prior made for them or another (``--prior``): training's validation photographs, or its
+validation pages, scans and screens (``training/README.md``). None of them is in a reported table.
+Printed by task: mean PSNR with the first settings, what the others gain over them with the 95 %
+interval, paired over pictures, and the mean seconds.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def compared(
 def main() -> None:
     parser = study_arguments(__doc__, pictures=9)
     parser.add_argument("settings", nargs="+", type=json.loads, help="JSON objects")
+    parser.add_argument("--prior", help="default: the one specialised in such pictures")
     asked = parser.parse_args()
-    engine = ImageEngine.load("embedded_documents" if asked.documents else "embedded")
+    usual = "embedded_documents" if asked.documents else "embedded"
+    engine = ImageEngine.load(asked.prior or usual)
     setup = Setup.recommended(engine)
     lines = []
     for task, cases in study_cases(engine, asked):

@@ -15,27 +15,26 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
-from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import (
     Answer,
     ConvolutionalConfig,
     ConvolutionalNet,
     load_convolutional,
 )
-from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
+from aps_core.sampling.brightness_fit import mean_and_variance
+from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
-from training.crude import ROUNDS, Restoration, deviation
+from training.convolutional_scores import expected, surprise, validate
+from training.crude import ROUNDS, Restoration
 from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
@@ -55,17 +54,6 @@ UNTOLD_ERROR = 0.1
 """Squared error of an expected picture that counts like one nat, if nothing is told."""
 SMALLEST_ERROR = 1e-4
 """Squared error of an estimate below which it need not become better."""
-
-CASES = {
-    "all": (False, 1.0),
-    "half": (False, 0.5),
-    "quarter": (False, 0.25),
-    "told_all": (True, 1.0),
-    "told_half": (True, 0.5),
-}
-"""Of validation: whether the prior is told the first estimates, and the share of masked tokens.
-What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a measurement.
-"""
 
 
 def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
@@ -127,7 +115,8 @@ class ConvolutionalLoss:
         z_BL = torch.where(masked_BL, MASK, shown_BL)
         with mixed_precision(z_BL.device):
             said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
-        nll = surprise(said, codes_BL, told_B)[masked_BL].mean()
+        shares_BLY = self.tokenizer.shares(x_BCHW)
+        nll = surprise(said, codes_BL, told_B, shares_BLY)[masked_BL].mean()
         x_bar_BCHW = expected(said, z_BL, told_B, self.tokenizer)
         fitted = self.advance(under_way, said, x_bar_BCHW)
         x_bar_BCHW = torch.cat([fitted, x_bar_BCHW[len(under_way) :]])
@@ -146,83 +135,10 @@ class ConvolutionalLoss:
             fitted_CHW = each.fitted(x_bar_BCHW[i], p_LY, said.weight_BL[i], levels_Y)
             share = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
             drawn_L = torch.randn(len(p_LY), generator=self.generator).to(p_LY)
-            noise_L = share * deviation(p_LY, levels_Y) * drawn_L
+            noise_L = share * mean_and_variance(p_LY, levels_Y)[1].sqrt() * drawn_L
             each.advance(fitted_CHW.detach(), noise_L.view(each.x_CHW.shape[1:]))
             fitted.append(fitted_CHW)
         return torch.stack(fitted)
-
-
-def surprise(said: Answer, codes_BL: Tensor, told_B: Tensor) -> Tensor:
-    """Nats (B, L) at true tokens; if an estimate is told, at their brightness alone, as their
-    colours are then not predicted.
-    """
-    level_BL, colour_BL = codes_BL // 4, codes_BL % 4
-    brightness_BL = F.cross_entropy(said.y_BLY.mT, level_BL, reduction="none")
-    return (
-        brightness_BL
-        + F.cross_entropy(said.colour_BL4.mT, colour_BL, reduction="none") * ~told_B[:, None]
-    )
-
-
-def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
-    """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
-    tokens, or the corrected ones of an estimate.
-    """
-    grid = (said.colours_BCHW.shape[2], said.colours_BCHW.shape[3])
-    codebook_KD = tokenizer.codebook_KD
-    mean_BLD = of_codes(said.y_BLY, said.colour_BL4).softmax(-1) @ codebook_KD
-    e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
-    x_BCHW = tokenizer.decode(e_BLD, grid)
-    told_BCHW = brightness(x_BCHW)[:, None] + said.colours_BCHW
-    return told_BCHW.where(told_B[:, None, None, None], x_BCHW)
-
-
-def answer(
-    net: ConvolutionalNet,
-    restoration: Restoration,
-    z_BL: Tensor,
-    told_B: Tensor,
-    tokenizer: PixelTokenizer,
-) -> Answer:
-    """The network's, for one restoration."""
-    crude_BCHW, pulled_BCHW = restoration.crude_CHW[None], restoration.pulled_CHW[None]
-    grid = (crude_BCHW.shape[2], crude_BCHW.shape[3])
-    return net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, tokenizer, grid)
-
-
-@torch.no_grad()
-def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[str, float]:
-    """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
-    decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
-    a restoration.
-    """
-    assert isinstance(net, ConvolutionalNet)
-    generator = Generator().manual_seed(0)
-    parts: dict[str, list[Tensor]] = defaultdict(list)
-    for x in x_BCHW.split(1):
-        grid = (x.shape[2], x.shape[3])
-        restoration = Restoration.of(x[0], tokenizer, generator)
-        codes_BL = restoration.codes_L[None]
-        order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
-        for name, (told, share) in CASES.items():
-            masked_BL = order_BL < share
-            z_BL = torch.where(masked_BL, MASK, codes_BL)
-            told_B = torch.tensor([told], device=x.device)
-            said = answer(net, restoration, z_BL, told_B, tokenizer)
-            nats_BL = surprise(said, codes_BL, told_B)
-            parts[f"nll_{name}"].append(nats_BL[masked_BL])
-        tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
-        parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
-        parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
-        while restoration.rounds < ROUNDS:
-            z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
-            said = answer(net, restoration, z_BL, told_B, tokenizer)
-            p_LY, x_bar_BCHW = said.y_BLY[0].softmax(-1), expected(said, z_BL, told_B, tokenizer)
-            weight_L, levels_Y = said.weight_BL[0], tokenizer.levels_Y
-            fitted_CHW = restoration.fitted(x_bar_BCHW[0], p_LY, weight_L, levels_Y)
-            restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
-        parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
-    return {name: torch.cat(values).mean().item() for name, values in parts.items()}
 
 
 def export(net: nn.Module, out: Path, config: ConvolutionalConfig) -> None:
@@ -239,6 +155,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--blocks", type=int, default=10)
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
+    made.add_argument(
+        "--new-head", action="store_true", help="start with outputs that believe what they are told"
+    )
     return made
 
 
@@ -260,6 +179,8 @@ def train_convolutional(
     if args.start and not steps_done(out):
         trained = load_convolutional(args.start, tokenizer, device, torch.float32)
         net.load_state_dict(trained.net.state_dict())
+        if args.new_head:
+            net.head.load_state_dict(ConvolutionalNet(config).head.state_dict())
     seed = args.seed + steps_done(out)
     loss = ConvolutionalLoss(net, tokenizer, draw(seed), args.batch, args.flips, seed)
 

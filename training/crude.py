@@ -22,6 +22,7 @@ from aps_core.blind.conjugate_gradients import solve
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
+from aps_core.sampling.brightness_fit import mean_and_variance
 from aps_core.tokenizers.pixels import PixelTokenizer
 
 REACH = 12
@@ -32,8 +33,6 @@ FILLING = 4.0
 """Weight of the curvature of first estimates with missing values."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
-NARROWEST = 0.02
-"""Standard deviation of a pixel whose brightness the network is sure of."""
 
 
 class RandomMeasurement:
@@ -265,8 +264,8 @@ class Restoration:
         """The network's expected picture (C, H, W), fitted to the measurement; differentiable in
         the picture and in the weight with which it holds.
         """
-        deviation_L = deviation(p_LY.detach(), levels_Y)
-        precision_11HW = (weight_L / deviation_L.square()).view(1, 1, *x_CHW.shape[1:])
+        _, variance_L = mean_and_variance(p_LY.detach(), levels_Y)
+        precision_11HW = (weight_L / variance_L).view(1, 1, *x_CHW.shape[1:])
         return self.measurement.fitted(x_CHW[None], precision_11HW)[0]
 
     @torch.no_grad()
@@ -275,9 +274,3 @@ class Restoration:
         self.crude_CHW = (fitted_CHW + noise_HW).clamp(-1, 1)
         self.pulled_CHW = steepest_step(self.measurement, self.crude_CHW[None])[0]
         self.rounds += 1
-
-
-def deviation(p_LY: Tensor, levels_Y: Tensor) -> Tensor:
-    """Standard deviation (L,) of brightness, at least :data:`NARROWEST`."""
-    mean_L, square_L = p_LY @ levels_Y, p_LY @ levels_Y.square()
-    return (square_L - mean_L.square()).clamp(min=NARROWEST**2).sqrt()

@@ -1,7 +1,7 @@
 """The inner optimisation of :mod:`aps_core.samplers.plug_and_play`: pixels' brightness is fitted to
 the measurement.
 
-Shapes: Y levels of brightness; see :mod:`aps_core.types` for the others.
+Shapes: Y levels of brightness, X any pixels; see :mod:`aps_core.types` for the others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ LEAST_DEVIATION = 0.02
 """Of a pixel's brightness; that of one of which the prior is sure (levels are 0.13 apart)."""
 LEAST_WEIGHT = 0.01
 """Of a pixel's divergence, for the scale of its change."""
+
+
+def mean_and_variance(p_XY: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of brightness with given probabilities (..., Y); the variance of a sure one is not 0."""
+    mean_X, square_X = p_XY @ levels_Y, p_XY @ levels_Y.square()
+    return mean_X, (square_X - mean_X.square()).clamp(min=LEAST_DEVIATION**2)
 
 
 class BrightnessFit:
@@ -48,11 +54,8 @@ class BrightnessFit:
         self.levels_Y = levels_Y
         self.weight_BL = prior_weight * firm_BL
         self.temperature = objective.temperature or 1.0
-        p_BLY = self.log_p_BLY.exp()
-        self.mean_BL, square_BL = p_BLY @ levels_Y, p_BLY @ levels_Y.square()
-        variance_BL = (square_BL - self.mean_BL.square()).clamp(min=LEAST_DEVIATION**2)
-        self.variance_BL = variance_BL
-        self.unit_BL = (variance_BL / self.weight_BL.clamp(min=LEAST_WEIGHT)).sqrt()
+        self.mean_BL, self.variance_BL = mean_and_variance(self.log_p_BLY.exp(), levels_Y)
+        self.unit_BL = (self.variance_BL / self.weight_BL.clamp(min=LEAST_WEIGHT)).sqrt()
         self.change_BL = torch.zeros_like(self.mean_BL)
 
     def run(self, steps: int, watch: InnerWatch) -> list[float]:

@@ -14,9 +14,9 @@ import pytest
 
 from aps_core.runtime.engine import ImageEngine
 from benchmarks import guesses, legibility, training_curve
-from benchmarks.documents import middles
+from benchmarks.documents import EQUAL, SINGLE, middles
 from benchmarks.prior_share import EqualLogits
-from benchmarks.training_curve import EQUAL, NO_SNAPSHOT, Point
+from benchmarks.training_curve import NO_SNAPSHOT, Point
 from training.documents.evaluation import rendered
 from training.documents.fonts import Face
 from training.documents.words import Writer
@@ -102,7 +102,7 @@ def test_the_training_curve_compares_the_same_document_and_task(tmp_path):
         for image, base in (("page", 10.0), ("scan", 20.0))
         for task in training_curve.TASKS
         for method, gain in (
-            {EQUAL: 0.0, training_curve.SINGLE: 0.1}
+            {EQUAL: 0.0, SINGLE: 0.1}
             if step == NO_SNAPSHOT
             else {"APS": gained, "random order": gained - 0.2}
         ).items()

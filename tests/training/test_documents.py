@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from aps_core.priors.convolutional.network import (
+    Answer,
     ConvolutionalConfig,
     ConvolutionalNet,
     ConvolutionalPrior,
@@ -25,8 +26,9 @@ from aps_core.tokenizers.magvit2_net import Magvit2
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import convolutional, crude
-from training.convolutional import ConvolutionalLoss, validate
+from training.convolutional import ConvolutionalLoss
 from training.convolutional import export as export_convolutional
+from training.convolutional_scores import surprise, validate
 from training.crude import RandomMeasurement, Restoration
 from training.documents import sources
 from training.documents.crops import DocumentCrops, stream
@@ -343,6 +345,26 @@ def test_first_estimates_come_before_the_rounds():
     restoration.advance(fitted, torch.zeros(64, 64))
     assert restoration.rounds == 1
     assert (restoration.crude_CHW - x[0]).abs().mean() < 0.1 * (first - x[0]).abs().mean()
+
+
+def test_an_answer_between_two_levels_is_the_least_surprised():
+    """The expected brightness of the best answer is the true one, not the nearest level's."""
+    tokenizer = PixelTokenizer()
+    x = torch.linspace(-1, 1, 64).view(1, 1, 8, 8).expand(1, 3, 8, 8)
+    shares = tokenizer.shares(x)
+    assert torch.allclose(shares @ tokenizer.levels_Y, x[:, 0].flatten(1), atol=1e-5)
+    codes, told = tokenizer.encode(x), torch.tensor([True])
+    colours, weight = torch.zeros(1, 64, 4), torch.ones(1, 64)
+
+    def surprised(p_BLY: torch.Tensor, told_B: torch.Tensor) -> torch.Tensor:
+        said = Answer((p_BLY + 1e-6).log(), colours, torch.zeros_like(x), weight)
+        return surprise(said, codes, told_B, shares)[0]
+
+    nearest = torch.nn.functional.one_hot(codes // 4, 16).float()
+    between = shares.amax(-1)[0] < 0.9
+    assert (surprised(shares, told) < surprised(nearest, told) - 0.3)[between].all()
+    # a decided token is one of the levels
+    assert (surprised(nearest, ~told) < surprised(shares, ~told))[between].all()
 
 
 def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate(

@@ -1,0 +1,99 @@
+"""Scores of the convolutional prior on withheld pictures, and what its loss shares with them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from aps_core.evaluation.metrics import psnr
+from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
+from aps_core.types import MASK
+from training.crude import ROUNDS, Restoration
+
+CASES = {
+    "all": (False, 1.0),
+    "half": (False, 0.5),
+    "quarter": (False, 0.25),
+    "told_all": (True, 1.0),
+    "told_half": (True, 0.5),
+}
+"""Of validation: whether the prior is told the first estimates, and the share of masked tokens.
+What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a measurement.
+"""
+
+
+def surprise(said: Answer, codes_BL: Tensor, told_B: Tensor, shares_BLY: Tensor) -> Tensor:
+    """Nats (B, L) at true tokens. If an estimate is told, at the true brightness alone, between two
+    levels (with the ``shares`` of both): colours are then not predicted, and tokens not decided.
+    """
+    told_B1 = told_B[:, None]
+    true_BLY = F.one_hot(codes_BL // 4, shares_BLY.shape[-1]).to(shares_BLY)
+    true_BLY = shares_BLY.where(told_B1[..., None], true_BLY)
+    brightness_BL = F.cross_entropy(said.y_BLY.mT, true_BLY.mT, reduction="none")
+    colour_BL = F.cross_entropy(said.colour_BL4.mT, codes_BL % 4, reduction="none")
+    return brightness_BL + colour_BL * ~told_B1
+
+
+def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
+    """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
+    tokens, or the corrected ones of an estimate.
+    """
+    grid = (said.colours_BCHW.shape[2], said.colours_BCHW.shape[3])
+    codebook_KD = tokenizer.codebook_KD
+    mean_BLD = of_codes(said.y_BLY, said.colour_BL4).softmax(-1) @ codebook_KD
+    e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
+    x_BCHW = tokenizer.decode(e_BLD, grid)
+    told_BCHW = brightness(x_BCHW)[:, None] + said.colours_BCHW
+    return told_BCHW.where(told_B[:, None, None, None], x_BCHW)
+
+
+def answer(
+    net: ConvolutionalNet,
+    restoration: Restoration,
+    z_BL: Tensor,
+    told_B: Tensor,
+    tokenizer: PixelTokenizer,
+) -> Answer:
+    """The network's, for one restoration."""
+    crude_BCHW, pulled_BCHW = restoration.crude_CHW[None], restoration.pulled_CHW[None]
+    grid = (crude_BCHW.shape[2], crude_BCHW.shape[3])
+    return net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, tokenizer, grid)
+
+
+@torch.no_grad()
+def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[str, float]:
+    """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
+    decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
+    a restoration.
+    """
+    assert isinstance(net, ConvolutionalNet)
+    generator = Generator().manual_seed(0)
+    parts: dict[str, list[Tensor]] = defaultdict(list)
+    for x in x_BCHW.split(1):
+        grid = (x.shape[2], x.shape[3])
+        restoration = Restoration.of(x[0], tokenizer, generator)
+        codes_BL = restoration.codes_L[None]
+        order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
+        for name, (told, share) in CASES.items():
+            masked_BL = order_BL < share
+            z_BL = torch.where(masked_BL, MASK, codes_BL)
+            told_B = torch.tensor([told], device=x.device)
+            said = answer(net, restoration, z_BL, told_B, tokenizer)
+            nats_BL = surprise(said, codes_BL, told_B, tokenizer.shares(x))
+            parts[f"nll_{name}"].append(nats_BL[masked_BL])
+        tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
+        parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
+        parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
+        while restoration.rounds < ROUNDS:
+            z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
+            said = answer(net, restoration, z_BL, told_B, tokenizer)
+            p_LY, x_bar_BCHW = said.y_BLY[0].softmax(-1), expected(said, z_BL, told_B, tokenizer)
+            weight_L, levels_Y = said.weight_BL[0], tokenizer.levels_Y
+            fitted_CHW = restoration.fitted(x_bar_BCHW[0], p_LY, weight_L, levels_Y)
+            restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
+        parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
+    return {name: torch.cat(values).mean().item() for name, values in parts.items()}
