@@ -1,7 +1,7 @@
 """The inner optimisation of :mod:`aps_core.samplers.plug_and_play`: pixels' brightness is fitted to
 the measurement.
 
-Shapes: Y levels of brightness, X any pixels; see :mod:`aps_core.types` for the others.
+Shapes: Y levels of brightness; see :mod:`aps_core.types` for the others.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LEAST_WEIGHT = 0.01
 """Of a pixel's divergence, for the scale of its change."""
 
 
-def mean_and_variance(p_XY: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
+def mean_and_variance(p: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
     """Of brightness with given probabilities (..., Y); the variance of a sure one is not 0."""
-    mean_X, square_X = p_XY @ levels_Y, p_XY @ levels_Y.square()
-    return mean_X, (square_X - mean_X.square()).clamp(min=LEAST_DEVIATION**2)
+    mean, square = p @ levels_Y, p @ levels_Y.square()
+    return mean, (square - mean.square()).clamp(min=LEAST_DEVIATION**2)
 
 
 class BrightnessFit:
