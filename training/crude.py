@@ -22,6 +22,7 @@ from aps_core.blind.conjugate_gradients import solve
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
+from aps_core.samplers.plug_and_play import FILLING
 from aps_core.sampling.brightness_fit import mean_and_variance
 from aps_core.tokenizers.pixels import PixelTokenizer
 
@@ -29,8 +30,6 @@ REACH = 12
 """Of a blur kernel in pixels."""
 ROUNDS = 4
 """Of a restoration."""
-FILLING = 4.0
-"""Weight of the curvature of first estimates with missing values."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
 
@@ -58,7 +57,7 @@ class RandomMeasurement:
         low, high = (0.005, 0.12) if blurred else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
         self.limit = self._number(0.25, 0.8) - 3 * self.sigma if clipped else math.inf
-        """Of brightness: what is beyond it is only known to be."""
+        """Of every value: of those beyond it, only the sign is known."""
         self.known_1cHW = torch.ones_like(x_1CHW[:, :1])
         clean_1Chw = self.applied(x_1CHW)
         noise_1Chw = torch.randn(clean_1Chw.shape, generator=generator).to(x_1CHW)
