@@ -30,11 +30,12 @@ from aps_core.priors.convolutional.network import (
     load_convolutional,
 )
 from aps_core.sampling.brightness_fit import mean_and_variance
+from aps_core.sampling.views import TURNS, View
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
 from training.convolutional_scores import expected, surprise, validate
-from training.crude import ROUNDS, Restoration
+from training.crude import Restoration
 from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
@@ -75,34 +76,41 @@ class ConvolutionalLoss:
         draw: Callable[[], Tensor],
         batch: int,
         flips: float,
+        rounds: int,
+        turned: bool,
         seed: int,
     ) -> None:
         """``draw``: one picture (1, 3, H, W) in [-1, 1]. ``batch``: crops B of a step.
-        ``flips``: largest share of flipped bits.
+        ``flips``: largest share of flipped bits. ``rounds``: of a restoration. ``turned``: whether
+        steps turn their crops.
         """
         self.net = net
         self.tokenizer = tokenizer
         self.draw = draw
         self.batch = batch
         self.flips = flips
+        self.rounds = rounds
+        self.turned = turned
         self.generator = Generator().manual_seed(seed)
         self.running: list[Restoration] = []
 
     def restorations(self) -> list[Restoration]:
         """Those of this step. New ones take the place of finished ones."""
-        self.running = [under_way for under_way in self.running if under_way.rounds < ROUNDS]
+        self.running = [under_way for under_way in self.running if under_way.rounds < self.rounds]
         while len(self.running) < max(RUNNING, self.batch):
             x_CHW = self.draw().to(self.tokenizer.codebook_KD.device)[0]
-            self.running.append(Restoration.of(x_CHW, self.tokenizer, self.generator))
+            self.running.append(Restoration.of(x_CHW, self.generator))
         chosen = torch.randperm(len(self.running), generator=self.generator)[: self.batch]
         return [self.running[i] for i in chosen.tolist()]
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         chosen = self.restorations()
-        x_BCHW = torch.stack([each.x_CHW for each in chosen])
-        codes_BL = torch.stack([each.codes_L for each in chosen])
-        crude_BCHW = torch.stack([each.crude_CHW for each in chosen])
-        pulled_BCHW = torch.stack([each.pulled_CHW for each in chosen])
+        turn = int(torch.randint(len(TURNS), (), generator=self.generator)) * self.turned
+        seen = View(0, 0, *TURNS[turn])
+        x_BCHW = seen.laid(torch.stack([each.x_CHW for each in chosen]))
+        crude_BCHW = seen.laid(torch.stack([each.crude_CHW for each in chosen]))
+        pulled_BCHW = seen.laid(torch.stack([each.pulled_CHW for each in chosen]))
+        codes_BL = self.tokenizer.encode(x_BCHW)
         grid = (x_BCHW.shape[2], x_BCHW.shape[3])
         under_way = chosen[: round(UNDER_WAY * self.batch)]
         under_way_B = torch.arange(self.batch) < len(under_way)
@@ -118,21 +126,28 @@ class ConvolutionalLoss:
         shares_BLY = self.tokenizer.shares(x_BCHW)
         nll = surprise(said, codes_BL, told_B, shares_BLY)[masked_BL].mean()
         x_bar_BCHW = expected(said, z_BL, told_B, self.tokenizer)
-        fitted = self.advance(under_way, said, x_bar_BCHW)
-        x_bar_BCHW = torch.cat([fitted, x_bar_BCHW[len(under_way) :]])
+        fitted = self.advance(under_way, seen, said, x_bar_BCHW)
+        x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[len(under_way) :]])
         told_error_B = squared_error(crude_BCHW, x_BCHW) + SMALLEST_ERROR
         usual_B = (USUAL_ERROR * told_error_B).sqrt().where(told_B, UNTOLD_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
         return nll + error, {"nll": nll.item(), "error": error.item()}
 
-    def advance(self, under_way: list[Restoration], said: Answer, x_bar_BCHW: Tensor) -> Tensor:
-        """A round of those that are told their estimate and nothing else; returns their fitted
-        pictures. The next estimate of some is shifted by some standard deviations at random.
+    def advance(
+        self, under_way: list[Restoration], seen: View, said: Answer, x_bar_BCHW: Tensor
+    ) -> Tensor:
+        """A round of those that are told their estimate in a view, and nothing else; returns their
+        fitted pictures, upright. The next estimate of some is shifted by some standard deviations
+        at random.
         """
         levels_Y, fitted = self.tokenizer.levels_Y, []
+        grid = (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
+        p_BLY = seen.pixels_back(said.y_BLY.detach().softmax(-1), grid)
+        weight_BL1 = seen.pixels_back(said.weight_BL[..., None], grid)
+        x_bar_BCHW = seen.back(x_bar_BCHW)
         for i, each in enumerate(under_way):
-            p_LY = said.y_BLY[i].detach().softmax(-1)
-            fitted_CHW = each.fitted(x_bar_BCHW[i], p_LY, said.weight_BL[i], levels_Y)
+            p_LY = p_BLY[i]
+            fitted_CHW = each.fitted(x_bar_BCHW[i], p_LY, weight_BL1[i, :, 0], levels_Y)
             share = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
             drawn_L = torch.randn(len(p_LY), generator=self.generator).to(p_LY)
             noise_L = share * mean_and_variance(p_LY, levels_Y)[1].sqrt() * drawn_L
@@ -154,6 +169,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--width", type=int, default=192)
     made.add_argument("--blocks", type=int, default=10)
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
+    made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
     made.add_argument(
         "--new-head", action="store_true", help="start with outputs that believe what they are told"
@@ -165,9 +181,11 @@ def train_convolutional(
     args: argparse.Namespace,
     draw: Callable[[int], Callable[[], Tensor]],
     held_out: dict[str, Tensor],
+    turned: bool,
 ) -> None:
     """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that
-    draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them.
+    draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them. ``turned``: whether
+    the content may lie any way.
     """
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -182,14 +200,18 @@ def train_convolutional(
         if args.new_head:
             net.head.load_state_dict(ConvolutionalNet(config).head.state_dict())
     seed = args.seed + steps_done(out)
-    loss = ConvolutionalLoss(net, tokenizer, draw(seed), args.batch, args.flips, seed)
+    loss = ConvolutionalLoss(
+        net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, seed
+    )
 
     def validated(averaged: nn.Module) -> dict[str, float]:
         export(averaged, out, config)
         return {
             f"{score}_{name}": value
             for name, x_BCHW in held_out.items()
-            for score, value in validate(averaged, tokenizer, x_BCHW.to(device)).items()
+            for score, value in validate(
+                averaged, tokenizer, x_BCHW.to(device), args.rounds
+            ).items()
         }
 
     hidden = [p for p in net.blocks.parameters() if p.ndim == 2]
@@ -213,6 +235,7 @@ def main() -> None:
         args,
         lambda seed: partial(corpus.CropSampler(training, 128, seed).batch, 1),
         {"photographs": torch.stack([corpus.square(p, 128) for p in validation[:16]])},
+        turned=True,
     )
 
 

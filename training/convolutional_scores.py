@@ -12,7 +12,7 @@ from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK
-from training.crude import ROUNDS, Restoration
+from training.crude import Restoration
 
 CASES = {
     "all": (False, 1.0),
@@ -65,18 +65,20 @@ def answer(
 
 
 @torch.no_grad()
-def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[str, float]:
+def validate(
+    net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int
+) -> dict[str, float]:
     """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
     decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
-    a restoration.
+    a restoration of some rounds.
     """
     assert isinstance(net, ConvolutionalNet)
     generator = Generator().manual_seed(0)
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for x in x_BCHW.split(1):
         grid = (x.shape[2], x.shape[3])
-        restoration = Restoration.of(x[0], tokenizer, generator)
-        codes_BL = restoration.codes_L[None]
+        restoration = Restoration.of(x[0], generator)
+        codes_BL = tokenizer.encode(x)
         order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
         for name, (told, share) in CASES.items():
             masked_BL = order_BL < share
@@ -88,7 +90,7 @@ def validate(net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor) -> dict[
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
-        while restoration.rounds < ROUNDS:
+        while restoration.rounds < rounds:
             z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
             said = answer(net, restoration, z_BL, told_B, tokenizer)
             p_LY, x_bar_BCHW = said.y_BLY[0].softmax(-1), expected(said, z_BL, told_B, tokenizer)

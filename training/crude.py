@@ -22,14 +22,13 @@ from aps_core.blind.conjugate_gradients import solve
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
-from aps_core.samplers.plug_and_play import FILLING
-from aps_core.sampling.brightness_fit import mean_and_variance
-from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.samplers.plug_and_play import AREA_WEIGHT, FILLING
+from aps_core.sampling.brightness_fit import mean_and_variance, single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
-ROUNDS = 4
-"""Of a restoration."""
+MISSING, CLIPPED = 0.35, 0.15
+"""Shares of the measurements at full size."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
 
@@ -48,9 +47,11 @@ class RandomMeasurement:
         self.generator = generator
         self.factor = (1, 1, 1, 2, 4)[self._integer(5)]
         kind = self._number(0, 1) if self.factor == 1 else 1.0
-        missing, clipped = kind < 0.2, 0.2 <= kind < 0.3
-        sharp = torch.ones(1, 1)
-        kernel_kk = self._narrow() if self.factor > 1 else sharp if kind < 0.3 else self._blur()
+        missing, clipped = kind < MISSING, MISSING <= kind < MISSING + CLIPPED
+        if missing or clipped:
+            kernel_kk = torch.ones(1, 1)
+        else:
+            kernel_kk = self._narrow() if self.factor > 1 else self._blur()
         self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
         blurred = len(self.kernel_kk) > 1
         self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
@@ -193,8 +194,8 @@ class RandomMeasurement:
 
 
 class _Fitted(Function):
-    """Solves ``(P + H) change = pull(x)`` with the precisions P and the Hessian matrix H, by
-    conjugate gradients, and the same system once more for the gradients.
+    """Solves ``(P + H) change = pull(x)`` with the prior's matrix P (:func:`_prior`) and the
+    Hessian matrix H, by conjugate gradients, and the same system once more for the gradients.
     """
 
     @staticmethod
@@ -212,9 +213,23 @@ class _Fitted(Function):
         precision_11HW, change_11HW = ctx.saved_tensors
         grad_11HW = grad_1CHW.sum(1, keepdim=True)
         back_11HW = _solved(ctx.seen, precision_11HW, grad_11HW)
-        measured_11HW = grad_11HW - precision_11HW * back_11HW
+        measured_11HW = grad_11HW - _prior(precision_11HW, back_11HW)
         grad_x_1CHW = grad_1CHW - measured_11HW / grad_1CHW.shape[1]
-        return grad_x_1CHW, -back_11HW * change_11HW, None
+        single_1HW = single_pixels(back_11HW[0]) * single_pixels(change_11HW[0])
+        weighed_11HW = (1 - AREA_WEIGHT) * single_1HW[None] + AREA_WEIGHT * back_11HW * change_11HW
+        return grad_x_1CHW, -weighed_11HW, None
+
+
+def _prior(precision_11HW: Tensor, v_11HW: Tensor) -> Tensor:
+    """Product of a change with the Hessian matrix of its divergence: that of single pixels, and
+    some of that of areas, as in :class:`aps_core.sampling.brightness_fit.BrightnessFit`.
+    """
+    with torch.enable_grad():
+        single = torch.func.vjp(single_pixels, v_11HW[0])
+        back_1HW = single[1](precision_11HW[0] * single[0])[0]
+    areas_11HW = AREA_WEIGHT * precision_11HW * v_11HW
+    product_11HW: Tensor = areas_11HW + (1 - AREA_WEIGHT) * back_1HW[None]
+    return product_11HW
 
 
 def _solved(seen: RandomMeasurement, precision_11HW: Tensor, goal_11HW: Tensor) -> Tensor:
@@ -222,7 +237,8 @@ def _solved(seen: RandomMeasurement, precision_11HW: Tensor, goal_11HW: Tensor) 
     scale_11HW = precision_11HW.rsqrt()
 
     def matrix(v_11HW: Tensor) -> Tensor:
-        return v_11HW + scale_11HW * seen.hessian(scale_11HW * v_11HW)
+        x_11HW = scale_11HW * v_11HW
+        return scale_11HW * (_prior(precision_11HW, x_11HW) + seen.hessian(x_11HW))
 
     zero_11HW = torch.zeros_like(goal_11HW)
     v_11HW = solve(matrix, scale_11HW * goal_11HW, zero_11HW, FIT_STEPS, tolerance=1e-6)
@@ -241,23 +257,21 @@ def _trimmed(kernel_kk: Tensor) -> Tensor:
 
 @dataclass
 class Restoration:
-    """A picture (C, H, W), its codes (L,), and how far its restoration is."""
+    """A picture (C, H, W), and how far its restoration is."""
 
     x_CHW: Tensor
-    codes_L: Tensor
     measurement: RandomMeasurement
     crude_CHW: Tensor
     pulled_CHW: Tensor
     rounds: int = 0
 
     @classmethod
-    def of(cls, x_CHW: Tensor, tokenizer: PixelTokenizer, generator: Generator) -> Restoration:
+    def of(cls, x_CHW: Tensor, generator: Generator) -> Restoration:
         """Begins with a total-variation estimate."""
         measurement = RandomMeasurement(x_CHW[None], generator)
-        codes_L = tokenizer.encode(x_CHW[None])[0]
         crude_1CHW = measurement.first_estimate()
         pulled_1CHW = steepest_step(measurement, crude_1CHW)
-        return cls(x_CHW, codes_L, measurement, crude_1CHW[0], pulled_1CHW[0])
+        return cls(x_CHW, measurement, crude_1CHW[0], pulled_1CHW[0])
 
     def fitted(self, x_CHW: Tensor, p_LY: Tensor, weight_L: Tensor, levels_Y: Tensor) -> Tensor:
         """The network's expected picture (C, H, W), fitted to the measurement; differentiable in

@@ -25,7 +25,7 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.first_estimate import first_estimate
-from aps_core.types import MASK, MeasurementLikelihood, ToldPrior
+from aps_core.types import MeasurementLikelihood, ToldPrior
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 FILLING = 4.0
 """Weight of the curvature of first estimates that fill gaps."""
-DECIDING_NOISE = 0.1
-"""Standard deviation of the noise below which measured pixels are decided tokens."""
+AREA_WEIGHT = 0.05
+"""Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
 
 class PlugAndPlay(SamplerSpec):
@@ -66,6 +66,31 @@ class PlugAndPlay(SamplerSpec):
         description=(
             "How strongly corrections are held back by what the prior expects (weight of the KL"
             " divergence from it, in nats, beside the likelihood); 1 is the evidence lower bound."
+        ),
+    )
+    area_weight: float = Field(
+        AREA_WEIGHT,
+        ge=0,
+        le=1,
+        description=(
+            "Share of the divergence of areas' brightness (8 pixels) that counts. 1: pixels are"
+            " held back independently; less: the measurement decides how bright an area is."
+        ),
+    )
+    deciding_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description=(
+            "Standard deviation of the noise below which pixels that were measured by themselves,"
+            " beside missing ones, are shown to the prior as decided tokens. 0: never."
+        ),
+    )
+    turned: bool = Field(
+        False,
+        description=(
+            "Whether the prior sees the picture turned and mirrored, another way in every round."
+            " Errors average out; for content that may lie any way, unlike type."
         ),
     )
     spread: float | None = Field(
@@ -97,6 +122,7 @@ class PlugAndPlay(SamplerSpec):
         import torch
 
         from aps_core.sampling.brightness_fit import BrightnessFit
+        from aps_core.sampling.views import view
 
         assert isinstance(problem.prior, ToldPrior)
         z_BL, done, levels_Y = state.z_BL, state.step, problem.prior.levels_Y
@@ -104,8 +130,9 @@ class PlugAndPlay(SamplerSpec):
             estimate_BCHW = state.carried["estimate"].float()
         else:
             estimate_BCHW = self._first(problem, z_BL)
-        told = problem.told(self._known(problem, estimate_BCHW), estimate_BCHW)
-        fit = BrightnessFit(problem.objective, told, levels_Y, self.prior_weight)
+        known_BL = self._known(problem, estimate_BCHW)
+        told = problem.told(known_BL, estimate_BCHW, view(done, self.turned))
+        fit = BrightnessFit(problem.objective, told, levels_Y, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         estimate_BCHW, p_BLY = fit.x_hat_BCHW.clamp(-1, 1), fit.p()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
@@ -138,19 +165,16 @@ class PlugAndPlay(SamplerSpec):
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
     def _known(self, problem: Problem, estimate_BCHW: Tensor) -> Tensor:
-        """Tokens (B, L) of an estimate where pixels were measured by themselves, with little noise,
-        and others are missing; ``MASK`` elsewhere.
-        """
+        """Pixels (B, L) whose tokens are decided, see :attr:`deciding_noise`."""
         import torch
 
         objective, (rows, columns) = problem.objective, problem.grid
-        if isinstance(objective, MeasurementLikelihood) and objective.sigma < DECIDING_NOISE:
+        if isinstance(objective, MeasurementLikelihood) and objective.sigma < self.deciding_noise:
             known_B1HW = objective.known(estimate_BCHW)
             if known_B1HW is not None:
-                z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
-                return z_BL.where(known_B1HW.flatten(1), MASK)
+                return known_B1HW.flatten(1)
         shape = len(estimate_BCHW), rows * columns
-        return torch.full(shape, MASK, device=estimate_BCHW.device)
+        return torch.zeros(shape, dtype=torch.bool, device=estimate_BCHW.device)
 
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.errors import SamplingDiverged
@@ -17,6 +18,8 @@ from aps_core.types import Objective, Told
 
 LEAST_DEVIATION = 0.02
 """Of a pixel's brightness; that of one of which the prior is sure (levels are 0.13 apart)."""
+AREA = 8
+"""Side in pixels of the areas whose brightness is for the measurement to say."""
 LEAST_WEIGHT = 0.01
 """Of a pixel's divergence, for the scale of its change."""
 
@@ -27,15 +30,35 @@ def mean_and_variance(p: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (square - mean.square()).clamp(min=LEAST_DEVIATION**2)
 
 
+def single_pixels(x_BHW: Tensor) -> Tensor:
+    """Brightness (B, H, W) without that of areas: the means of squares of ``AREA`` pixels,
+    interpolated.
+    """
+    x_B1HW = x_BHW[:, None]
+    means_B1hw = F.avg_pool2d(x_B1HW, AREA, ceil_mode=True, count_include_pad=False)
+    areas_B1HW = F.interpolate(means_B1hw, size=x_BHW.shape[1:], mode="bilinear")
+    return (x_B1HW - areas_B1HW)[:, 0]
+
+
+def square_of_change(change_BHW: Tensor, area_weight: float) -> Tensor:
+    """Squares (B, H, W) of a change of brightness: a share ``area_weight`` of its own, and the rest
+    without the brightness of areas.
+    """
+    single_BHW = single_pixels(change_BHW)
+    return area_weight * change_BHW.square() + (1 - area_weight) * single_BHW.square()
+
+
 class BrightnessFit:
     """Brightness b of every pixel, which agrees with the measurement:
 
-        min_b  objective(b + colours) / temperature + w sum_i f_i (b_i - m_i)^2 / (2 v_i)
+        min_b  objective(b + colours) / temperature + w sum_i f_i square(b - m)_i / (2 v_i)
 
     with the means m and variances v of the prior's distributions. The second term is the divergence
-    of a normal distribution from one with another mean. The loss is convex if the objective is.
-    L-BFGS (Nocedal & Wright 2006) minimises it over changes in units in which the divergence curves
-    alike for sure and unsure pixels.
+    of a normal distribution from one with another mean. Its square (:func:`square_of_change`)
+    counts less for the brightness of areas: the prior errs alike at neighbouring pixels, and many
+    of them, taken as independent, would outvote the measurement, which knows the mean of an area
+    well. The loss is convex if the objective is. L-BFGS (Nocedal & Wright 2006) minimises it over
+    changes in units in which the divergence curves alike for sure and unsure pixels.
     """
 
     x_hat_BCHW: Tensor
@@ -47,12 +70,14 @@ class BrightnessFit:
         told: Told,
         levels_Y: Tensor,
         prior_weight: float,
+        area_weight: float,
     ) -> None:
         """``told``: p, colours and f. ``prior_weight``: w."""
         self.objective = objective
         self.log_p_BLY, self.colours_BCHW, firm_BL = told
         self.levels_Y = levels_Y
         self.weight_BL = prior_weight * firm_BL
+        self.area_weight = area_weight
         self.temperature = objective.temperature or 1.0
         self.mean_BL, self.variance_BL = mean_and_variance(self.log_p_BLY.exp(), levels_Y)
         self.unit_BL = (self.variance_BL / self.weight_BL.clamp(min=LEAST_WEIGHT)).sqrt()
@@ -110,6 +135,8 @@ class BrightnessFit:
         x_hat_BCHW = self.picture(self.mean_BL + change_BL * self.unit_BL)
         loss_B, self.misfit_B = self.objective(x_hat_BCHW)
         self.x_hat_BCHW = x_hat_BCHW.detach()
-        moved_BL = (change_BL * self.unit_BL).square() / (2 * self.variance_BL)
-        total: Tensor = (loss_B / self.temperature + (self.weight_BL * moved_BL).sum(1)).sum()
+        moved_BHW = (change_BL * self.unit_BL).unflatten(1, x_hat_BCHW.shape[2:])
+        square_BL = square_of_change(moved_BHW, self.area_weight).flatten(1)
+        divergence_B = (self.weight_BL * square_BL / (2 * self.variance_BL)).sum(1)
+        total: Tensor = (loss_B / self.temperature + divergence_B).sum()
         return total

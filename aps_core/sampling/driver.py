@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.sampling.views import View, told
 from aps_core.types import (
     MASK,
     Grid,
@@ -61,15 +62,17 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor) -> Told:
-        """The answer of a prior that is told an estimate, and where the measurement pulls it."""
+    def told(self, known_BL: Tensor, crude_BCHW: Tensor, seen: View) -> Told:
+        """The answer of a prior that is told an estimate, which of its pixels are known, and where
+        the measurement pulls it, in a view.
+        """
         assert isinstance(self.prior, ToldPrior)
         pulled_BCHW = crude_BCHW
         if isinstance(self.objective, Likelihood):
             pulled_BCHW = steepest_step(self.objective, crude_BCHW)
-        started = _clock(z_BL.device)
-        answer = self.prior.told(z_BL, crude_BCHW, pulled_BCHW, self.grid)
-        self.prior_seconds += _clock(z_BL.device) - started
+        started = _clock(crude_BCHW.device)
+        answer = told(self.prior, seen, known_BL, crude_BCHW, pulled_BCHW, self.grid)
+        self.prior_seconds += _clock(crude_BCHW.device) - started
         return answer
 
     def decode(self, z_BL: Tensor) -> Tensor:

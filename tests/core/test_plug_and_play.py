@@ -22,11 +22,13 @@ from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.sampling.brightness_fit import BrightnessFit
 from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.sampling.views import view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
 from aps_core.types import MASK, Grid, Sample, StepInfo, Told
 
 GRID = (8, 8)
+EVERY_THIRD_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()
 CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
 SILENT = InnerWatch(None, 1, 1)
 
@@ -70,13 +72,17 @@ def measured(operator: Bound, sigma: float = 0.05) -> MeasurementObjective:
 
 
 def listening(
-    batch: int = 1, objective: MeasurementObjective | None = None, **options: Any
+    batch: int = 1,
+    objective: MeasurementObjective | None = None,
+    turned: bool = False,
+    deciding_noise: float = 0.1,
+    **options: Any,
 ) -> tuple[Listener, Sample, list[StepInfo]]:
     prior, infos = Listener(), list[StepInfo]()
     result = driver.sample(
         prior,
         objective or measured(Bound(halved)),
-        PlugAndPlay(steps=3, inner_steps=5),
+        PlugAndPlay(steps=3, inner_steps=5, turned=turned, deciding_noise=deciding_noise),
         grid=GRID,
         generator=torch.Generator().manual_seed(0),
         batch=batch,
@@ -86,24 +92,27 @@ def listening(
     return prior, result, infos
 
 
-def test_every_round_tells_the_last_estimate() -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> None:
     objective = measured(Bound(halved))
-    prior, result, infos = listening(objective=objective)
+    prior, result, infos = listening(objective=objective, turned=turned)
     assert len(prior.heard) == 3
     first = total_variation_estimate(
         objective, torch.zeros(1, 3, *GRID), steps=100, learning_rate=0.07
     )
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
-    for heard, estimate in zip(prior.heard, estimates, strict=False):
-        torch.testing.assert_close(heard, estimate.clamp(-1, 1), atol=1e-3, rtol=1e-3)
+    for i, heard in enumerate(prior.heard):
+        laid = view(i, turned).laid(estimates[i].clamp(-1, 1))
+        torch.testing.assert_close(heard, laid, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
 
 
 def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
     objective = measured(Bound(lambda x_BCHW: x_BCHW))
     prior, _, _ = listening(objective=objective)
-    for pulled_BCHW in prior.pulled:
-        torch.testing.assert_close(pulled_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
+    for i, pulled in enumerate(prior.pulled):
+        seen_BCHW = view(i, turned=False).back(pulled)
+        torch.testing.assert_close(seen_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
 
 
 def test_a_step_towards_a_measurement_is_as_long_as_the_parabola_demands() -> None:
@@ -134,12 +143,12 @@ def test_no_token_is_decided_before_the_last_round() -> None:
 
 
 def test_single_pixels_that_were_measured_are_shown_as_decided_tokens() -> None:
-    seen_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()
-    prior, _, _ = listening(objective=measured(missing(seen_11HW)))
-    for shown_BL, heard_BCHW in zip(prior.shown, prior.heard, strict=True):
-        decided_L = seen_11HW.flatten() > 0
-        assert torch.equal(shown_BL[0] != MASK, decided_L)
-        assert torch.equal(shown_BL[0, decided_L], prior.tokenizer.encode(heard_BCHW)[0, decided_L])
+    prior, _, _ = listening(objective=measured(missing(EVERY_THIRD_11HW)))
+    known_BL = EVERY_THIRD_11HW.flatten(1) > 0
+    for i, (shown, heard) in enumerate(zip(prior.shown, prior.heard, strict=True)):
+        decided = view(i, turned=False).laid_pixels(known_BL, GRID)[0]
+        assert torch.equal(shown != MASK, decided)
+        assert torch.equal(shown[decided], prior.tokenizer.encode(heard)[decided])
 
 
 def test_padding_and_pixels_with_a_missing_colour_are_not_known() -> None:
@@ -162,13 +171,18 @@ def test_padding_and_pixels_with_a_missing_colour_are_not_known() -> None:
     [
         (Bound(halved), 0.05),
         (Bound(lambda x_BCHW: x_BCHW), 0.05),
-        (missing((torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()), 0.3),
+        (missing(EVERY_THIRD_11HW), 0.3),
     ],
     ids=["mixtures", "nothing missing", "too noisy"],
 )
 def test_otherwise_no_token_is_shown(operator: Bound, sigma: float) -> None:
     prior, _, _ = listening(objective=measured(operator, sigma))
-    assert all((shown_BL == MASK).all() for shown_BL in prior.shown)
+    assert all((shown == MASK).all() for shown in prior.shown)
+
+
+def test_no_token_is_shown_if_none_is_to_be_decided() -> None:
+    prior, _, _ = listening(objective=measured(missing(EVERY_THIRD_11HW)), deciding_noise=0.0)
+    assert all((shown == MASK).all() for shown in prior.shown)
 
 
 def test_several_samples_differ_and_one_repeats() -> None:
@@ -188,7 +202,10 @@ def test_a_resumed_run_tells_the_same() -> None:
 
 
 def fit(
-    operator: Bound, prior_weight: float, firm_BL: Tensor | None = None
+    operator: Bound,
+    prior_weight: float,
+    firm_BL: Tensor | None = None,
+    area_weight: float = 1.0,
 ) -> tuple[BrightnessFit, MeasurementObjective, Tensor]:
     """A fit of a random answer, run to its end."""
     objective, tokenizer = measured(operator, 0.2), PixelTokenizer()
@@ -196,7 +213,7 @@ def fit(
     log_p_BLY = (torch.randn(1, 64, 16, generator=generator)).log_softmax(-1)
     colours_BCHW = tokenizer.colours(picture(), torch.zeros(1, 2, *GRID))
     told = Told(log_p_BLY, colours_BCHW, torch.ones(1, 64) if firm_BL is None else firm_BL)
-    made = BrightnessFit(objective, told, tokenizer.levels_Y, prior_weight)
+    made = BrightnessFit(objective, told, tokenizer.levels_Y, prior_weight, area_weight)
     curve = made.run(200, SILENT)
     assert curve[-1] < curve[0]
     return made, objective, log_p_BLY
@@ -222,6 +239,25 @@ def test_a_fit_agrees_with_the_measurement_and_is_held_back_by_the_prior() -> No
     misfits = [float(fit(Bound(halved), weight)[0].misfit_B) for weight in (0.01, 1.0, 100.0)]
     assert misfits == sorted(misfits)
     assert misfits[0] < 0.2 * misfits[2]
+
+
+def test_the_brightness_of_areas_is_for_the_measurement_if_areas_weigh_nothing() -> None:
+    def off(area_weight: float) -> tuple[float, float]:
+        """Of a fit that is held back much: how far the mean and single pixels are from the
+        prior's.
+        """
+        made, objective, log_p_BLY = fit(Bound(lambda x_BCHW: x_BCHW), 100.0, None, area_weight)
+        mean_BL = log_p_BLY.exp() @ PixelTokenizer().levels_Y
+        change_BL = brightness(made.x_hat_BCHW).flatten(1) - mean_BL
+        seen_BL = brightness(objective.y_BCHW - made.colours_BCHW).flatten(1) - mean_BL
+        return float(change_BL.mean() / seen_BL.mean()), float(change_BL.std() / seen_BL.std())
+
+    mean, single = off(0.0)
+    assert mean > 0.95
+    assert single < 0.3
+    mean, single = off(1.0)
+    assert mean < 0.3
+    assert single < 0.3
 
 
 def test_a_fit_that_diverges_says_so() -> None:

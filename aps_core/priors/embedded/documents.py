@@ -33,7 +33,13 @@ class EmbeddedDocumentsPrior(EmbeddedImagePrior):
         "guidance_scale": 0.0,
     }
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
-        "plug_and_play": {"steps": 4, "inner_steps": 25, "prior_weight": 0.6},
+        "plug_and_play": {
+            "steps": 4,
+            "inner_steps": 25,
+            "prior_weight": 0.6,
+            "area_weight": 1.0,
+            "deciding_noise": 0.1,
+        },
     }
     presets: ClassVar[dict[Preset, dict[str, float]]] = {
         "fast": {"steps": 0.5},

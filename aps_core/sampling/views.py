@@ -1,0 +1,85 @@
+"""Views: how a picture is laid before the prior, another way in every round.
+
+A network errs differently on a picture that lies otherwise on its squares of pixels, or that is
+turned or mirrored. If rounds differ in this, their errors average out, and nothing costs more.
+
+Shapes: M pixels of a laid picture of h rows and w columns, N numbers of a pixel; see
+:mod:`aps_core.types` for the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from aps_core.types import MASK, Grid, Told, ToldPrior
+
+
+class View(NamedTuple):
+    """Transposed, then mirrored, then moved."""
+
+    down: int = 0
+    """Pixels by which it is moved."""
+    right: int = 0
+    transposed: bool = False
+    mirrored: tuple[int, ...] = ()
+    """Dimensions: -2 top to bottom, -1 left to right."""
+
+    def laid(self, x_BCHW: Tensor) -> Tensor:
+        """Pictures as the prior sees them (B, C, h, w); new pixels repeat the border."""
+        return F.pad(self._turned(x_BCHW), (self.right, 0, self.down, 0), mode="replicate")
+
+    def laid_pixels(self, known_BL: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        """Whether pixels are known (B, M), and their grid; of new ones nothing is known."""
+        turned = self._turned(known_BL.unflatten(1, grid))
+        laid_Bhw = F.pad(turned, (self.right, 0, self.down, 0))
+        return laid_Bhw.flatten(1), (laid_Bhw.shape[1], laid_Bhw.shape[2])
+
+    def back(self, x_BChw: Tensor) -> Tensor:
+        """Undoes :meth:`laid`."""
+        turned = x_BChw[..., self.down :, self.right :].flip(self.mirrored)
+        return turned.mT if self.transposed else turned
+
+    def pixels_back(self, x_BMN: Tensor, grid: Grid) -> Tensor:
+        """What is said of the pixels of a laid grid, (B, M, N) to (B, L, N)."""
+        return self.back(x_BMN.mT.unflatten(2, grid)).flatten(2).mT
+
+    def _turned(self, x: Tensor) -> Tensor:
+        """Of rows and columns in the last dimensions."""
+        return (x.mT if self.transposed else x).flip(self.mirrored)
+
+
+TURNS = ((False, ()), (False, (-2, -1)), (True, (-1,)), (True, (-2,)))
+"""Upright, upside down, and to both sides."""
+MOVES = ((0, 0), (2, 2), (1, 3), (3, 1))
+"""Within squares of four pixels, down and right."""
+
+
+def view(done: int, turned: bool) -> View:
+    """That of the round after ``done`` others."""
+    round_of_four = done % len(MOVES)
+    return View(*MOVES[round_of_four], *(TURNS[round_of_four] if turned else ()))
+
+
+def told(
+    prior: ToldPrior,
+    seen: View,
+    known_BL: Tensor,
+    crude_BCHW: Tensor,
+    pulled_BCHW: Tensor,
+    grid: Grid,
+) -> Told:
+    """What a prior says of pictures in a view, of their own pixels. The tokens of the known ones
+    are decided; see :meth:`aps_core.types.ToldPrior.told` for the others.
+    """
+    laid_BM, laid_grid = seen.laid_pixels(known_BL, grid)
+    crude_BChw = seen.laid(crude_BCHW)
+    z_BM = prior.tokenizer.encode(crude_BChw).where(laid_BM, MASK)
+    said = prior.told(z_BM, crude_BChw, seen.laid(pulled_BCHW), laid_grid)
+    return Told(
+        seen.pixels_back(said.log_p_BLY, laid_grid),
+        seen.back(said.colours_BCHW),
+        seen.pixels_back(said.weight_BL[..., None], laid_grid)[..., 0],
+    )

@@ -1,0 +1,57 @@
+"""Views of pictures, in which a prior is told them."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from aps_core.sampling.views import View, told, view
+from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.types import MASK, Grid, Told
+
+GRID = (6, 10)
+KNOWN_BL = (torch.arange(120) % 3 == 0).view(2, 60)
+VIEWS = [view(done, turned) for done in range(4) for turned in (False, True)]
+
+
+class Echo:
+    """Says of every pixel what it is told of it, and where it sees it."""
+
+    tokenizer = PixelTokenizer()
+
+    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+        decided_BL = z_BL != MASK
+        assert torch.equal(z_BL[decided_BL], self.tokenizer.encode(crude_BCHW)[decided_BL])
+        seen = torch.cat([crude_BCHW, pulled_BCHW, decided_BL.view(-1, 1, *grid)], 1)
+        place_BL = torch.arange(z_BL.shape[1]).expand(z_BL.shape)
+        return Told(seen.flatten(2).mT, crude_BCHW, place_BL)
+
+
+def pictures(seed: int) -> Tensor:
+    return torch.rand(2, 3, *GRID, generator=torch.Generator().manual_seed(seed))
+
+
+def echoed(seen: View) -> Told:
+    return told(Echo(), seen, KNOWN_BL, pictures(0), pictures(1), GRID)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seen", VIEWS)
+def test_what_is_said_of_a_picture_in_a_view_is_said_of_its_own_pixels(seen: View) -> None:
+    said = echoed(seen)
+    shown_BCHW = torch.cat([pictures(0), pictures(1), KNOWN_BL.view(2, 1, *GRID)], 1)
+    assert torch.equal(said.log_p_BLY, shown_BCHW.flatten(2).mT)
+    assert torch.equal(said.colours_BCHW, pictures(0))
+
+
+def test_rounds_see_pixels_at_other_places() -> None:
+    places = {tuple(echoed(seen).weight_BL[0].tolist()) for seen in VIEWS}
+    assert len(places) == 7, "the first view is upright, turned or not"
+
+
+def test_beyond_a_moved_picture_nothing_is_known_and_its_border_goes_on() -> None:
+    seen = View(down=2, right=1)
+    known, grid = seen.laid_pixels(torch.ones(2, 60, dtype=torch.bool), GRID)
+    assert grid == (8, 11)
+    assert known.sum().item() == 120
+    laid = seen.laid(pictures(0))
+    assert torch.equal(laid[..., 0, 1:], pictures(0)[..., 0, :])
+    assert torch.equal(laid[..., 2:, 0], pictures(0)[..., :, 0])
