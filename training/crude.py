@@ -150,13 +150,20 @@ class RandomMeasurement:
 
     def first_estimate(self) -> Tensor:
         """Total-variation least squares (1, C, H, W); where values are missing, least curvature."""
-        size = self.known_1cHW.shape[2:]
-        start_1CHW = F.interpolate(self.seen_1Chw, size=size, mode="bilinear").clamp(-1, 1)
+        rows, columns = self.known_1cHW.shape[2:]
         if bool((self.known_1cHW == 0).any()):
+            # a start with gaps would be kept: curvature counts of the change as well
+            nothing_1CHW = torch.zeros(1, 3, rows, columns).to(self.seen_1Chw)
             return total_variation_estimate(
-                self, start_1CHW, weight=0.0, curvature_weight=FILLING, steps=100, learning_rate=0.1
+                self,
+                nothing_1CHW,
+                weight=0.0,
+                curvature_weight=FILLING,
+                steps=100,
+                learning_rate=0.07,
             )
-        return total_variation_estimate(self, start_1CHW, steps=50, learning_rate=0.1)
+        start_1CHW = F.interpolate(self.seen_1Chw, size=(rows, columns), mode="bilinear")
+        return total_variation_estimate(self, start_1CHW.clamp(-1, 1), steps=50, learning_rate=0.1)
 
     @property
     def scale(self) -> float:

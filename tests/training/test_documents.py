@@ -338,6 +338,16 @@ def test_gradients_of_a_fit_are_its_differences(monkeypatch):
         assert ends[0] - ends[1] == pytest.approx(float(inputs[moved].grad.norm()), rel=0.02)
 
 
+def test_first_estimates_fill_gaps_smoothly():
+    slope = torch.linspace(-0.8, 0.8, 64)
+    x = (0.5 * slope[:, None] + 0.5 * slope).expand(1, 3, 64, 64).contiguous()
+    made = measurements(x, 60)
+    gaps = [m for m in made if (m.known_1cHW == 0).any() and not m.clipped and m.sigma < 0.1]
+    assert len(gaps) > 3
+    for m in gaps:
+        assert (m.first_estimate() - x).square().mean().sqrt() < 2 * m.sigma
+
+
 def test_first_estimates_come_before_the_rounds():
     """A network that knows the picture restores it in one round."""
     tokenizer, generator = PixelTokenizer(), torch.Generator().manual_seed(0)
