@@ -342,7 +342,7 @@ def test_first_estimates_fill_gaps_smoothly():
     slope = torch.linspace(-0.8, 0.8, 64)
     x = (0.5 * slope[:, None] + 0.5 * slope).expand(1, 3, 64, 64).contiguous()
     made = measurements(x, 60)
-    gaps = [m for m in made if (m.known_1cHW == 0).any() and not m.clipped and m.sigma < 0.1]
+    gaps = [m for m in made if (m.known_1cHW == 0).any() and not m.clipped]
     assert len(gaps) > 3
     for m in gaps:
         assert (m.first_estimate() - x).square().mean().sqrt() < 2 * m.sigma
