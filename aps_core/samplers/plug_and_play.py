@@ -8,7 +8,8 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
     min_b  -log q(y | b + colours) + w sum_i f_i KL(b_i || p_i)
 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
-next estimate; its colours are the estimate's, as the prior corrects them.
+next estimate; its colours are the estimate's, as the prior corrects them. Every round lays the
+picture another way before the prior (:mod:`aps_core.sampling.views`).
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
@@ -89,8 +90,8 @@ class PlugAndPlay(SamplerSpec):
     turned: bool = Field(
         False,
         description=(
-            "Whether the prior sees the picture turned and mirrored, another way in every round."
-            " Errors average out; for content that may lie any way, unlike type."
+            "Whether the prior sees the picture turned, another way in every round. Errors average"
+            " out; for content that may lie any way, unlike type."
         ),
     )
     spread: float | None = Field(
