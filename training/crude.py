@@ -27,6 +27,8 @@ from aps_core.sampling.brightness_fit import mean_and_variance, single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
+FACTORS = (1, 1, 1, 2, 4, 4)
+"""By which sizes are reduced, equally often."""
 MISSING, CLIPPED = 0.35, 0.15
 """Shares of the measurements at full size."""
 FIT_STEPS = 24
@@ -45,7 +47,7 @@ class RandomMeasurement:
     def __init__(self, x_1CHW: Tensor, generator: Generator) -> None:
         """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known."""
         self.generator = generator
-        self.factor = (1, 1, 1, 2, 4)[self._integer(5)]
+        self.factor = FACTORS[self._integer(len(FACTORS))]
         kind = self._number(0, 1) if self.factor == 1 else 1.0
         missing, clipped = kind < MISSING, MISSING <= kind < MISSING + CLIPPED
         if missing or clipped:
