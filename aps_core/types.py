@@ -84,22 +84,23 @@ class Prior(Protocol):
 
 
 class Told(NamedTuple):
-    """What a prior says of pictures of which it was told an estimate: log-probabilities of every
-    pixel's brightness, the colours that are added to it, and how firmly the pixel should hold in a
-    fit to the measurement (weight > 0 of its divergence; 1 if the answer is independent of it).
-    """
+    """A prior's prediction of pictures from estimates of them."""
 
-    log_p_BLY: Tensor
+    mean_BL: Tensor
+    """Expected brightness of every pixel, in [-1, 1]."""
+    variance_BL: Tensor
+    """Variance of the brightness, > 0."""
     colours_BCHW: Tensor
+    """Colours, added to the brightness."""
     weight_BL: Tensor
+    """Weight > 0 of a pixel's divergence in a fit to the measurement; 1 if the prediction is
+    independent of the measurement.
+    """
 
 
 @runtime_checkable
 class ToldPrior(Prior, Protocol):
-    """A prior over pixels that can also be told an estimate, and judges itself how wrong it is."""
-
-    levels_Y: Tensor
-    """The Y levels of brightness in [-1, 1]."""
+    """A prior over pixels that also predicts pictures from estimates, whose error it judges."""
 
     def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
         """Predicts every pixel, without gradients, from the decided tokens, an estimate in [-1, 1]

@@ -21,7 +21,7 @@ from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ERROR
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness
 from aps_core.types import Grid, Prior, Tokenizer, Told
 from benchmarks.variants import TASKS, arguments, run_variants
 
@@ -36,20 +36,18 @@ class EqualLogits:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        if isinstance(tokenizer, PixelTokenizer):
-            self.levels_Y = tokenizer.levels_Y
 
     def logits(self, z_BL: Tensor, **_: object) -> Tensor:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
     def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
-        """Log-likelihoods of the estimate, each pixel by itself, and its colours."""
+        """The estimate, with the same error at every pixel."""
         assert isinstance(self.tokenizer, PixelTokenizer)
-        error_BL = torch.full(z_BL.shape, ERROR)
-        log_p_BLY = self.tokenizer.log_likelihood(crude_BCHW, error_BL).log_softmax(-1)
+        mean_BL = brightness(crude_BCHW).flatten(1)
+        variance_BL = torch.full_like(mean_BL, ERROR**2)
         colours_BCHW = self.tokenizer.colours(crude_BCHW, torch.zeros(len(z_BL), 2, *grid))
-        return Told(log_p_BLY, colours_BCHW, torch.ones_like(error_BL))
+        return Told(mean_BL, variance_BL, colours_BCHW, torch.ones_like(mean_BL))
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

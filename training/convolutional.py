@@ -29,7 +29,6 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     load_convolutional,
 )
-from aps_core.sampling.brightness_fit import mean_and_variance
 from aps_core.sampling.views import TURNS, View
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
@@ -123,8 +122,9 @@ class ConvolutionalLoss:
         z_BL = torch.where(masked_BL, MASK, shown_BL)
         with mixed_precision(z_BL.device):
             said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
-        shares_BLY = self.tokenizer.shares(x_BCHW)
-        nll = surprise(said, codes_BL, told_B, shares_BLY)[masked_BL].mean()
+        continuous = self.net.config.continuous
+        nats_BL = surprise(said, x_BCHW, told_B, self.tokenizer, continuous)
+        nll = nats_BL[masked_BL].mean()
         x_bar_BCHW = expected(said, z_BL, told_B, self.tokenizer)
         fitted = self.advance(under_way, seen, said, x_bar_BCHW)
         x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[len(under_way) :]])
@@ -140,17 +140,17 @@ class ConvolutionalLoss:
         fitted pictures, upright. The next estimate of some is shifted by some standard deviations
         at random.
         """
-        levels_Y, fitted = self.tokenizer.levels_Y, []
-        grid = (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
-        p_BLY = seen.pixels_back(said.y_BLY.detach().softmax(-1), grid)
+        fitted, grid = [], (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
+        variance_BL1 = seen.pixels_back(said.variance_BL.detach()[..., None], grid)
         weight_BL1 = seen.pixels_back(said.weight_BL[..., None], grid)
+        precision_BL1 = weight_BL1 / variance_BL1
         x_bar_BCHW = seen.back(x_bar_BCHW)
         for i, each in enumerate(under_way):
-            p_LY = p_BLY[i]
-            fitted_CHW = each.fitted(x_bar_BCHW[i], p_LY, weight_BL1[i, :, 0], levels_Y)
+            fitted_CHW = each.fitted(x_bar_BCHW[i], precision_BL1[i, :, 0])
             share = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
-            drawn_L = torch.randn(len(p_LY), generator=self.generator).to(p_LY)
-            noise_L = share * mean_and_variance(p_LY, levels_Y)[1].sqrt() * drawn_L
+            deviation_L = variance_BL1[i, :, 0].sqrt()
+            drawn_L = torch.randn(len(deviation_L), generator=self.generator).to(deviation_L)
+            noise_L = share * deviation_L * drawn_L
             each.advance(fitted_CHW.detach(), noise_L.view(each.x_CHW.shape[1:]))
             fitted.append(fitted_CHW)
         return torch.stack(fitted)
@@ -172,7 +172,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
     made.add_argument(
-        "--new-head", action="store_true", help="start with outputs that believe what they are told"
+        "--new-head", action="store_true", help="of --start, take all but the outputs"
     )
     return made
 
@@ -181,24 +181,30 @@ def train_convolutional(
     args: argparse.Namespace,
     draw: Callable[[int], Callable[[], Tensor]],
     held_out: dict[str, Tensor],
+    *,
     turned: bool,
+    continuous: bool,
 ) -> None:
     """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that
     draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them. ``turned``: whether
-    the content may lie any way.
+    the content may lie any way. ``continuous``: kind of network
+    (:class:`~aps_core.priors.convolutional.network.ConvolutionalConfig`).
     """
     device = device_and_threads(args.threads)
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
     tokenizer = PixelTokenizer(device)
     bits = tokenizer.codebook_KD.shape[1]
-    config = ConvolutionalConfig(bits=bits, width=args.width, blocks=args.blocks)
+    config = ConvolutionalConfig(
+        bits=bits, width=args.width, blocks=args.blocks, continuous=continuous
+    )
     net = ConvolutionalNet(config).to(device)
     if args.start and not steps_done(out):
-        trained = load_convolutional(args.start, tokenizer, device, torch.float32)
-        net.load_state_dict(trained.net.state_dict())
+        trained = load_convolutional(args.start, tokenizer, device, torch.float32).net.state_dict()
         if args.new_head:
-            net.head.load_state_dict(ConvolutionalNet(config).head.state_dict())
+            new = {f"head.{key}": value for key, value in net.head.state_dict().items()}
+            trained = {**trained, **new}
+        net.load_state_dict(trained)
     seed = args.seed + steps_done(out)
     loss = ConvolutionalLoss(
         net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, seed
@@ -230,12 +236,13 @@ def train_convolutional(
 
 def main() -> None:
     args = parser(__doc__).parse_args()
-    training, validation = corpus.load(args.corpus)
+    training, validation = corpus.load(args.corpus, icons=False)
     train_convolutional(
         args,
         lambda seed: partial(corpus.CropSampler(training, 128, seed).batch, 1),
         {"photographs": torch.stack([corpus.square(p, 128) for p in validation[:16]])},
         turned=True,
+        continuous=True,
     )
 
 

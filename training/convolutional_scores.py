@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import torch
@@ -26,16 +27,26 @@ What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a
 """
 
 
-def surprise(said: Answer, codes_BL: Tensor, told_B: Tensor, shares_BLY: Tensor) -> Tensor:
-    """Nats (B, L) at true tokens. If an estimate is told, at the true brightness alone, between two
-    levels (with the ``shares`` of both): colours are then not predicted, and tokens not decided.
+def surprise(
+    said: Answer, x_BCHW: Tensor, told_B: Tensor, tokenizer: PixelTokenizer, continuous: bool
+) -> Tensor:
+    """Nats (B, L) of the true tokens of pictures. If an estimate is given, of their brightness
+    alone, because colours are then not predicted and tokens not decided: between two levels, with
+    the shares of both, or, from a ``continuous`` network, under a normal distribution.
     """
-    told_B1 = told_B[:, None]
+    codes_BL, told_B1 = tokenizer.encode(x_BCHW), told_B[:, None]
+    shares_BLY = tokenizer.shares(x_BCHW)
     true_BLY = F.one_hot(codes_BL // 4, shares_BLY.shape[-1]).to(shares_BLY)
     true_BLY = shares_BLY.where(told_B1[..., None], true_BLY)
     brightness_BL = F.cross_entropy(said.y_BLY.mT, true_BLY.mT, reduction="none")
+    if continuous:
+        square_BL = (brightness(x_BCHW).flatten(1) - said.mean_BL).square()
+        density_BL = (square_BL / said.variance_BL + (2 * math.pi * said.variance_BL).log()) / 2
+        level = float(tokenizer.levels_Y[1] - tokenizer.levels_Y[0])
+        brightness_BL = (density_BL - math.log(level)).where(told_B1, brightness_BL)
     colour_BL = F.cross_entropy(said.colour_BL4.mT, codes_BL % 4, reduction="none")
-    return brightness_BL + colour_BL * ~told_B1
+    nats_BL: Tensor = brightness_BL + colour_BL * ~told_B1
+    return nats_BL
 
 
 def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
@@ -47,8 +58,9 @@ def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokeniz
     mean_BLD = of_codes(said.y_BLY, said.colour_BL4).softmax(-1) @ codebook_KD
     e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
     x_BCHW = tokenizer.decode(e_BLD, grid)
-    told_BCHW = brightness(x_BCHW)[:, None] + said.colours_BCHW
-    return told_BCHW.where(told_B[:, None, None, None], x_BCHW)
+    told_BCHW = said.mean_BL.unflatten(1, grid)[:, None] + said.colours_BCHW
+    x_bar_BCHW: Tensor = told_BCHW.where(told_B[:, None, None, None], x_BCHW)
+    return x_bar_BCHW
 
 
 def answer(
@@ -85,7 +97,7 @@ def validate(
             z_BL = torch.where(masked_BL, MASK, codes_BL)
             told_B = torch.tensor([told], device=x.device)
             said = answer(net, restoration, z_BL, told_B, tokenizer)
-            nats_BL = surprise(said, codes_BL, told_B, tokenizer.shares(x))
+            nats_BL = surprise(said, x, told_B, tokenizer, net.config.continuous)
             parts[f"nll_{name}"].append(nats_BL[masked_BL])
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
@@ -93,9 +105,9 @@ def validate(
         while restoration.rounds < rounds:
             z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
             said = answer(net, restoration, z_BL, told_B, tokenizer)
-            p_LY, x_bar_BCHW = said.y_BLY[0].softmax(-1), expected(said, z_BL, told_B, tokenizer)
-            weight_L, levels_Y = said.weight_BL[0], tokenizer.levels_Y
-            fitted_CHW = restoration.fitted(x_bar_BCHW[0], p_LY, weight_L, levels_Y)
+            x_bar_BCHW = expected(said, z_BL, told_B, tokenizer)
+            precision_L = said.weight_BL[0] / said.variance_BL[0]
+            fitted_CHW = restoration.fitted(x_bar_BCHW[0], precision_L)
             restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
         parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}

@@ -23,7 +23,7 @@ from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
 from aps_core.samplers.plug_and_play import AREA_WEIGHT, FILLING
-from aps_core.sampling.brightness_fit import mean_and_variance, single_pixels
+from aps_core.sampling.brightness_fit import single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
@@ -282,12 +282,11 @@ class Restoration:
         pulled_1CHW = steepest_step(measurement, crude_1CHW)
         return cls(x_CHW, measurement, crude_1CHW[0], pulled_1CHW[0])
 
-    def fitted(self, x_CHW: Tensor, p_LY: Tensor, weight_L: Tensor, levels_Y: Tensor) -> Tensor:
+    def fitted(self, x_CHW: Tensor, precision_L: Tensor) -> Tensor:
         """The network's expected picture (C, H, W), fitted to the measurement; differentiable in
-        the picture and in the weight with which it holds.
+        the picture and in the precision with which its brightness holds.
         """
-        _, variance_L = mean_and_variance(p_LY.detach(), levels_Y)
-        precision_11HW = (weight_L / variance_L).view(1, 1, *x_CHW.shape[1:])
+        precision_11HW = precision_L.view(1, 1, *x_CHW.shape[1:])
         return self.measurement.fitted(x_CHW[None], precision_11HW)[0]
 
     @torch.no_grad()

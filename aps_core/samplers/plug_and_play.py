@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 FILLING = 4.0
 """Weight of the curvature of first estimates that fill gaps."""
+HALF_LEVEL = 1 / 15
+"""Half the distance between two of the 16 levels of brightness; a pixel's confidence is the
+probability of a smaller error.
+"""
 AREA_WEIGHT = 0.05
 """Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
@@ -99,8 +103,8 @@ class PlugAndPlay(SamplerSpec):
         ge=0,
         le=2,
         description=(
-            "How far estimates are moved towards tokens drawn at random before the prior is told"
-            " them. Default: 0 for one sample, 0.5 for several, so that they differ."
+            "Noise added to estimates between rounds, in standard deviations of the prior's"
+            " prediction. Default: 0 for one sample, 0.5 for several, so that they differ."
         ),
     )
 
@@ -126,27 +130,29 @@ class PlugAndPlay(SamplerSpec):
         from aps_core.sampling.views import view
 
         assert isinstance(problem.prior, ToldPrior)
-        z_BL, done, levels_Y = state.z_BL, state.step, problem.prior.levels_Y
+        z_BL, done = state.z_BL, state.step
         if "estimate" in state.carried:
             estimate_BCHW = state.carried["estimate"].float()
         else:
             estimate_BCHW = self._first(problem, z_BL)
         known_BL = self._known(problem, estimate_BCHW)
         told = problem.told(known_BL, estimate_BCHW, view(done, self.turned))
-        fit = BrightnessFit(problem.objective, told, levels_Y, self.prior_weight, self.area_weight)
+        fit = BrightnessFit(problem.objective, told, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
-        estimate_BCHW, p_BLY = fit.x_hat_BCHW.clamp(-1, 1), fit.p()
+        estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
+        deviation_BL = told.variance_BL.sqrt()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
         if done + 1 == self.steps:
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
         elif spread:
-            drawn_N1 = torch.multinomial(p_BLY.flatten(0, 1), 1, generator=problem.generator)
-            drawn_BCHW = fit.picture(levels_Y[drawn_N1].view(z_BL.shape))
-            away_BCHW = drawn_BCHW - fit.x_hat_BCHW
-            estimate_BCHW = (estimate_BCHW + spread * away_BCHW).clamp(-1, 1)
+            drawn_BL = torch.randn(
+                z_BL.shape, generator=problem.generator, device=deviation_BL.device
+            )
+            noise_B1HW = (spread * deviation_BL * drawn_BL).unflatten(1, problem.grid)[:, None]
+            estimate_BCHW = (estimate_BCHW + noise_B1HW).clamp(-1, 1)
         return Step(
             z_BL=z_BL,
-            confidence_BL=p_BLY.amax(-1),
+            confidence_BL=torch.erf(HALF_LEVEL / (2**0.5 * deviation_BL)),
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,

@@ -1,7 +1,7 @@
 """The inner optimisation of :mod:`aps_core.samplers.plug_and_play`: pixels' brightness is fitted to
 the measurement.
 
-Shapes: Y levels of brightness; see :mod:`aps_core.types` for the others.
+Shapes: see :mod:`aps_core.types`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,10 @@ from aps_core.errors import SamplingDiverged
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.types import Objective, Told
 
-LEAST_DEVIATION = 0.02
-"""Of a pixel's brightness; that of one of which the prior is sure (levels are 0.13 apart)."""
 AREA = 8
 """Side in pixels of the areas whose brightness is for the measurement to say."""
 LEAST_WEIGHT = 0.01
 """Of a pixel's divergence, for the scale of its change."""
-
-
-def mean_and_variance(p: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
-    """Of brightness with given probabilities (..., Y); the variance of a sure one is not 0."""
-    mean, square = p @ levels_Y, p @ levels_Y.square()
-    return mean, (square - mean.square()).clamp(min=LEAST_DEVIATION**2)
 
 
 def single_pixels(x_BHW: Tensor) -> Tensor:
@@ -55,7 +47,7 @@ class BrightnessFit:
 
         min_b  objective(b + colours) / temperature + w sum_i f_i square(b - m)_i / (2 v_i)
 
-    with the means m and variances v of the prior's distributions. The second term is the divergence
+    with the means m and variances v that the prior predicts. The second term is the divergence
     of a normal distribution from one with another mean. Its square (:func:`square_of_change`)
     counts less for the brightness of areas: the prior errs alike at neighbouring pixels, and many
     of them, taken as independent, would outvote the measurement, which knows the mean of an area
@@ -70,18 +62,15 @@ class BrightnessFit:
         self,
         objective: Objective,
         told: Told,
-        levels_Y: Tensor,
         prior_weight: float,
         area_weight: float,
     ) -> None:
-        """``told``: p, colours and f. ``prior_weight``: w. ``area_weight``: of the square."""
+        """``told``: m, v, colours and f. ``prior_weight``: w. ``area_weight``: of the square."""
         self.objective = objective
-        self.log_p_BLY, self.colours_BCHW, firm_BL = told
-        self.levels_Y = levels_Y
+        self.mean_BL, self.variance_BL, self.colours_BCHW, firm_BL = told
         self.weight_BL = prior_weight * firm_BL
         self.area_weight = area_weight
         self.temperature = objective.temperature or 1.0
-        self.mean_BL, self.variance_BL = mean_and_variance(self.log_p_BLY.exp(), levels_Y)
         self.unit_BL = (self.variance_BL / self.weight_BL.clamp(min=LEAST_WEIGHT)).sqrt()
         self.change_BL = torch.zeros_like(self.mean_BL)
 
@@ -120,13 +109,6 @@ class BrightnessFit:
         self.change_BL = change_BL.detach()
         self._loss(self.change_BL)  # the last evaluation may not be of the point that was chosen
         return curve
-
-    def p(self) -> Tensor:
-        """Probabilities (B, L, Y) of the fitted brightness: the prior's, times exp(s b) with the s
-        for which a normal distribution would have the fitted mean.
-        """
-        s_BL = self.change_BL * self.unit_BL / self.variance_BL
-        return (self.log_p_BLY + s_BL[..., None] * self.levels_Y).softmax(-1)
 
     def picture(self, y_BL: Tensor) -> Tensor:
         """Pictures (B, C, H, W) with a brightness, in the colours of the prior's answer."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -78,8 +79,6 @@ def told(
     crude_BChw = seen.laid(crude_BCHW)
     z_BM = prior.tokenizer.encode(crude_BChw).where(laid_BM, MASK)
     said = prior.told(z_BM, crude_BChw, seen.laid(pulled_BCHW), laid_grid)
-    return Told(
-        seen.pixels_back(said.log_p_BLY, laid_grid),
-        seen.back(said.colours_BCHW),
-        seen.pixels_back(said.weight_BL[..., None], laid_grid)[..., 0],
-    )
+    numbers_BM3 = torch.stack([said.mean_BL, said.variance_BL, said.weight_BL], -1)
+    mean_BL, variance_BL, weight_BL = seen.pixels_back(numbers_BM3, laid_grid).unbind(-1)
+    return Told(mean_BL, variance_BL, seen.back(said.colours_BCHW), weight_BL)

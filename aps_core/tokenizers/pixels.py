@@ -35,6 +35,8 @@ BENT = 2.5
 even division's, those of full colours 2.5."""
 ROUNDING = 0.3
 """Standard deviation of rounding, in levels."""
+LEAST_DEVIATION = 0.02
+"""Smallest standard deviation of a brightness in [-1, 1]; levels are 0.13 apart."""
 LUMA = (0.299, 0.587, 0.114)
 """Rec. 601."""
 
@@ -113,6 +115,14 @@ class PixelTokenizer:
         cut = (0, grid[1] - columns, 0, grid[0] - rows)
         x_BCHW: Tensor = y_BHW[:, None] + _coloured(F.pad(colours_B2HW, cut, mode="replicate"))
         return x_BCHW
+
+
+def mean_and_variance(p: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (...) of brightness with the given probabilities (..., Y) of its levels.
+    The variance is at least ``LEAST_DEVIATION`` squared.
+    """
+    mean, square = p @ levels_Y, p @ levels_Y.square()
+    return mean, (square - mean.square()).clamp(min=LEAST_DEVIATION**2)
 
 
 def of_codes(y_BLY: Tensor, colour_BL4: Tensor) -> Tensor:

@@ -11,16 +11,21 @@ from torch import Tensor, nn
 
 from aps_core.errors import WeightsInvalid
 from aps_core.priors.convolutional.network import (
-    OUTPUTS,
     ConvolutionalConfig,
     ConvolutionalNet,
     ConvolutionalPrior,
     load_convolutional,
 )
-from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
+from aps_core.tokenizers.pixels import (
+    PixelTokenizer,
+    brightness,
+    mean_and_variance,
+    of_codes,
+)
 from aps_core.types import MASK, ToldPrior
 
 CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
+CONTINUOUS = CONFIG.model_copy(update={"continuous": True})
 ASKED: dict[str, Any] = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
 
 
@@ -52,35 +57,49 @@ def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     torch.testing.assert_close(asked, of_codes(said.y_BLY, said.colour_BL4))
     assert torch.equal(said.weight_BL, torch.ones(2, 24))
     told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
-    assert not torch.allclose(said.y_BLY.log_softmax(-1), told.log_p_BLY)
+    assert not torch.allclose(said.mean_BL, told.mean_BL, atol=0.01)
 
 
-def test_an_untrained_network_believes_what_it_is_told() -> None:
-    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+@pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
+def test_an_untrained_network_believes_what_it_is_told(config: ConvolutionalConfig) -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(config), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    codes_BL = prior.tokenizer.encode(x_BCHW)
-    told_BLY, colours_BCHW, weight_BL = prior.told(z_BL, x_BCHW, 0 * x_BCHW, grid)
-    assert torch.equal(weight_BL, torch.ones(2, 64))
-    assert torch.equal(told_BLY.argmax(-1), codes_BL // 4)
-    torch.testing.assert_close(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
+    told = prior.told(z_BL, x_BCHW, 0 * x_BCHW, grid)
+    assert torch.equal(told.weight_BL, torch.ones(2, 64))
+    y_BHW = brightness(x_BCHW)
+    inner_BL = y_BHW.flatten(1).abs() < 0.5
+    off_BL = told.mean_BL - y_BHW.flatten(1)
+    assert off_BL[inner_BL].abs().max() < (0.02 if not config.continuous else 1e-6)
+    torch.testing.assert_close(told.colours_BCHW + y_BHW[:, None], x_BCHW)
 
 
-def test_what_the_network_judges_wrong_is_believed_less() -> None:
-    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+@pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
+def test_what_the_network_judges_wrong_is_believed_less(config: ConvolutionalConfig) -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(config), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    certainty = []
+    deviations = []
     for judged in (-2.0, 0.0, 2.0):
         output(prior, 20).fill_(judged)
         told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
-        certainty.append(told.log_p_BLY.exp().amax(-1).mean())
-    assert certainty[0] > 1.5 * certainty[1] > 2 * certainty[2]
+        deviations.append(told.variance_BL.sqrt().mean())
+    assert 4 * deviations[0] < 2 * deviations[1] < deviations[2]
+
+
+def test_a_continuous_network_shifts_the_estimate() -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(CONTINUOUS), PixelTokenizer())
+    x_BCHW, grid = pictures((8, 8)), (8, 8)
+    output(prior, 24).fill_(2.0)
+    told = prior.told(torch.full((2, 64), MASK), x_BCHW, x_BCHW, grid)
+    torch.testing.assert_close(told.mean_BL, brightness(x_BCHW).flatten(1) + 0.1)
+    untold = prior.logits(torch.full((2, 64), MASK), grid=grid, **ASKED)
+    assert torch.equal(untold, torch.zeros(2, 64, 64)), "a masked prior as well"
 
 
 def output(prior: ConvolutionalPrior, number: int) -> Tensor:
     """Biases of one of the network's outputs, for all pixels of a patch."""
-    return prior.net.head.bias.view(sum(OUTPUTS), CONFIG.patch**2)[number]
+    return prior.net.head.bias.view(-1, CONFIG.patch**2)[number]
 
 
 def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement_pulls(
@@ -92,9 +111,10 @@ def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement
     output(prior, 23).add_(1.0)
     after = prior.told(z_BL, x_BCHW, x_BCHW, grid)
     torch.testing.assert_close(after.weight_BL / before.weight_BL, torch.full((2, 64), math.e))
-    torch.testing.assert_close(after.log_p_BLY, before.log_p_BLY)
+    torch.testing.assert_close(after.mean_BL, before.mean_BL)
+    torch.testing.assert_close(after.variance_BL, before.variance_BL)
     pulled = prior.told(z_BL, x_BCHW, -x_BCHW, grid)
-    assert not torch.allclose(pulled.log_p_BLY, after.log_p_BLY, atol=0.01)
+    assert not torch.allclose(pulled.mean_BL, after.mean_BL, atol=0.01)
 
 
 def test_decided_tokens_predict_the_others_instead_of_the_estimate(
@@ -105,21 +125,24 @@ def test_decided_tokens_predict_the_others_instead_of_the_estimate(
     codes_BL = prior.tokenizer.encode(x_BCHW)
     decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
     z_BL = codes_BL.where(decided_BL, MASK)
-    told_BLY, colours_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
-    assert torch.equal(told_BLY.argmax(-1)[decided_BL], (codes_BL // 4)[decided_BL])
+    told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    levels_Y = prior.tokenizer.levels_Y
+    off_BL = told.mean_BL - levels_Y[codes_BL // 4]
+    assert off_BL[decided_BL].abs().max() < 0.5 * (levels_Y[1] - levels_Y[0])
     masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
-    expected_BLY = masked_BLY.log_softmax(-1)
-    torch.testing.assert_close(told_BLY[~decided_BL], expected_BLY[~decided_BL])
-    torch.testing.assert_close(colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
+    mean_BL, variance_BL = mean_and_variance(masked_BLY.softmax(-1), levels_Y)
+    torch.testing.assert_close(told.mean_BL[~decided_BL], mean_BL[~decided_BL])
+    torch.testing.assert_close(told.variance_BL[~decided_BL], variance_BL[~decided_BL])
+    torch.testing.assert_close(told.colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
 
 
 def test_colours_are_corrected_and_brightness_is_not() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    _, before_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    before_BCHW = prior.told(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
     output(prior, 22).fill_(1.0)
-    _, after_BCHW, _ = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    after_BCHW = prior.told(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
     change_BCHW = after_BCHW - before_BCHW
     assert (change_BCHW[:, 0] > 0.05).all()  # red
     assert brightness(change_BCHW).abs().max() < 1e-6

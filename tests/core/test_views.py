@@ -21,9 +21,8 @@ class Echo:
     def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
         decided_BL = z_BL != MASK
         assert torch.equal(z_BL[decided_BL], self.tokenizer.encode(crude_BCHW)[decided_BL])
-        seen = torch.cat([crude_BCHW, pulled_BCHW, decided_BL.view(-1, 1, *grid)], 1)
-        place_BL = torch.arange(z_BL.shape[1]).expand(z_BL.shape)
-        return Told(seen.flatten(2).mT, crude_BCHW, place_BL)
+        place_BL = torch.arange(z_BL.shape[1]).expand(z_BL.shape).float()
+        return Told(pulled_BCHW[:, 0].flatten(1), decided_BL.float(), crude_BCHW, place_BL)
 
 
 def pictures(seed: int) -> Tensor:
@@ -37,8 +36,8 @@ def echoed(seen: View) -> Told:
 @pytest.mark.parametrize("seen", VIEWS)
 def test_what_is_said_of_a_picture_in_a_view_is_said_of_its_own_pixels(seen: View) -> None:
     said = echoed(seen)
-    shown_BCHW = torch.cat([pictures(0), pictures(1), KNOWN_BL.view(2, 1, *GRID)], 1)
-    assert torch.equal(said.log_p_BLY, shown_BCHW.flatten(2).mT)
+    assert torch.equal(said.mean_BL, pictures(1)[:, 0].flatten(1))
+    assert torch.equal(said.variance_BL, KNOWN_BL.float())
     assert torch.equal(said.colours_BCHW, pictures(0))
 
 

@@ -22,18 +22,26 @@ from torch import Tensor, nn
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
 from aps_core.errors import WeightsInvalid
-from aps_core.tokenizers.pixels import PixelTokenizer, of_codes
+from aps_core.tokenizers.pixels import (
+    PixelTokenizer,
+    brightness,
+    mean_and_variance,
+    of_codes,
+)
 from aps_core.types import MASK, Grid, Told
 
 OUTPUTS = (16, 4, 1, 2, 1)
-"""Of a token: logits of its brightness and of its two bits of colour; of what it is told, the
-logarithm of its error, in units of :data:`ERROR`, and the error of its colour differences, in units
-of :data:`COLOUR_ERROR`; and the logarithm of the weight of the answer.
+"""Per token: logits of its brightness and of its two bits of colour; for an estimate, the logarithm
+of its error, in units of :data:`ERROR`, and the error of its colour differences, in units of
+:data:`COLOUR_ERROR`; and the logarithm of the weight of the answer. A continuous network has one
+more: the error of the estimate's brightness, in units of :data:`SHIFT`.
 """
 TOLD_INPUTS = 7
 """Three colours of the estimate and three of the pulled one, and whether they are told."""
 ERROR = 0.15
 """Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
+SHIFT = 0.05
+"""Of the brightness of an estimate in [-1, 1]."""
 COLOUR_ERROR = 0.05
 """Of colour differences."""
 FIRMEST = 5.0
@@ -55,6 +63,15 @@ class ConvolutionalConfig(BaseModel):
     expansion: int = 3
     patch: int = 4
     """Side of the squares of tokens that share one position of the network."""
+    continuous: bool = False
+    """Whether an estimate's brightness is corrected by a shift with a normal error. Otherwise each
+    pixel has a distribution over the 16 levels, which suits black on white.
+    """
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Numbers per token, see :data:`OUTPUTS`."""
+        return (*OUTPUTS, 1) if self.continuous else OUTPUTS
 
 
 class Block(nn.Module):
@@ -88,6 +105,10 @@ class Answer(NamedTuple):
     """Logits of brightness."""
     colour_BL4: Tensor
     """Logits of bits of colour, if nothing is told."""
+    mean_BL: Tensor
+    """Expected brightness."""
+    variance_BL: Tensor
+    """Variance of brightness."""
     colours_BCHW: Tensor
     """The estimates without their brightness; of those that are told, corrected."""
     weight_BL: Tensor
@@ -104,7 +125,7 @@ class ConvolutionalNet(nn.Module):
         self.embed = nn.Linear(area * (config.bits + 1 + TOLD_INPUTS), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, area * sum(OUTPUTS))
+        self.head = nn.Linear(config.width, area * sum(config.outputs))
         nn.init.zeros_(self.head.weight)  # an untrained network believes what it is told
         nn.init.zeros_(self.head.bias)
 
@@ -144,13 +165,21 @@ class ConvolutionalNet(nn.Module):
         seen_BL6 = seen_B6HW.flatten(2).transpose(1, 2) * told_BL1
         known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL6, told_BL1], -1)
         said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
-        said_BLY, said_BL4, judged_BL1, colour_BL2, firm_BL1 = said_BLO.split(OUTPUTS, -1)
+        said_BLY, said_BL4, judged_BL1, colour_BL2, firm_BL1, *shift = said_BLO.split(
+            self.config.outputs, -1
+        )
         error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
         y_BLY = said_BLY + tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
         changed_BL2 = COLOUR_ERROR * colour_BL2 * told_BL1
         colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
         weight_BL = (firm_BL1 * told_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
-        return Answer(y_BLY, said_BL4, tokenizer.colours(crude_BCHW, colour_B2HW), weight_BL)
+        mean_BL, variance_BL = mean_and_variance(y_BLY.softmax(-1), tokenizer.levels_Y)
+        for shift_BL1 in shift:
+            shifted_BL = brightness(crude_BCHW).flatten(1) + SHIFT * shift_BL1[..., 0]
+            mean_BL = shifted_BL.where(told_B[:, None], mean_BL)
+            variance_BL = error_BL.square().where(told_B[:, None], variance_BL)
+        colours_BCHW = tokenizer.colours(crude_BCHW, colour_B2HW)
+        return Answer(y_BLY, said_BL4, mean_BL, variance_BL, colours_BCHW, weight_BL)
 
     def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
         """Outputs (B, L, O) from the inputs of all tokens."""
@@ -171,7 +200,6 @@ class ConvolutionalPrior:
     def __init__(self, net: ConvolutionalNet, tokenizer: PixelTokenizer) -> None:
         self.net = net.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        self.levels_Y = tokenizer.levels_Y
 
     @torch.no_grad()
     def logits(
@@ -195,9 +223,14 @@ class ConvolutionalPrior:
         told_B = ~decided_BL.any(1)
         said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
         sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
-        seen_BLY = self.tokenizer.log_likelihood(crude_BCHW, sure_BL)
-        y_BLY = torch.where(decided_BL[..., None], seen_BLY, said.y_BLY)
-        return Told(y_BLY.log_softmax(-1), said.colours_BCHW, said.weight_BL)
+        seen_BLY = self.tokenizer.log_likelihood(crude_BCHW, sure_BL).softmax(-1)
+        mean_BL, variance_BL = mean_and_variance(seen_BLY, self.tokenizer.levels_Y)
+        return Told(
+            mean_BL.where(decided_BL, said.mean_BL),
+            variance_BL.where(decided_BL, said.variance_BL),
+            said.colours_BCHW,
+            said.weight_BL,
+        )
 
 
 def load_convolutional(
