@@ -30,8 +30,8 @@ from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ConvolutionalPrior, load_convolutional
-from aps_core.priors.embedded.image import fast_dtype
 from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.precision import fast_dtype
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK, Prior

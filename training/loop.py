@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm
 
-from aps_core.priors.embedded.image import fast_dtype
+from aps_core.runtime.precision import fast_dtype
 from training.schedule import Schedule
 from training.stopping import stoppable
 

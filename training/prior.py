@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
-from aps_core.priors.embedded.image import fast_dtype
 from aps_core.priors.mmada.network import MMaDAPrior, load_mmada
+from aps_core.runtime.precision import fast_dtype
 from aps_core.tokenizers.magvit2 import load_magvit
 from aps_core.types import MASK
 from training import corpus, runs

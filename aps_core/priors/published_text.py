@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from aps_core.priors.base import TextModels, TextPriorSpec
-from aps_core.priors.embedded.image import fast_dtype
+from aps_core.runtime.precision import fast_dtype
 from aps_core.text.rewards import RewardSpec, SequenceClassifierReward
 
 if TYPE_CHECKING:

@@ -370,7 +370,14 @@ def test_an_answer_between_two_levels_is_the_least_surprised():
     colours, ones = torch.zeros(1, 64, 4), torch.ones(1, 64)
 
     def surprised(p_BLY: torch.Tensor, told_B: torch.Tensor) -> torch.Tensor:
-        said = Answer((p_BLY + 1e-6).log(), colours, ones, ones, torch.zeros_like(x), ones)
+        said = Answer(
+            y_BLY=(p_BLY + 1e-6).log(),
+            colour_BL4=colours,
+            mean_BL=ones,
+            variance_BL=ones,
+            colours_BCHW=torch.zeros_like(x),
+            weight_BL=ones,
+        )
         return surprise(said, x, told_B, tokenizer, continuous=False)[0]
 
     nearest = torch.nn.functional.one_hot(codes // 4, 16).float()
@@ -389,7 +396,14 @@ def test_a_continuous_network_is_scored_by_its_normal_distribution():
 
     def surprised(deviation: float) -> float:
         mean = y.flatten(1) + 0.1 * drawn
-        said = Answer(nothing, nothing[..., :4], mean, ones * deviation**2, y, ones)
+        said = Answer(
+            y_BLY=nothing,
+            colour_BL4=nothing[..., :4],
+            mean_BL=mean,
+            variance_BL=ones * deviation**2,
+            colours_BCHW=y,
+            weight_BL=ones,
+        )
         x = y.expand(1, 3, -1, -1)
         return float(surprise(said, x, torch.tensor([True]), tokenizer, True).mean())
 

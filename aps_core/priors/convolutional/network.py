@@ -179,7 +179,14 @@ class ConvolutionalNet(nn.Module):
             mean_BL = shifted_BL.where(told_B[:, None], mean_BL)
             variance_BL = error_BL.square().where(told_B[:, None], variance_BL)
         colours_BCHW = tokenizer.colours(crude_BCHW, colour_B2HW)
-        return Answer(y_BLY, said_BL4, mean_BL, variance_BL, colours_BCHW, weight_BL)
+        return Answer(
+            y_BLY=y_BLY,
+            colour_BL4=said_BL4,
+            mean_BL=mean_BL,
+            variance_BL=variance_BL,
+            colours_BCHW=colours_BCHW,
+            weight_BL=weight_BL,
+        )
 
     def forward(self, known_BLI: Tensor, grid: Grid) -> Tensor:
         """Outputs (B, L, O) from the inputs of all tokens."""

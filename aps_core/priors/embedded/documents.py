@@ -9,8 +9,9 @@ from aps_core.checkpoints.files import EMBEDDED
 from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import InvalidSpec
 from aps_core.priors.base import Content, Preset
-from aps_core.priors.embedded.image import EmbeddedImagePrior, fast_dtype
+from aps_core.priors.embedded.image import EmbeddedImagePrior
 from aps_core.runtime import memory
+from aps_core.runtime.precision import fast_dtype
 
 if TYPE_CHECKING:
     import torch

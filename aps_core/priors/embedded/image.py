@@ -11,6 +11,7 @@ from aps_core.checkpoints.metadata import read_json
 from aps_core.priors.base import ImagePriorSpec
 from aps_core.priors.prompts import check_length
 from aps_core.runtime import memory
+from aps_core.runtime.precision import fast_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -126,14 +127,3 @@ def mmada_check_prompt(folder: Path, prompt: str) -> None:
         return
     longest = int(read_json(folder / "config.json").get("layout", {}).get("max_text_len", 512))
     check_length(folder, prompt, longest - 2)  # the block's start and end markers count as tokens
-
-
-def fast_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 if the hardware multiplies it natively, else float32.
-
-    CPUs without AVX-512 bf16 or AMX emulate bfloat16, which is slower than float32.
-    """
-    if device.type == "cpu":
-        native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-        return torch.bfloat16 if native else torch.float32
-    return torch.bfloat16

@@ -44,7 +44,7 @@ class EmbeddedTextPrior(TextPriorSpec):
     def load(self, device: torch.device) -> TextModels:
         """Loads language model and reward model from the package."""
         from aps_core.priors.dream.network import load_dream
-        from aps_core.priors.embedded.image import fast_dtype
+        from aps_core.runtime.precision import fast_dtype
         from aps_core.text.rewards.loading import load_reward
 
         dtype = fast_dtype(device)

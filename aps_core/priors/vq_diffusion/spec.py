@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from aps_core.checkpoints.metadata import read_json
 from aps_core.errors import WeightsMissing
 from aps_core.priors.base import ImagePriorSpec
-from aps_core.priors.embedded.image import fast_dtype
 from aps_core.priors.prompts import check_length
 from aps_core.runtime import memory
+from aps_core.runtime.precision import fast_dtype
 
 if TYPE_CHECKING:
     import torch
