@@ -22,6 +22,7 @@ TASKS = {
     "motion_blur": 0.05,
     "inpainting50": 0.05,
     "inpainting70": 0.05,
+    "hdr": 0.05,
     "jpeg": 0.05,
     "denoise": 0.2,
 }

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from aps_core.sampling.driver import Problem
     from aps_core.sampling.inner_watch import InnerWatch
 
+SOFTNESS = 4.0
+"""Standard deviation in pixels of the blur of the colours that fill gaps at first."""
+
 
 def first_estimate(
     problem: Problem,
@@ -33,19 +36,40 @@ def first_estimate(
     (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
     shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
     nothing_BCHW = tokenizer.codebook_KD.new_zeros(shape).float()
-    weight, curvature_weight = WEIGHT, 0.0
+    start_BCHW, weight, curvature_weight = nothing_BCHW, WEIGHT, 0.0
     if (
         filling
         and isinstance(problem.objective, MeasurementLikelihood)
         and problem.objective.coverage(nothing_BCHW) == "gaps"
     ):
         weight, curvature_weight = 0.0, filling
+        start_BCHW = _surroundings(problem.objective, nothing_BCHW)
     return total_variation_estimate(
         problem.objective,
-        nothing_BCHW,
+        start_BCHW,
         weight=weight,
         curvature_weight=curvature_weight,
         steps=steps,
         learning_rate=learning_rate,
         watch=watch,
     )
+
+
+def _surroundings(likelihood: MeasurementLikelihood, nothing_BCHW: Tensor) -> Tensor:
+    """A smooth picture (B, 3, H, W) of the colours near by, if single pixels are missing, else
+    ``nothing``. Slopes alone would take too many steps to cross a large hole.
+    """
+    import torch
+
+    from aps_core.imaging.blending import filled
+    from aps_core.imaging.filters import gaussian, separable
+    from aps_core.imaging.steepest_descent import steepest_step
+
+    known_B1HW = likelihood.known(nothing_BCHW)
+    if known_B1HW is None or not bool(known_B1HW.any()):
+        return nothing_BCHW
+    known_HW = known_B1HW[0, 0].float()
+    seen_CHW = steepest_step(likelihood, nothing_BCHW[:1])[0]  # the measurement, where there is one
+    line = gaussian(SOFTNESS, round(2 * SOFTNESS), known_HW.dtype, known_HW.device)
+    inside_HW = separable(torch.ones_like(known_HW), line)
+    return (separable(filled(seen_CHW, known_HW), line) / inside_HW).expand_as(nothing_BCHW)

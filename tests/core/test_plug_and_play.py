@@ -115,6 +115,23 @@ def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
         torch.testing.assert_close(seen_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
 
 
+def test_a_large_hole_takes_the_colours_around_it() -> None:
+    """Of a dark picture, with an untrained network; far inside, no pixel knows of any other."""
+    grid, weight_11HW = (64, 64), torch.ones(1, 1, 64, 64)
+    weight_11HW[..., 8:56, 8:56] = 0
+    dark_BCHW = torch.full((1, 3, *grid), -0.7)
+    operator = missing(weight_11HW)
+    objective = MeasurementObjective(operator, operator(dark_BCHW)[0], 0.05, "l2")
+    result = driver.sample(
+        ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer()),
+        objective,
+        PlugAndPlay(steps=1),
+        grid=grid,
+        generator=torch.Generator(),
+    )
+    assert (result.x_BCHW - dark_BCHW).abs().max() < 0.05
+
+
 def test_a_step_towards_a_measurement_is_as_long_as_the_parabola_demands() -> None:
     """Against a search on a grid, of a measurement of mixtures; none without a slope."""
     objective, x_BCHW = measured(Bound(halved)), 0.5 * picture()
