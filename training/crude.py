@@ -27,7 +27,7 @@ from aps_core.sampling.brightness_fit import single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
-FACTORS = (1, 1, 1, 2, 4, 4)
+FACTORS = (1, 1, 1, 1, 2, 4, 4)
 """By which sizes are reduced, equally often."""
 MISSING, CLIPPED = 0.35, 0.15
 """Shares of the measurements at full size."""
@@ -86,11 +86,11 @@ class RandomMeasurement:
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
-        if kind < 0.25:
+        if kind < 0.2:
             return torch.ones(1, 1)
-        if kind < 0.6:
+        if kind < 0.55:
             return self._gaussian(0.4, 3.5)
-        return self._disk() if kind < 0.7 else self._movement()
+        return self._disk() if kind < 0.65 else self._movement()
 
     def _gaussian(self, low: float, high: float) -> Tensor:
         wide = math.exp(self._number(math.log(low), math.log(high)))

@@ -2,6 +2,7 @@
 
 python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
 python -m training.ship --documents runs/documents-annealed
+python -m training.ship --photographs runs/photographs-annealed
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from pathlib import Path
 
 from aps_core.checkpoints.files import EMBEDDED
 
-LIMIT_BYTES = {"image": 20_000_000, "text": 12_000_000, "documents": 8_000_000}
+LIMIT_BYTES = {
+    "image": 20_000_000,
+    "text": 12_000_000,
+    "documents": 8_000_000,
+    "photographs": 8_000_000,
+}
 """The weights in each folder stay under this."""
 
 CHECKPOINT = ("config.json", "model.safetensors")
@@ -34,6 +40,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, help="run folder of training.tokenizer")
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
     parser.add_argument("--documents", type=Path, help="run folder of training.documents.prior")
+    parser.add_argument("--photographs", type=Path, help="run folder of training.convolutional")
     parser.add_argument(
         "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
@@ -44,6 +51,8 @@ def main() -> None:
         ship(args.prior, EMBEDDED / "image" / "mmada", (*CHECKPOINT, "tokenizer.json"))
     if args.documents:
         ship(args.documents, EMBEDDED / "documents" / "prior", CHECKPOINT)
+    if args.photographs:
+        ship(args.photographs, EMBEDDED / "photographs" / "prior", CHECKPOINT)
     if args.text:
         files = (*CHECKPOINT, "tokenizer.json")
         ship(args.text / "prior", EMBEDDED / "text" / "prior", files)
