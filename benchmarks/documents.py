@@ -49,9 +49,10 @@ BASELINES: dict[str, Callable[[Case], Tensor]] = {
 }
 DEFAULT = Variant(method="plug_and_play")
 EQUAL, SINGLE = CONTROLS = ("equal logits", "single optimisation")
-EQUAL_WEIGHT, SINGLE_WEIGHT = 0.4, 0.1
-"""Of equal logits, in the default's rounds and in a single one. Chosen on withheld pages, as the
-default's was: estimates are believed less if no prior judges them.
+CONTROL_WEIGHTS = {"embedded_documents": (0.4, 0.1), "embedded_photographs": (0.4, 0.1)}
+"""Of equal logits by the prior that they replace, in the default's rounds and in a single one.
+Chosen on withheld pictures, as the default's was: estimates are believed less if no prior judges
+them.
 """
 ANCHORS = {"anchors": "posterior", "random anchors": "random", "prior's anchors": "prior"}
 """Orders of :mod:`aps_core.samplers.carried_evidence`."""
@@ -69,11 +70,11 @@ def middles(folder: Path, every: int) -> Photographs:
     return found
 
 
-def summary(rows: list[Row]) -> str:
-    """One line per task: means, and what the documents prior gains over the others."""
+def summary(rows: list[Row], default: str) -> str:
+    """One line per task: means, and what the method ``default`` gains over the others."""
     found = {(row.task, row.image, row.method): row.psnr for row in rows}
     methods = list(dict.fromkeys(row.method for row in rows))
-    others = [name for name in methods if name != "documents"]
+    others = [name for name in methods if name != default]
     lines = []
     for task in dict.fromkeys(row.task for row in rows):
         images = sorted(
@@ -82,7 +83,7 @@ def summary(rows: list[Row]) -> str:
         cells = [task, *(f"{mean(found[task, x, m] for x in images):.2f}" for m in methods)]
         for other in others:
             gain, low, high = paired_interval(
-                [found[task, x, "documents"] - found[task, x, other] for x in images]
+                [found[task, x, default] - found[task, x, other] for x in images]
             )
             cells.append(f"{gain:+.2f} [{low:.2f}, {high:.2f}]")
         lines.append(cells)
@@ -96,9 +97,10 @@ def without_prior(engine: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]
     blank = ImageEngine(engine.spec, EqualLogits(engine.prior.tokenizer), engine.device)
     usual = engine.spec.tuned[DEFAULT.method]
     corrections = usual["steps"] * usual["inner_steps"]
-    single = {"steps": 1, "inner_steps": corrections, "prior_weight": SINGLE_WEIGHT}
+    rounds_weight, single_weight = CONTROL_WEIGHTS[engine.spec.type]
+    single = {"steps": 1, "inner_steps": corrections, "prior_weight": single_weight}
     return {
-        EQUAL: (blank, Variant(DEFAULT.method, settings={"prior_weight": EQUAL_WEIGHT})),
+        EQUAL: (blank, Variant(DEFAULT.method, settings={"prior_weight": rounds_weight})),
         SINGLE: (blank, Variant(DEFAULT.method, settings=single)),
     }
 
@@ -133,7 +135,7 @@ def main() -> None:
         variants |= controls | anchored(documents)
     pictures = middles(asked.photographs, asked.every)
     tasks = tuple(asked.task or TASKS)
-    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES)))
+    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES), "documents"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from aps_core.blind.conjugate_gradients import solve
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
-from aps_core.samplers.plug_and_play import AREA_WEIGHT, FILLING
+from aps_core.samplers.first_estimate import FILLING
+from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.brightness_fit import single_pixels
 
 REACH = 12

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import first_estimate
+from aps_core.samplers.first_estimate import filled_estimate
 from aps_core.types import MeasurementLikelihood, ToldPrior
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from aps_core.types import SamplerState
 
 
-FILLING = 4.0
-"""Weight of the curvature of first estimates that fill gaps."""
 HALF_LEVEL = 1 / 15
 """Half the distance between two of the 16 levels of brightness; a pixel's confidence is the
 probability of a smaller error.
@@ -89,6 +87,15 @@ class PlugAndPlay(SamplerSpec):
         description=(
             "Standard deviation of the noise below which pixels that were measured by themselves,"
             " beside missing ones, are shown to the prior as decided tokens. 0: never."
+        ),
+    )
+    clipped_smoothness: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of the total variation of the first estimate of clipped pictures. 0: slopes"
+            " continue into clipped areas, which become nearly black or white, as in documents."
         ),
     )
     turned: bool = Field(
@@ -162,9 +169,7 @@ class PlugAndPlay(SamplerSpec):
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The first estimate: without a likelihood, what the prior expects."""
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = first_estimate(
-            problem, len(z_BL), watch, filling=FILLING, steps=100, learning_rate=0.07
-        )
+        crude_BCHW = filled_estimate(problem, len(z_BL), watch, self.clipped_smoothness)
         if crude_BCHW is not None:
             return crude_BCHW
         tokenizer = problem.prior.tokenizer

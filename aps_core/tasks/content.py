@@ -18,15 +18,16 @@ TEXT_NOTE = (
 def leaves_prior_open(
     task: str, spec: Mapping[str, Any], offered: Iterable[str] | None = None
 ) -> bool:
-    """Whether the prior of a job depends on what its picture shows: a restoration that names none
-    and has no prompt, which specialised priors do not know, where at least one is offered.
+    """Whether the prior of a job depends on what its picture shows: a restoration that names none,
+    where at least one specialised prior is offered. With a prompt, which these do not read, or a
+    sampler, which may not suit them, the prior is the caller's choice.
 
     Args:
         task: type of the job.
         spec: its spec as JSON, as the caller wrote it.
         offered: names of priors; default: those whose weights are installed.
     """
-    if task != "restore" or "prior" in spec or spec.get("prompt"):
+    if task != "restore" or "prior" in spec or spec.get("prompt") or "sampler" in spec:
         return False
     return any(specialised(document, offered) for document in (False, True))
 

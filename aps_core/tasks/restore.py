@@ -43,8 +43,9 @@ class RestoreSpec(MeasuredTaskSpec):
         min_length=1,
         max_length=64,
         description=(
-            "Prior to sample from. If none is named and there is no prompt, service and command"
-            " line choose one specialised in photographs, or in pages and screens, if they have it."
+            "Prior to sample from. If neither a prior nor a prompt nor a sampler is given, service"
+            " and command line choose one specialised in photographs, or in pages and screens, if"
+            " they have it."
         ),
     )
     operator: AnyOperator = Field(description="How the picture was degraded.")

@@ -107,8 +107,8 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
 
     The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
     are decoded only in the decoder's child processes. A picture that is to be restored without
-    a named prior and prompt gets the one specialised in photographs or in documents, if the service
-    offers it.
+    a prior, prompt or sampler gets the prior specialised in photographs or in documents, if the
+    service offers it.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these

@@ -238,7 +238,10 @@ COMPONENTS: dict[str, Any] = {
 INLINE: dict[str, Any] = {
     "get_capabilities": {"version": "0.2.0", "tasks": [], "operators": [], "priors": []},
     "livez": {"status": "ok"},
-    "readyz": {"status": "ready", "priors": ["embedded", "embedded_documents", "embedded_text"]},
+    "readyz": {
+        "status": "ready",
+        "priors": ["embedded", "embedded_photographs", "embedded_documents", "embedded_text"],
+    },
     "list_shared_steps": [{"step": 1, "total": 10, "preview_url": f"{_SHARED}/previews/1"}],
     "list_deliveries": [COMPONENTS["DeliveryView"]],
 }

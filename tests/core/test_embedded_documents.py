@@ -93,7 +93,7 @@ def test_priors_are_chosen_by_what_they_are_specialised_in():
     ],
 )
 def test_the_command_restores_documents_with_it_and_says_so(tmp_path, words, said):
-    quick = ["--operator", "denoise", "--steps", "1", "--inner-steps", "1", "--working-size", "64"]
+    quick = ["--operator", "denoise", "--preset", "fast", "--working-size", "64"]
     done = CliRunner().invoke(
         main,
         ["restore", str(PAGES.parent / words[0]), *words[1:], *quick, "-o", f"{tmp_path}/x.png"],

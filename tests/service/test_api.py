@@ -18,6 +18,7 @@ def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:
     assert [name for name, prior in priors.items() if prior["available"]] == [
         "embedded",
         "embedded_documents",
+        "embedded_photographs",
         "embedded_text",
     ]
     assert "aps weights fetch mmada-8b-base" in priors["mmada_8b"]["missing"]
@@ -39,7 +40,7 @@ def test_health_and_metrics(stack: Stack) -> None:
     assert stack.http.get("/livez").json() == {"status": "ok"}
     assert stack.http.get("/readyz").json() == {
         "status": "ready",
-        "priors": ["embedded", "embedded_documents", "embedded_text"],
+        "priors": ["embedded", "embedded_documents", "embedded_photographs", "embedded_text"],
     }
     job = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     stack.wait(job["id"])

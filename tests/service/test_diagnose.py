@@ -37,7 +37,8 @@ def test_a_picture_is_diagnosed_and_nothing_is_stored(stack: Stack, blurred: Pat
         "/v1/diagnose", content=buffer.getvalue(), headers={"Content-Type": "image/jpeg"}
     )
     assert answer.status_code == 200
-    assert answer.json() == diagnose(buffer.getvalue()).model_dump(mode="json")
+    expected = diagnose(buffer.getvalue()).proposing("embedded_photographs")
+    assert answer.json() == expected.model_dump(mode="json")
     assert "JPEG of quality 70" in answer.json()["summary"]
     spec = RestoreSpec.model_validate(answer.json()["proposal"])
     assert {"type": "jpeg", "quality": 70} in spec.model_dump()["operator"]["stages"]
@@ -55,7 +56,7 @@ def test_a_document_is_proposed_the_prior_trained_on_documents(
             "/v1/diagnose", content=path.read_bytes(), headers={"Content-Type": "image/png"}
         ).json()
         proposed[path] = RestoreSpec.model_validate(answer["proposal"]).prior
-    assert proposed == {page: "embedded_documents", blurred: "embedded"}
+    assert proposed == {page: "embedded_documents", blurred: "embedded_photographs"}
     printed = CliRunner().invoke(main, ["diagnose", str(page)])
     assert printed.stdout.strip().endswith("--prior embedded_documents")
 

@@ -1,4 +1,4 @@
-"""A page or screen gets the prior trained on documents, unless the request names a prior."""
+"""Photographs and documents get the prior trained on them, unless the request names a prior."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ QUICK = {
     "operator": {"type": "denoise"},
     "sigma": 0.1,
     "working_size": 64,
-    "sampler": {"type": "aps", "steps": 1, "inner_steps": 1},
+    "preset": "fast",
 }
+ONE_STEP = {"steps": 1, "inner_steps": 1}
 
 
 def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str, Any]:
@@ -39,9 +40,12 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
     ("picture", "spec", "prior"),
     [
         (PAGE, {}, "embedded_documents"),
-        (PHOTO, {}, "embedded"),
+        (PHOTO, {}, "embedded_photographs"),
+        (PHOTO, {"prior": "embedded"}, "embedded"),
         (PAGE, {"prior": "embedded"}, "embedded"),
         (PAGE, {"prompt": "a page"}, "embedded"),  # the documents prior takes no prompt
+        (PAGE, {"sampler": {"type": "aps", **ONE_STEP}}, "embedded"),  # the paper's sampler
+        (PHOTO, {"sampler": ONE_STEP}, "embedded"),
     ],
 )
 def test_the_prior_is_chosen_by_the_picture(
@@ -75,7 +79,10 @@ def test_a_small_part_is_judged_by_the_whole_page(stack: Stack) -> None:
     part = io.BytesIO()
     Image.open(PAGE).crop((0, 0, 40, 40)).save(part, "PNG")  # too small to show a page
     files = {"image": part.getvalue()}
-    for more, prior in (({}, "embedded"), ({"whole": PAGE.read_bytes()}, "embedded_documents")):
+    for more, prior in (
+        ({}, "embedded_photographs"),
+        ({"whole": PAGE.read_bytes()}, "embedded_documents"),
+    ):
         answer = stack.http.post(
             "/v1/restore", files={**files, **more}, data={"spec": json.dumps(QUICK)}
         )

@@ -1,5 +1,5 @@
 """The embedded priors for pictures and text: small, trained, and shipped with the package."""
 
-from aps_core.priors.embedded import documents, image, text
+from aps_core.priors.embedded import documents, image, photographs, text
 
-__all__ = ["documents", "image", "text"]
+__all__ = ["documents", "image", "photographs", "text"]

@@ -1,0 +1,28 @@
+"""The embedded photographs prior, which only restores: a convolutional network over pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from aps_core.checkpoints.files import EMBEDDED
+from aps_core.priors.base import Content
+from aps_core.priors.embedded.convolutional import EmbeddedConvolutionalPrior
+
+
+class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
+    """Small convolutional prior over photographs; runs on a laptop CPU."""
+
+    type: Literal["embedded_photographs"] = "embedded_photographs"
+    package_folder: ClassVar[Path] = EMBEDDED / "photographs"
+    content: ClassVar[Content] = "photographs"
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {
+        "plug_and_play": {
+            "steps": 2,
+            "inner_steps": 25,
+            "prior_weight": 1.0,
+            "area_weight": 0.05,
+            "clipped_smoothness": 12.0,
+            "turned": True,
+        },
+    }
