@@ -141,7 +141,7 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     if not leaves_prior_open(spec["type"], spec):
         return spec
     shown = images.open_image(pictures.get("whole", pictures["image"]))
-    prior = specialised(shows_text(shown))
+    prior = specialised(shows_text(shown), spec)
     return {**spec, "prior": prior} if prior else spec
 
 

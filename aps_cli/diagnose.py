@@ -43,7 +43,7 @@ def diagnose(
 def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosis:
     if server is None:
         found = diagnose_locally(photo.read_bytes())
-        return found.proposing(specialised(found.shows_document))
+        return found.proposing(specialised(found.shows_document, found.proposal or {}))
     from aps_client import Client
 
     with Client(server, api_key) as client:

@@ -78,7 +78,7 @@ def answer(
 
 @torch.no_grad()
 def validate(
-    net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int
+    net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, area_weight: float
 ) -> dict[str, float]:
     """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
     decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
@@ -89,7 +89,7 @@ def validate(
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for x in x_BCHW.split(1):
         grid = (x.shape[2], x.shape[3])
-        restoration = Restoration.of(x[0], generator)
+        restoration = Restoration.of(x[0], generator, area_weight)
         codes_BL = tokenizer.encode(x)
         order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
         for name, (told, share) in CASES.items():

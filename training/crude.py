@@ -45,9 +45,14 @@ class RandomMeasurement:
 
     temperature = None
 
-    def __init__(self, x_1CHW: Tensor, generator: Generator) -> None:
-        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known."""
+    def __init__(
+        self, x_1CHW: Tensor, generator: Generator, area_weight: float = AREA_WEIGHT
+    ) -> None:
+        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known.
+        ``area_weight``: of a fit, as of :class:`~aps_core.samplers.plug_and_play.PlugAndPlay`.
+        """
         self.generator = generator
+        self.area_weight = area_weight
         self.factor = FACTORS[self._integer(len(FACTORS))]
         kind = self._number(0, 1) if self.factor == 1 else 1.0
         missing, clipped = kind < MISSING, MISSING <= kind < MISSING + CLIPPED
@@ -166,7 +171,9 @@ class RandomMeasurement:
                 learning_rate=0.07,
             )
         start_1CHW = F.interpolate(self.seen_1Chw, size=(rows, columns), mode="bilinear")
-        return total_variation_estimate(self, start_1CHW.clamp(-1, 1), steps=50, learning_rate=0.1)
+        return total_variation_estimate(
+            self, start_1CHW.clamp(-1, 1), steps=100, learning_rate=0.07
+        )
 
     @property
     def scale(self) -> float:
@@ -223,22 +230,24 @@ class _Fitted(Function):
         precision_11HW, change_11HW = ctx.saved_tensors
         grad_11HW = grad_1CHW.sum(1, keepdim=True)
         back_11HW = _solved(ctx.seen, precision_11HW, grad_11HW)
-        measured_11HW = grad_11HW - _prior(precision_11HW, back_11HW)
+        measured_11HW = grad_11HW - _prior(precision_11HW, back_11HW, ctx.seen.area_weight)
         grad_x_1CHW = grad_1CHW - measured_11HW / grad_1CHW.shape[1]
         single_1HW = single_pixels(back_11HW[0]) * single_pixels(change_11HW[0])
-        weighed_11HW = (1 - AREA_WEIGHT) * single_1HW[None] + AREA_WEIGHT * back_11HW * change_11HW
+        share = ctx.seen.area_weight
+        weighed_11HW = (1 - share) * single_1HW[None] + share * back_11HW * change_11HW
         return grad_x_1CHW, -weighed_11HW, None
 
 
-def _prior(precision_11HW: Tensor, v_11HW: Tensor) -> Tensor:
+def _prior(precision_11HW: Tensor, v_11HW: Tensor, area_weight: float) -> Tensor:
     """Product of a change with the Hessian matrix of its divergence: that of single pixels, and
-    some of that of areas, as in :class:`aps_core.sampling.brightness_fit.BrightnessFit`.
+    a share ``area_weight`` of that of areas, as in
+    :class:`aps_core.sampling.brightness_fit.BrightnessFit`.
     """
     with torch.enable_grad():
         single = torch.func.vjp(single_pixels, v_11HW[0])
         back_1HW = single[1](precision_11HW[0] * single[0])[0]
-    areas_11HW = AREA_WEIGHT * precision_11HW * v_11HW
-    product_11HW: Tensor = areas_11HW + (1 - AREA_WEIGHT) * back_1HW[None]
+    areas_11HW = area_weight * precision_11HW * v_11HW
+    product_11HW: Tensor = areas_11HW + (1 - area_weight) * back_1HW[None]
     return product_11HW
 
 
@@ -248,7 +257,8 @@ def _solved(seen: RandomMeasurement, precision_11HW: Tensor, goal_11HW: Tensor) 
 
     def matrix(v_11HW: Tensor) -> Tensor:
         x_11HW = scale_11HW * v_11HW
-        return scale_11HW * (_prior(precision_11HW, x_11HW) + seen.hessian(x_11HW))
+        held_11HW = _prior(precision_11HW, x_11HW, seen.area_weight)
+        return scale_11HW * (held_11HW + seen.hessian(x_11HW))
 
     zero_11HW = torch.zeros_like(goal_11HW)
     v_11HW = solve(matrix, scale_11HW * goal_11HW, zero_11HW, FIT_STEPS, tolerance=1e-6)
@@ -276,9 +286,11 @@ class Restoration:
     rounds: int = 0
 
     @classmethod
-    def of(cls, x_CHW: Tensor, generator: Generator) -> Restoration:
+    def of(
+        cls, x_CHW: Tensor, generator: Generator, area_weight: float = AREA_WEIGHT
+    ) -> Restoration:
         """Begins with a total-variation estimate."""
-        measurement = RandomMeasurement(x_CHW[None], generator)
+        measurement = RandomMeasurement(x_CHW[None], generator, area_weight)
         crude_1CHW = measurement.first_estimate()
         pulled_1CHW = steepest_step(measurement, crude_1CHW)
         return cls(x_CHW, measurement, crude_1CHW[0], pulled_1CHW[0])

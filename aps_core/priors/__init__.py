@@ -9,11 +9,15 @@ from aps_core.registry import discover
 discover(sys.modules[__name__], "aps.priors")
 
 
-def specialised_in(content: Content, offered: Iterable[str] | None = None) -> str | None:
-    """The first of the ``offered`` priors that is specialised in such pictures; None if none is.
+def specialised_in(
+    content: Content, operator: str | None, offered: Iterable[str] | None = None
+) -> str | None:
+    """The first of the ``offered`` priors that is specialised in such pictures behind such an
+    operator; None if none is.
 
     Args:
         content: kind of pictures.
+        operator: type of the operator; None: not known.
         offered: names of priors; default: those whose weights are installed.
 
     Raises:
@@ -23,7 +27,9 @@ def specialised_in(content: Content, offered: Iterable[str] | None = None) -> st
         offered = [name for name in PriorSpec.family if PriorSpec.named(name).missing() is None]
     for name in offered:
         spec = PriorSpec.named(name)
-        if issubclass(spec, ImagePriorSpec) and spec.content == content:
+        if not issubclass(spec, ImagePriorSpec) or spec.content != content:
+            continue
+        if spec.operators is None or operator in spec.operators:
             return name
     return None
 

@@ -93,6 +93,10 @@ class ImagePriorSpec(PriorSpec):
 
     content: ClassVar[Content | None] = None
     """What it is specialised in; None: it knows pictures in general."""
+    operators: ClassVar[frozenset[str] | None] = None
+    """Types of operators behind which it is chosen for such pictures, if it is specialised; None:
+    any.
+    """
     can_be_told: ClassVar[bool] = False
     """Whether the loaded prior is a :class:`aps_core.types.ToldPrior`."""
     restoring_sampler: ClassVar[str] = "aps"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
 from aps_core.types import Likelihood, MeasurementLikelihood
 
@@ -29,29 +30,37 @@ def first_estimate(problem: Problem, samples: int, watch: InnerWatch) -> Tensor 
 
 
 def filled_estimate(
-    problem: Problem, samples: int, watch: InnerWatch, clipped_smoothness: float
+    problem: Problem, samples: int, watch: InnerWatch, steps: int, clipped_smoothness: float
 ) -> Tensor | None:
-    """As :func:`first_estimate`, in fewer steps. Where single pixels are missing or clipped, slopes
-    continue into the gaps; total variation would fill them with steps. That moves clipped values
-    far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total variation of
-    clipped pictures, they stay closer to it.
+    """As :func:`first_estimate`, with so many steps. Where single pixels are missing or clipped,
+    slopes continue into the gaps; total variation would fill them with steps. That moves clipped
+    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
+    variation of clipped pictures, they stay closer to it.
     """
-    from aps_core.imaging.total_variation import total_variation_estimate
+    from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 
     objective = problem.objective
     if not isinstance(objective, Likelihood):
         return None
     start_BCHW = _nothing(problem, samples)
-    settings: dict[str, Any] = {"steps": 100, "learning_rate": 0.07}
+    weight, curvature_weight = WEIGHT, 0.0
     if isinstance(objective, MeasurementLikelihood) and objective.coverage(start_BCHW) == "gaps":
         known_B1HW = objective.known(start_BCHW)
         if known_B1HW is None and clipped_smoothness:
-            settings = {"weight": clipped_smoothness}
+            weight = clipped_smoothness
         else:
-            settings |= {"weight": 0.0, "curvature_weight": FILLING}
+            weight, curvature_weight = 0.0, FILLING
         if known_B1HW is not None:
             start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
-    return total_variation_estimate(objective, start_BCHW, watch=watch, **settings)
+    return total_variation_estimate(
+        objective,
+        start_BCHW,
+        weight=weight,
+        curvature_weight=curvature_weight,
+        steps=steps,
+        learning_rate=0.7 / math.sqrt(steps),
+        watch=watch,
+    )
 
 
 def _nothing(problem: Problem, samples: int) -> Tensor:

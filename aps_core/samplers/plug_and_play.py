@@ -89,6 +89,12 @@ class PlugAndPlay(SamplerSpec):
             " beside missing ones, are shown to the prior as decided tokens. 0: never."
         ),
     )
+    first_steps: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        description="Steps of the first estimate; long blurs of detailed pictures take more.",
+    )
     clipped_smoothness: float = Field(
         0.0,
         ge=0,
@@ -169,7 +175,9 @@ class PlugAndPlay(SamplerSpec):
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The first estimate: without a likelihood, what the prior expects."""
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = filled_estimate(problem, len(z_BL), watch, self.clipped_smoothness)
+        crude_BCHW = filled_estimate(
+            problem, len(z_BL), watch, self.first_steps, self.clipped_smoothness
+        )
         if crude_BCHW is not None:
             return crude_BCHW
         tokenizer = problem.prior.tokenizer

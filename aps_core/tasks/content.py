@@ -29,14 +29,18 @@ def leaves_prior_open(
     """
     if task != "restore" or "prior" in spec or spec.get("prompt") or "sampler" in spec:
         return False
-    return any(specialised(document, offered) for document in (False, True))
+    return any(specialised(document, spec, offered) for document in (False, True))
 
 
-def specialised(document: bool, offered: Iterable[str] | None = None) -> str | None:
-    """The prior for a page or screen, or for a photograph; None if none of the ``offered`` is
-    specialised in it.
+def specialised(
+    document: bool, spec: Mapping[str, Any], offered: Iterable[str] | None = None
+) -> str | None:
+    """The prior for a page or screen, or for a photograph, behind the operator of a restoration's
+    ``spec`` in JSON; None if none of the ``offered`` is specialised in it.
     """
-    return specialised_in("documents" if document else "photographs", offered)
+    operator = spec.get("operator")
+    kind = str(operator.get("type")) if isinstance(operator, Mapping) else None
+    return specialised_in("documents" if document else "photographs", kind, offered)
 
 
 def warned(result: PictureResult, prior: ImagePriorSpec) -> PictureResult:

@@ -133,7 +133,7 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
         if _leaves_prior_open(services, submission):
             shown = "whole" if "whole" in uploads else "image"
             text = await services.pictures.shows_text(uploads[shown], shown, tenant)
-            prior = specialised(text, services.settings.priors)
+            prior = specialised(text, submission.spec, services.settings.priors)
             if prior is not None:
                 draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)

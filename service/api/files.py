@@ -129,7 +129,9 @@ async def post_diagnose(request: Request, who: Writer) -> Diagnosis:
     services = services_of(request)
     async with picture_body(request) as body:
         found = await services.pictures.diagnose(body, who.name)
-    return found.proposing(specialised(found.shows_document, services.settings.priors))
+    return found.proposing(
+        specialised(found.shows_document, found.proposal or {}, services.settings.priors)
+    )
 
 
 @asynccontextmanager

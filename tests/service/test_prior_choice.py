@@ -40,8 +40,10 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
     ("picture", "spec", "prior"),
     [
         (PAGE, {}, "embedded_documents"),
-        (PHOTO, {}, "embedded_photographs"),
+        (PHOTO, {}, "embedded"),  # better at noise alone
         (PHOTO, {"prior": "embedded"}, "embedded"),
+        (PHOTO, {"operator": {"type": "hdr"}}, "embedded_photographs"),
+        (PAGE, {"operator": {"type": "jpeg"}}, "embedded_documents"),
         (PAGE, {"prior": "embedded"}, "embedded"),
         (PAGE, {"prompt": "a page"}, "embedded"),  # the documents prior takes no prompt
         (PAGE, {"sampler": {"type": "aps", **ONE_STEP}}, "embedded"),  # the paper's sampler

@@ -47,7 +47,7 @@ def main() -> None:
         return partial(next, stream(args.corpus / "tiles", seed, crops, args.workers))
 
     sets = {name: x_BCHW[:HELD_OUT] for name, x_BCHW in held_out(args.corpus).items()}
-    train_convolutional(args, draw, sets, turned=False, continuous=False)
+    train_convolutional(args, draw, sets, turned=False, area_weight=1.0, continuous=False)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,25 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
     type: Literal["embedded_photographs"] = "embedded_photographs"
     package_folder: ClassVar[Path] = EMBEDDED / "photographs"
     content: ClassVar[Content] = "photographs"
+    operators: ClassVar[frozenset[str] | None] = frozenset(
+        {
+            "defocus_blur",
+            "gaussian_blur",
+            "hdr",
+            "kernel_blur",
+            "linear_motion_blur",
+            "motion_blur",
+            "saturating_blur",
+            "super_resolution",
+        }
+    )
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
         "plug_and_play": {
             "steps": 2,
             "inner_steps": 25,
             "prior_weight": 1.0,
             "area_weight": 0.05,
+            "first_steps": 250,
             "clipped_smoothness": 12.0,
             "turned": True,
         },
