@@ -6,9 +6,9 @@
 Stops, continues and anneals like :mod:`training.tokenizer`. The loss is the cross-entropy of the
 undecided tokens of 128-pixel crops, with MMaDA's mask ratios cos(pi/2 u), and the error of the
 expected picture. A share of the decided tokens' bits is flipped, because the sampler's anchors may
-be wrong. Most crops are restorations under way (:mod:`training.crude`): of these the network is
-told the estimate and nothing else. Its answer is fitted to the measurement; the result is the next
-estimate, and its error counts.
+be wrong. Most crops are restorations under way (:mod:`training.restoration`): for these the only
+input is the estimate. The answer is fitted to the measurement; the result is the next estimate, and
+its error counts.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
 from training.convolutional_scores import expected, surprise, validate
-from training.crude import Restoration
 from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
+from training.restoration import Restoration
 
 RUNNING = 48
 """Restorations under way, from which steps draw."""

@@ -13,7 +13,7 @@ from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK
-from training.crude import Restoration
+from training.restoration import Restoration
 
 CASES = {
     "all": (False, 1.0),

@@ -31,7 +31,7 @@ from training import convolutional, crude
 from training.convolutional import ConvolutionalLoss
 from training.convolutional import export as export_convolutional
 from training.convolutional_scores import surprise, validate
-from training.crude import RandomMeasurement, Restoration
+from training.crude import RandomMeasurement
 from training.documents import sources
 from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
@@ -46,6 +46,7 @@ from training.prior_network import (
     text_tokenizer,
 )
 from training.prior_network import export as export_prior
+from training.restoration import Restoration
 from training.tokenizer import export, shape, take_encoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "documents"
