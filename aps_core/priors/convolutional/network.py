@@ -174,8 +174,8 @@ class ConvolutionalNet(nn.Module):
         colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
         weight_BL = (firm_BL1 * told_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
         mean_BL, variance_BL = mean_and_variance(y_BLY.softmax(-1), tokenizer.levels_Y)
-        for shift_BL1 in shift:
-            shifted_BL = brightness(crude_BCHW).flatten(1) + SHIFT * shift_BL1[..., 0]
+        if self.config.continuous:
+            shifted_BL = brightness(crude_BCHW).flatten(1) + SHIFT * shift[0][..., 0]
             mean_BL = shifted_BL.where(told_B[:, None], mean_BL)
             variance_BL = error_BL.square().where(told_B[:, None], variance_BL)
         colours_BCHW = tokenizer.colours(crude_BCHW, colour_B2HW)
