@@ -83,7 +83,7 @@ class Prior(Protocol):
         ...
 
 
-class Told(NamedTuple):
+class Denoised(NamedTuple):
     """A prior's prediction of pictures from estimates of them."""
 
     mean_BL: Tensor
@@ -93,16 +93,16 @@ class Told(NamedTuple):
     colours_BCHW: Tensor
     """Colours, added to the brightness."""
     weight_BL: Tensor
-    """Weight > 0 of a pixel's divergence in a fit to the measurement; 1 if the prediction is
-    independent of the measurement.
-    """
+    """Weight > 0 of a pixel's divergence in a fit; 1 if independent of the measurement."""
 
 
 @runtime_checkable
-class ToldPrior(Prior, Protocol):
-    """A prior over pixels that also predicts pictures from estimates, whose error it judges."""
+class DenoisingPrior(Prior, Protocol):
+    """A prior over pixels that is also a denoiser of estimates, whose error it judges."""
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
         """Predicts every pixel, without gradients, from the decided tokens, an estimate in [-1, 1]
         and the same after :func:`~aps_core.imaging.steepest_descent.steepest_step`.
         """

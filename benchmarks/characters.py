@@ -7,7 +7,7 @@ r"""Character error rates of restored pages.
 Sets one page of new text in each font family withheld from training, degrades it, restores it with
 every method, and lets tesseract read the result. Pages of which tesseract misreads more than 5 % in
 the truth itself are left out. ``aps`` is the documents prior's default; ``aps, 4 samples`` is the
-mean of four; ``equal logits`` stand in the prior's place and believe what they are told. Rows are
+mean of four; ``equal logits`` stand in the prior's place and believe any estimate. Rows are
 appended to a CSV file, and an interrupted run continues. Printed: mean error rates, and what
 ``aps`` gains over each with its 95 % interval, paired over pages. Whether samples disagree where a
 character is wrong is the question of ``benchmarks/guesses.py``.

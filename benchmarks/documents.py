@@ -4,7 +4,7 @@
 
 Restores the middle 128 pixels of every picture of a folder with the default sampler of the
 documents and the photographs prior, and again with equal logits in the place of the documents
-prior, which believe what they are told. ``--controls`` adds a single reverse step with equal logits
+prior, which believe any estimate. ``--controls`` adds a single reverse step with equal logits
 and as many decodes, the paper's anchors (of the most confident, of random, and of the tokens that
 the prior alone is most confident of) in the place of rounds, and the prior alone. Measurement and
 seed are the same for all. Rows are appended to a CSV file, and an interrupted run continues.

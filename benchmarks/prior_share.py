@@ -22,7 +22,7 @@ from aps_core.priors.convolutional.network import ERROR
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
-from aps_core.types import Grid, Prior, Tokenizer, Told
+from aps_core.types import Denoised, Grid, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
 DEFAULT = Variant(method="carried_evidence")
@@ -30,8 +30,8 @@ RANDOM = Variant(method="carried_evidence", settings={"remasking": "random"})
 
 
 class EqualLogits:
-    """A prior that knows nothing, and of pixels believes what it is told. Implements
-    :class:`aps_core.types.ToldPrior`.
+    """A prior that knows nothing, and believes any estimate. Implements
+    :class:`aps_core.types.DenoisingPrior`.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -41,13 +41,15 @@ class EqualLogits:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
         """The estimate, with the same error at every pixel."""
         assert isinstance(self.tokenizer, PixelTokenizer)
-        mean_BL = brightness(crude_BCHW).flatten(1)
+        mean_BL = brightness(estimate_BCHW).flatten(1)
         variance_BL = torch.full_like(mean_BL, ERROR**2)
-        colours_BCHW = self.tokenizer.colours(crude_BCHW, torch.zeros(len(z_BL), 2, *grid))
-        return Told(mean_BL, variance_BL, colours_BCHW, torch.ones_like(mean_BL))
+        colours_BCHW = self.tokenizer.colours(estimate_BCHW, torch.zeros(len(z_BL), 2, *grid))
+        return Denoised(mean_BL, variance_BL, colours_BCHW, torch.ones_like(mean_BL))
 
 
 CONTROLS: dict[str, tuple[bool, Variant]] = {

@@ -46,13 +46,13 @@ NOISY = 0.3
 """Share of rounds whose estimate is shifted at random, as it is for several samples."""
 UNDER_WAY = 0.75
 """Share of crops that are restorations under way."""
-TOLD = 0.5
-"""Share of the other crops of which an estimate is told."""
+GIVEN = 0.5
+"""Share of the other crops of which an estimate is given."""
 
 USUAL_ERROR = 0.01
 """Squared error of an estimate, which counts like one nat."""
-UNTOLD_ERROR = 0.1
-"""Squared error of an expected picture that counts like one nat, if nothing is told."""
+USUAL_TOKEN_ERROR = 0.1
+"""Squared error of an expected picture that counts like one nat, without an estimate."""
 SMALLEST_ERROR = 1e-4
 """Squared error of an estimate below which it need not become better."""
 
@@ -65,7 +65,7 @@ def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
 class ConvolutionalLoss:
     """Draws crops, encodes, masks and disturbs them; cross-entropy of the undecided tokens, and
     squared error of the expected or fitted picture, relative to the square root of that of the
-    estimate that is told. Relative to the error itself, answers become cautious; relative to
+    estimate that is given. Relative to the error itself, answers become cautious; relative to
     nothing, good estimates count little.
     """
 
@@ -110,7 +110,7 @@ class ConvolutionalLoss:
         turn = int(torch.randint(len(TURNS), (), generator=self.generator)) * self.turned
         seen = View(0, 0, *TURNS[turn])
         x_BCHW = seen.laid(torch.stack([each.x_CHW for each in chosen]))
-        crude_BCHW = seen.laid(torch.stack([each.crude_CHW for each in chosen]))
+        estimate_BCHW = seen.laid(torch.stack([each.estimate_CHW for each in chosen]))
         pulled_BCHW = seen.laid(torch.stack([each.pulled_CHW for each in chosen]))
         codes_BL = self.tokenizer.encode(x_BCHW)
         grid = (x_BCHW.shape[2], x_BCHW.shape[3])
@@ -118,28 +118,28 @@ class ConvolutionalLoss:
         under_way_B = torch.arange(self.batch) < len(under_way)
         fraction_B = torch.cos(torch.rand(self.batch, generator=self.generator) * math.pi / 2)
         fraction_B[under_way_B] = 1.0
-        told_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < TOLD)
+        given_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < GIVEN)
         masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B[:, None]
-        masked_BL, told_B = masked_BL.to(codes_BL.device), told_B.to(codes_BL.device)
+        masked_BL, given_B = masked_BL.to(codes_BL.device), given_B.to(codes_BL.device)
         shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
         z_BL = torch.where(masked_BL, MASK, shown_BL)
         with mixed_precision(z_BL.device):
-            said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
+            said = self.net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, self.tokenizer, grid)
         continuous = self.net.config.continuous
-        nats_BL = surprise(said, x_BCHW, told_B, self.tokenizer, continuous)
+        nats_BL = surprise(said, x_BCHW, given_B, self.tokenizer, continuous)
         nll = nats_BL[masked_BL].mean()
-        x_bar_BCHW = expected(said, z_BL, told_B, self.tokenizer)
+        x_bar_BCHW = expected(said, z_BL, given_B, self.tokenizer)
         fitted = self.advance(under_way, seen, said, x_bar_BCHW)
         x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[len(under_way) :]])
-        told_error_B = squared_error(crude_BCHW, x_BCHW) + SMALLEST_ERROR
-        usual_B = (USUAL_ERROR * told_error_B).sqrt().where(told_B, UNTOLD_ERROR)
+        estimate_error_B = squared_error(estimate_BCHW, x_BCHW) + SMALLEST_ERROR
+        usual_B = (USUAL_ERROR * estimate_error_B).sqrt().where(given_B, USUAL_TOKEN_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
         return nll + error, {"nll": nll.item(), "error": error.item()}
 
     def advance(
         self, under_way: list[Restoration], seen: View, said: Answer, x_bar_BCHW: Tensor
     ) -> Tensor:
-        """A round of those that are told their estimate in a view, and nothing else; returns their
+        """A round of those whose only input is their estimate in a view; returns their
         fitted pictures, upright. The next estimate of some is shifted by some standard deviations
         at random.
         """

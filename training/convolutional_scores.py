@@ -19,37 +19,35 @@ CASES = {
     "all": (False, 1.0),
     "half": (False, 0.5),
     "quarter": (False, 0.25),
-    "told_all": (True, 1.0),
-    "told_half": (True, 0.5),
+    "denoised_all": (True, 1.0),
+    "denoised_half": (True, 0.5),
 }
-"""Of validation: whether the prior is told the first estimates, and the share of masked tokens.
-What ``told_half`` gains on ``told_all`` is what decided neighbours say beyond a measurement.
+"""Of validation: whether the prior is given the first estimates, and the share of masked tokens.
+What ``denoised_half`` gains on ``denoised_all`` is what decided neighbours say beyond a
+measurement.
 """
 
 
 def surprise(
-    said: Answer, x_BCHW: Tensor, told_B: Tensor, tokenizer: PixelTokenizer, continuous: bool
+    said: Answer, x_BCHW: Tensor, given_B: Tensor, tokenizer: PixelTokenizer, continuous: bool
 ) -> Tensor:
     """Nats (B, L) of the true tokens of pictures. If an estimate is given, of their brightness
-    alone, because colours are then not predicted and tokens not decided: between two levels, with
-    the shares of both, or, from a ``continuous`` network, under a normal distribution.
+    alone, because colours are then not predicted; from a ``continuous`` network, under a normal
+    distribution.
     """
-    codes_BL, told_B1 = tokenizer.encode(x_BCHW), told_B[:, None]
-    shares_BLY = tokenizer.shares(x_BCHW)
-    true_BLY = F.one_hot(codes_BL // 4, shares_BLY.shape[-1]).to(shares_BLY)
-    true_BLY = shares_BLY.where(told_B1[..., None], true_BLY)
-    brightness_BL = F.cross_entropy(said.y_BLY.mT, true_BLY.mT, reduction="none")
+    codes_BL, given_B1 = tokenizer.encode(x_BCHW), given_B[:, None]
+    brightness_BL = F.cross_entropy(said.y_BLY.mT, codes_BL // 4, reduction="none")
     if continuous:
         square_BL = (brightness(x_BCHW).flatten(1) - said.mean_BL).square()
         density_BL = (square_BL / said.variance_BL + (2 * math.pi * said.variance_BL).log()) / 2
         level = float(tokenizer.levels_Y[1] - tokenizer.levels_Y[0])
-        brightness_BL = (density_BL - math.log(level)).where(told_B1, brightness_BL)
+        brightness_BL = (density_BL - math.log(level)).where(given_B1, brightness_BL)
     colour_BL = F.cross_entropy(said.colour_BL4.mT, codes_BL % 4, reduction="none")
-    nats_BL: Tensor = brightness_BL + colour_BL * ~told_B1
+    nats_BL: Tensor = brightness_BL + colour_BL * ~given_B1
     return nats_BL
 
 
-def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
+def expected(said: Answer, z_BL: Tensor, given_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
     """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
     tokens, or the corrected ones of an estimate.
     """
@@ -59,7 +57,7 @@ def expected(said: Answer, z_BL: Tensor, told_B: Tensor, tokenizer: PixelTokeniz
     e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
     x_BCHW = tokenizer.decode(e_BLD, grid)
     told_BCHW = said.mean_BL.unflatten(1, grid)[:, None] + said.colours_BCHW
-    x_bar_BCHW: Tensor = told_BCHW.where(told_B[:, None, None, None], x_BCHW)
+    x_bar_BCHW: Tensor = told_BCHW.where(given_B[:, None, None, None], x_BCHW)
     return x_bar_BCHW
 
 
@@ -67,13 +65,13 @@ def answer(
     net: ConvolutionalNet,
     restoration: Restoration,
     z_BL: Tensor,
-    told_B: Tensor,
+    given_B: Tensor,
     tokenizer: PixelTokenizer,
 ) -> Answer:
     """The network's, for one restoration."""
-    crude_BCHW, pulled_BCHW = restoration.crude_CHW[None], restoration.pulled_CHW[None]
-    grid = (crude_BCHW.shape[2], crude_BCHW.shape[3])
-    return net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, tokenizer, grid)
+    estimate_BCHW, pulled_BCHW = restoration.estimate_CHW[None], restoration.pulled_CHW[None]
+    grid = (estimate_BCHW.shape[2], estimate_BCHW.shape[3])
+    return net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, tokenizer, grid)
 
 
 @torch.no_grad()
@@ -81,7 +79,7 @@ def validate(
     net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, area_weight: float
 ) -> dict[str, float]:
     """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
-    decided, and told nothing or a first estimate; PSNR of the tokens, of first estimates, and after
+    decided, and with or without a first estimate; PSNR of the tokens, of first estimates, and after
     a restoration of some rounds.
     """
     assert isinstance(net, ConvolutionalNet)
@@ -92,22 +90,22 @@ def validate(
         restoration = Restoration.of(x[0], generator, area_weight)
         codes_BL = tokenizer.encode(x)
         order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
-        for name, (told, share) in CASES.items():
+        for name, (given, share) in CASES.items():
             masked_BL = order_BL < share
             z_BL = torch.where(masked_BL, MASK, codes_BL)
-            told_B = torch.tensor([told], device=x.device)
-            said = answer(net, restoration, z_BL, told_B, tokenizer)
-            nats_BL = surprise(said, x, told_B, tokenizer, net.config.continuous)
+            given_B = torch.tensor([given], device=x.device)
+            said = answer(net, restoration, z_BL, given_B, tokenizer)
+            nats_BL = surprise(said, x, given_B, tokenizer, net.config.continuous)
             parts[f"nll_{name}"].append(nats_BL[masked_BL])
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
-        parts["psnr_first"].append(psnr(restoration.crude_CHW[None], x))
+        parts["psnr_first"].append(psnr(restoration.estimate_CHW[None], x))
         while restoration.rounds < rounds:
-            z_BL, told_B = torch.full_like(codes_BL, MASK), torch.ones_like(told_B)
-            said = answer(net, restoration, z_BL, told_B, tokenizer)
-            x_bar_BCHW = expected(said, z_BL, told_B, tokenizer)
+            z_BL, given_B = torch.full_like(codes_BL, MASK), torch.ones_like(given_B)
+            said = answer(net, restoration, z_BL, given_B, tokenizer)
+            x_bar_BCHW = expected(said, z_BL, given_B, tokenizer)
             precision_L = said.weight_BL[0] / said.variance_BL[0]
             fitted_CHW = restoration.fitted(x_bar_BCHW[0], precision_L)
             restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
-        parts["psnr_restored"].append(psnr(restoration.crude_CHW[None], x))
+        parts["psnr_restored"].append(psnr(restoration.estimate_CHW[None], x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}

@@ -1,7 +1,7 @@
 """Running restorations, whose estimates are the inputs of a prior in training.
 
-A picture is measured by a random operator (:mod:`training.crude`). Every round asks the network,
-fits its answer to the measurement, and takes the result for the next estimate: what
+A picture is measured by a random operator (:mod:`training.random_measurement`). Every round asks
+the network, fits its answer to the measurement, and takes the result for the next estimate: what
 :mod:`aps_core.samplers.plug_and_play` does later, so the network learns from the estimates that it
 will meet.
 """
@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.samplers.plug_and_play import AREA_WEIGHT
-from training.crude import RandomMeasurement
+from training.random_measurement import RandomMeasurement
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Restoration:
 
     x_CHW: Tensor
     measurement: RandomMeasurement
-    crude_CHW: Tensor
+    estimate_CHW: Tensor
     pulled_CHW: Tensor
     rounds: int = 0
 
@@ -34,9 +34,9 @@ class Restoration:
     ) -> Restoration:
         """Begins with a total-variation estimate."""
         measurement = RandomMeasurement(x_CHW[None], generator, area_weight)
-        crude_1CHW = measurement.first_estimate()
-        pulled_1CHW = steepest_step(measurement, crude_1CHW)
-        return cls(x_CHW, measurement, crude_1CHW[0], pulled_1CHW[0])
+        estimate_1CHW = measurement.first_estimate()
+        pulled_1CHW = steepest_step(measurement, estimate_1CHW)
+        return cls(x_CHW, measurement, estimate_1CHW[0], pulled_1CHW[0])
 
     def fitted(self, x_CHW: Tensor, precision_L: Tensor) -> Tensor:
         """The network's expected picture (C, H, W), fitted to the measurement; differentiable in
@@ -48,6 +48,6 @@ class Restoration:
     @torch.no_grad()
     def advance(self, fitted_CHW: Tensor, noise_HW: Tensor) -> None:
         """Ends a round: the fitted picture with noise is the next estimate."""
-        self.crude_CHW = (fitted_CHW + noise_HW).clamp(-1, 1)
-        self.pulled_CHW = steepest_step(self.measurement, self.crude_CHW[None])[0]
+        self.estimate_CHW = (fitted_CHW + noise_HW).clamp(-1, 1)
+        self.pulled_CHW = steepest_step(self.measurement, self.estimate_CHW[None])[0]
         self.rounds += 1

@@ -167,7 +167,7 @@ class PosteriorSamples:
     def _sampler(self) -> SamplerSpec:
         spec = self.engine.spec
         short = {"steps": STEPS, "inner_steps": INNER_STEPS}
-        if spec.can_be_told:
+        if spec.denoises:
             return PlugAndPlay.model_validate({**spec.recommended_for(PlugAndPlay), **short})
         usual = spec.recommended_for(CarriedEvidence)
         return CarriedEvidence.model_validate({**usual, **short, "correction": 0.0})

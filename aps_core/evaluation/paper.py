@@ -72,7 +72,7 @@ def experiments(
         return Experiment(name, title, Plan(tasks, variants, chosen, seed=seed, **where))
 
     every = tuple(
-        Variant(name) for name in SamplerSpec.family if not SamplerSpec.named(name).needs_told
+        Variant(name) for name in SamplerSpec.family if not SamplerSpec.named(name).needs_denoiser
     )
     blurs = tuple(task for task in ("nonlinear_blur", "saturating_blur") if available(task))
     return [

@@ -97,8 +97,8 @@ class ImagePriorSpec(PriorSpec):
     """Types of operators behind which it is chosen for such pictures, if it is specialised; None:
     any.
     """
-    can_be_told: ClassVar[bool] = False
-    """Whether the loaded prior is a :class:`aps_core.types.ToldPrior`."""
+    denoises: ClassVar[bool] = False
+    """Whether the loaded prior is a :class:`aps_core.types.DenoisingPrior`."""
     restoring_sampler: ClassVar[str] = "aps"
     """Sampler of a restoration that names none."""
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -161,7 +161,7 @@ class ImagePriorSpec(PriorSpec):
         return [
             name
             for name in SamplerSpec.family
-            if cls.can_be_told or not SamplerSpec.named(name).needs_told
+            if cls.denoises or not SamplerSpec.named(name).needs_denoiser
         ]
 
     @property

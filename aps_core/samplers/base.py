@@ -62,8 +62,8 @@ class SamplerSpec(Spec, family=True):
     guidance_scale: float = 0.0
     keeps_decided: ClassVar[bool] = False
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
-    needs_told: ClassVar[bool] = False
-    """Whether it needs a prior that can be told estimates (:class:`aps_core.types.ToldPrior`)."""
+    needs_denoiser: ClassVar[bool] = False
+    """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
         """Creates the state shared by all steps. It must be reproducible when a run is resumed.

@@ -156,10 +156,10 @@ class CarriedEvidence(AnchoredSampler):
         tokenizer = problem.prior.tokenizer
         codebook_KD = tokenizer.codebook_KD
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = first_estimate(problem, len(z_BL), watch) if self.start else None
-        if crude_BCHW is None:
+        estimate_BCHW = first_estimate(problem, len(z_BL), watch) if self.start else None
+        if estimate_BCHW is None:
             return codebook_KD.new_zeros(*z_BL.shape, codebook_KD.shape[1])
-        latent_BDHW = tokenizer.features(crude_BCHW.to(codebook_KD))
+        latent_BDHW = tokenizer.features(estimate_BCHW.to(codebook_KD))
         return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Plug and play: the prior as a denoiser of the running estimate, with a distribution per pixel.
 
-Every round tells the prior the last estimate, and takes its answer for the distribution of every
+Every round gives the prior the last estimate, and takes its answer for the distribution of every
 pixel's brightness. The expected picture is then fitted to the measurement, as in APS (lines 7-15 of
 Algorithm 1), but with one number a pixel, and held back by the divergence from the prior
 (:mod:`aps_core.sampling.brightness_fit`):
@@ -14,7 +14,7 @@ This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restor
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
 
-Not in the paper. For priors that can be told an estimate (:class:`aps_core.types.ToldPrior`).
+Not in the paper. For priors that are denoisers (:class:`aps_core.types.DenoisingPrior`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.first_estimate import filled_estimate
-from aps_core.types import MeasurementLikelihood, ToldPrior
+from aps_core.types import DenoisingPrior, MeasurementLikelihood
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,18 +121,18 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
 
-    needs_told: ClassVar[bool] = True
+    needs_denoiser: ClassVar[bool] = True
 
     def init(self, problem: Problem, z_BL: Tensor) -> None:
         """Nothing to prepare.
 
         Raises:
-            InvalidSpec: the prior cannot be told an estimate.
+            InvalidSpec: the prior is no denoiser.
         """
-        if not isinstance(problem.prior, ToldPrior):
+        if not isinstance(problem.prior, DenoisingPrior):
             raise InvalidSpec(
-                "The sampler 'plug_and_play' needs a prior that can be told an estimate; choose"
-                " another sampler."
+                "The sampler 'plug_and_play' needs a prior that is also a denoiser; choose another"
+                " sampler."
             )
 
     def step(self, problem: Problem, memory: None, state: SamplerState) -> Step:
@@ -142,18 +142,18 @@ class PlugAndPlay(SamplerSpec):
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
 
-        assert isinstance(problem.prior, ToldPrior)
+        assert isinstance(problem.prior, DenoisingPrior)
         z_BL, done = state.z_BL, state.step
         if "estimate" in state.carried:
             estimate_BCHW = state.carried["estimate"].float()
         else:
             estimate_BCHW = self._first(problem, z_BL)
         known_BL = self._known(problem, estimate_BCHW)
-        told = problem.told(known_BL, estimate_BCHW, view(done, self.turned))
-        fit = BrightnessFit(problem.objective, told, self.prior_weight, self.area_weight)
+        denoised = problem.denoised(known_BL, estimate_BCHW, view(done, self.turned))
+        fit = BrightnessFit(problem.objective, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
-        deviation_BL = told.variance_BL.sqrt()
+        deviation_BL = denoised.variance_BL.sqrt()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
         if done + 1 == self.steps:
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
@@ -175,11 +175,11 @@ class PlugAndPlay(SamplerSpec):
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The first estimate: without a likelihood, what the prior expects."""
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        crude_BCHW = filled_estimate(
+        estimate_BCHW = filled_estimate(
             problem, len(z_BL), watch, self.first_steps, self.clipped_smoothness
         )
-        if crude_BCHW is not None:
-            return crude_BCHW
+        if estimate_BCHW is not None:
+            return estimate_BCHW
         tokenizer = problem.prior.tokenizer
         p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)

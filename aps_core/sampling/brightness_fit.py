@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aps_core.errors import SamplingDiverged
 from aps_core.sampling.inner_watch import InnerWatch
-from aps_core.types import Objective, Told
+from aps_core.types import Denoised, Objective
 
 AREA = 8
 """Side in pixels of the areas whose brightness is for the measurement to say."""
@@ -61,13 +61,15 @@ class BrightnessFit:
     def __init__(
         self,
         objective: Objective,
-        told: Told,
+        denoised: Denoised,
         prior_weight: float,
         area_weight: float,
     ) -> None:
-        """``told``: m, v, colours and f. ``prior_weight``: w. ``area_weight``: of the square."""
+        """``denoised``: m, v, colours and f. ``prior_weight``: w. ``area_weight``: of the
+        square.
+        """
         self.objective = objective
-        self.mean_BL, self.variance_BL, self.colours_BCHW, firm_BL = told
+        self.mean_BL, self.variance_BL, self.colours_BCHW, firm_BL = denoised
         self.weight_BL = prior_weight * firm_BL
         self.area_weight = area_weight
         self.temperature = objective.temperature or 1.0

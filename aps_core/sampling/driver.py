@@ -12,9 +12,11 @@ from torch import Generator, Tensor
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.sampling.inner_watch import InnerWatch
-from aps_core.sampling.views import View, told
+from aps_core.sampling.views import View, denoised_in
 from aps_core.types import (
     MASK,
+    Denoised,
+    DenoisingPrior,
     Grid,
     InnerHook,
     Likelihood,
@@ -24,8 +26,6 @@ from aps_core.types import (
     SamplerState,
     StepHook,
     StepInfo,
-    Told,
-    ToldPrior,
 )
 
 if TYPE_CHECKING:
@@ -62,17 +62,17 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def told(self, known_BL: Tensor, crude_BCHW: Tensor, seen: View) -> Told:
-        """The answer of a prior that is told an estimate, which of its pixels are known, and where
+    def denoised(self, known_BL: Tensor, estimate_BCHW: Tensor, seen: View) -> Denoised:
+        """The answer of a denoising prior to an estimate, of which some pixels are known, and where
         the measurement pulls it, in a view.
         """
-        assert isinstance(self.prior, ToldPrior)
-        pulled_BCHW = crude_BCHW
+        assert isinstance(self.prior, DenoisingPrior)
+        pulled_BCHW = estimate_BCHW
         if isinstance(self.objective, Likelihood):
-            pulled_BCHW = steepest_step(self.objective, crude_BCHW)
-        started = _clock(crude_BCHW.device)
-        answer = told(self.prior, seen, known_BL, crude_BCHW, pulled_BCHW, self.grid)
-        self.prior_seconds += _clock(crude_BCHW.device) - started
+            pulled_BCHW = steepest_step(self.objective, estimate_BCHW)
+        started = _clock(estimate_BCHW.device)
+        answer = denoised_in(self.prior, seen, known_BL, estimate_BCHW, pulled_BCHW, self.grid)
+        self.prior_seconds += _clock(estimate_BCHW.device) - started
         return answer
 
     def decode(self, z_BL: Tensor) -> Tensor:

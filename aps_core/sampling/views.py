@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.types import MASK, Grid, Told, ToldPrior
+from aps_core.types import MASK, Denoised, DenoisingPrior, Grid
 
 
 class View(NamedTuple):
@@ -64,21 +64,21 @@ def view(done: int, turned: bool) -> View:
     return View(*MOVES[round_of_four], *(TURNS[round_of_four] if turned else ()))
 
 
-def told(
-    prior: ToldPrior,
+def denoised_in(
+    prior: DenoisingPrior,
     seen: View,
     known_BL: Tensor,
-    crude_BCHW: Tensor,
+    estimate_BCHW: Tensor,
     pulled_BCHW: Tensor,
     grid: Grid,
-) -> Told:
+) -> Denoised:
     """What a prior says of pictures in a view, of their own pixels. The tokens of the known ones
-    are decided; see :meth:`aps_core.types.ToldPrior.told` for the others.
+    are decided; see :meth:`aps_core.types.DenoisingPrior.denoise` for the others.
     """
     laid_BM, laid_grid = seen.laid_pixels(known_BL, grid)
-    crude_BChw = seen.laid(crude_BCHW)
-    z_BM = prior.tokenizer.encode(crude_BChw).where(laid_BM, MASK)
-    said = prior.told(z_BM, crude_BChw, seen.laid(pulled_BCHW), laid_grid)
+    estimate_BChw = seen.laid(estimate_BCHW)
+    z_BM = prior.tokenizer.encode(estimate_BChw).where(laid_BM, MASK)
+    said = prior.denoise(z_BM, estimate_BChw, seen.laid(pulled_BCHW), laid_grid)
     numbers_BM3 = torch.stack([said.mean_BL, said.variance_BL, said.weight_BL], -1)
     mean_BL, variance_BL, weight_BL = seen.pixels_back(numbers_BM3, laid_grid).unbind(-1)
-    return Told(mean_BL, variance_BL, seen.back(said.colours_BCHW), weight_BL)
+    return Denoised(mean_BL, variance_BL, seen.back(said.colours_BCHW), weight_BL)

@@ -71,7 +71,7 @@ class PictureTaskSpec(TaskSpec):
         working = self.prior_spec().samplers()
         if sampler.type not in working:
             raise InvalidSpec(
-                f"The sampler '{sampler.type}' needs a prior that can be told estimates; with"
+                f"The sampler '{sampler.type}' needs a prior that is also a denoiser; with"
                 f" '{self.prior}' choose one of: {', '.join(sorted(working))}."
             )
         if sampler.model_fields_set >= type(sampler).model_fields.keys() - {"type"}:

@@ -85,13 +85,6 @@ class PixelTokenizer:
         log_p_BLY: Tensor = -((levels_Y - y_BL1) / error_BL1).square() / 2
         return log_p_BLY
 
-    def shares(self, x_BCHW: Tensor) -> Tensor:
-        """Of the two levels next to each pixel's brightness, which is their mean (B, L, Y)."""
-        y_BL1 = (brightness(x_BCHW).flatten(1)[..., None].clamp(-1, 1) + 1) / 2 * TOP
-        levels_Y = torch.arange(TOP + 1, device=x_BCHW.device)
-        shares_BLY: Tensor = (1 - (levels_Y - y_BL1).abs()).clamp(min=0)
-        return shares_BLY
-
     def colours(self, x_BCHW: Tensor, change_B2HW: Tensor) -> Tensor:
         """Pictures without their brightness (B, C, H, W), after a change of both their colour
         differences.

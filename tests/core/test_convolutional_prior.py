@@ -1,4 +1,4 @@
-"""The convolutional prior: what it is told, any grid, its checkpoint folder."""
+"""The convolutional prior: what it is given, any grid, its checkpoint folder."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from aps_core.tokenizers.pixels import (
     mean_and_variance,
     of_codes,
 )
-from aps_core.types import MASK, ToldPrior
+from aps_core.types import MASK, DenoisingPrior
 
 CONFIG = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, patch=2)
 CONTINUOUS = CONFIG.model_copy(update={"continuous": True})
@@ -47,7 +47,7 @@ def pictures(grid: tuple[int, int]) -> Tensor:
     return torch.rand(2, 3, *grid, generator=torch.Generator().manual_seed(2)) * 2 - 1
 
 
-def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
+def test_nothing_given_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     z_BL, grid = tokens((4, 6)), (4, 6)
     asked = prior.logits(z_BL, grid=grid, **ASKED)
     assert asked.shape == (2, 24, 64)
@@ -56,8 +56,8 @@ def test_nothing_told_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     said = prior.net.answer(z_BL, x_BCHW, x_BCHW, nobody, prior.tokenizer, grid)
     torch.testing.assert_close(asked, of_codes(said.y_BLY, said.colour_BL4))
     assert torch.equal(said.weight_BL, torch.ones(2, 24))
-    told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
-    assert not torch.allclose(said.mean_BL, told.mean_BL, atol=0.01)
+    denoised = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+    assert not torch.allclose(said.mean_BL, denoised.mean_BL, atol=0.01)
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
@@ -65,13 +65,13 @@ def test_an_untrained_network_believes_what_it_is_told(config: ConvolutionalConf
     prior = ConvolutionalPrior(ConvolutionalNet(config), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    told = prior.told(z_BL, x_BCHW, 0 * x_BCHW, grid)
-    assert torch.equal(told.weight_BL, torch.ones(2, 64))
+    said = prior.denoise(z_BL, x_BCHW, 0 * x_BCHW, grid)
+    assert torch.equal(said.weight_BL, torch.ones(2, 64))
     y_BHW = brightness(x_BCHW)
     inner_BL = y_BHW.flatten(1).abs() < 0.5
-    off_BL = told.mean_BL - y_BHW.flatten(1)
+    off_BL = said.mean_BL - y_BHW.flatten(1)
     assert off_BL[inner_BL].abs().max() < (0.02 if not config.continuous else 1e-6)
-    torch.testing.assert_close(told.colours_BCHW + y_BHW[:, None], x_BCHW)
+    torch.testing.assert_close(said.colours_BCHW + y_BHW[:, None], x_BCHW)
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
@@ -82,8 +82,8 @@ def test_what_the_network_judges_wrong_is_believed_less(config: ConvolutionalCon
     deviations = []
     for judged in (-2.0, 0.0, 2.0):
         output(prior, 20).fill_(judged)
-        told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
-        deviations.append(told.variance_BL.sqrt().mean())
+        said = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+        deviations.append(said.variance_BL.sqrt().mean())
     assert 4 * deviations[0] < 2 * deviations[1] < deviations[2]
 
 
@@ -91,10 +91,10 @@ def test_a_continuous_network_shifts_the_estimate() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONTINUOUS), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     output(prior, 24).fill_(2.0)
-    told = prior.told(torch.full((2, 64), MASK), x_BCHW, x_BCHW, grid)
-    torch.testing.assert_close(told.mean_BL, brightness(x_BCHW).flatten(1) + 0.1)
-    untold = prior.logits(torch.full((2, 64), MASK), grid=grid, **ASKED)
-    assert torch.equal(untold, torch.zeros(2, 64, 64)), "a masked prior as well"
+    said = prior.denoise(torch.full((2, 64), MASK), x_BCHW, x_BCHW, grid)
+    torch.testing.assert_close(said.mean_BL, brightness(x_BCHW).flatten(1) + 0.1)
+    alone = prior.logits(torch.full((2, 64), MASK), grid=grid, **ASKED)
+    assert torch.equal(alone, torch.zeros(2, 64, 64)), "a masked prior as well"
 
 
 def output(prior: ConvolutionalPrior, number: int) -> Tensor:
@@ -107,13 +107,13 @@ def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement
 ) -> None:
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    before = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    before = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
     output(prior, 23).add_(1.0)
-    after = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    after = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
     torch.testing.assert_close(after.weight_BL / before.weight_BL, torch.full((2, 64), math.e))
     torch.testing.assert_close(after.mean_BL, before.mean_BL)
     torch.testing.assert_close(after.variance_BL, before.variance_BL)
-    pulled = prior.told(z_BL, x_BCHW, -x_BCHW, grid)
+    pulled = prior.denoise(z_BL, x_BCHW, -x_BCHW, grid)
     assert not torch.allclose(pulled.mean_BL, after.mean_BL, atol=0.01)
 
 
@@ -125,24 +125,24 @@ def test_decided_tokens_predict_the_others_instead_of_the_estimate(
     codes_BL = prior.tokenizer.encode(x_BCHW)
     decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
     z_BL = codes_BL.where(decided_BL, MASK)
-    told = prior.told(z_BL, x_BCHW, x_BCHW, grid)
+    said = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
     levels_Y = prior.tokenizer.levels_Y
-    off_BL = told.mean_BL - levels_Y[codes_BL // 4]
+    off_BL = said.mean_BL - levels_Y[codes_BL // 4]
     assert off_BL[decided_BL].abs().max() < 0.5 * (levels_Y[1] - levels_Y[0])
     masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
     mean_BL, variance_BL = mean_and_variance(masked_BLY.softmax(-1), levels_Y)
-    torch.testing.assert_close(told.mean_BL[~decided_BL], mean_BL[~decided_BL])
-    torch.testing.assert_close(told.variance_BL[~decided_BL], variance_BL[~decided_BL])
-    torch.testing.assert_close(told.colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
+    torch.testing.assert_close(said.mean_BL[~decided_BL], mean_BL[~decided_BL])
+    torch.testing.assert_close(said.variance_BL[~decided_BL], variance_BL[~decided_BL])
+    torch.testing.assert_close(said.colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
 
 
 def test_colours_are_corrected_and_brightness_is_not() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     z_BL = torch.full((2, 64), MASK)
-    before_BCHW = prior.told(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
+    before_BCHW = prior.denoise(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
     output(prior, 22).fill_(1.0)
-    after_BCHW = prior.told(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
+    after_BCHW = prior.denoise(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
     change_BCHW = after_BCHW - before_BCHW
     assert (change_BCHW[:, 0] > 0.05).all()  # red
     assert brightness(change_BCHW).abs().max() < 1e-6
@@ -165,7 +165,7 @@ def test_a_folder_loads_and_errors_name_what_is_wrong(prior: ConvolutionalPrior,
     save_file(prior.net.state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(CONFIG.model_dump_json())
     again = load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
-    assert isinstance(again, ToldPrior)
+    assert isinstance(again, DenoisingPrior)
     z_BL = tokens((4, 4))
     torch.testing.assert_close(
         again.logits(z_BL, grid=(4, 4), **ASKED), prior.logits(z_BL, grid=(4, 4), **ASKED)

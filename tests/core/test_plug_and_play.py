@@ -1,4 +1,4 @@
-"""The sampler that tells a prior its running estimate, and the fit of brightness in its rounds."""
+"""The plug-and-play sampler, and the fit of brightness in its rounds."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +25,7 @@ from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.views import view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
-from aps_core.types import MASK, Grid, Sample, StepInfo, Told
+from aps_core.types import MASK, Denoised, Grid, Sample, StepInfo
 
 GRID = (8, 8)
 EVERY_THIRD_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()
@@ -34,7 +34,7 @@ SILENT = InnerWatch(None, 1, 1)
 
 
 class Listener(ConvolutionalPrior):
-    """Remembers what it is told and shown."""
+    """Remembers what it is given and shown."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -45,11 +45,13 @@ class Listener(ConvolutionalPrior):
         self.pulled: list[Tensor] = []
         self.shown: list[Tensor] = []
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
-        self.heard.append(crude_BCHW)
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
+        self.heard.append(estimate_BCHW)
         self.pulled.append(pulled_BCHW)
         self.shown.append(z_BL)
-        return super().told(z_BL, crude_BCHW, pulled_BCHW, grid)
+        return super().denoise(z_BL, estimate_BCHW, pulled_BCHW, grid)
 
 
 def picture() -> Tensor:
@@ -223,7 +225,7 @@ def fit(
     prior_weight: float,
     firm_BL: Tensor | None = None,
     area_weight: float = 1.0,
-) -> tuple[BrightnessFit, MeasurementObjective, Told]:
+) -> tuple[BrightnessFit, MeasurementObjective, Denoised]:
     """A fit of a random prediction, run to its end."""
     objective, tokenizer = measured(operator, 0.2), PixelTokenizer()
     generator = torch.Generator().manual_seed(6)
@@ -231,18 +233,18 @@ def fit(
     variance_BL = 0.1 + 0.4 * torch.rand(1, 64, generator=generator)
     colours_BCHW = tokenizer.colours(picture(), torch.zeros(1, 2, *GRID))
     weight_BL = torch.ones(1, 64) if firm_BL is None else firm_BL
-    told = Told(mean_BL, variance_BL, colours_BCHW, weight_BL)
-    made = BrightnessFit(objective, told, prior_weight, area_weight)
+    denoised = Denoised(mean_BL, variance_BL, colours_BCHW, weight_BL)
+    made = BrightnessFit(objective, denoised, prior_weight, area_weight)
     curve = made.run(200, SILENT)
     assert curve[-1] < curve[0]
-    return made, objective, told
+    return made, objective, denoised
 
 
 def test_a_fit_is_the_best_of_every_single_pixel() -> None:
     """If pixels are measured by themselves, each has a problem of its own: a weighted mean."""
     firm_BL = torch.linspace(0.3, 3.0, 64)[None]
-    made, objective, told = fit(Bound(lambda x_BCHW: x_BCHW), 0.5, firm_BL)
-    mean_L, variance_L = told.mean_BL[0], told.variance_BL[0]
+    made, objective, denoised = fit(Bound(lambda x_BCHW: x_BCHW), 0.5, firm_BL)
+    mean_L, variance_L = denoised.mean_BL[0], denoised.variance_BL[0]
     seen_L = (objective.y_BCHW[0] - made.colours_BCHW[0]).mean(0).flatten()
     held_L, measured = 0.5 * firm_BL[0] / variance_L, 3 / 0.2**2
     best_L = (held_L * mean_L + measured * seen_L) / (held_L + measured)
@@ -261,9 +263,9 @@ def test_the_brightness_of_areas_is_for_the_measurement_if_areas_weigh_nothing()
         """Of a fit that is held back much: how far the mean and single pixels are from the
         prior's.
         """
-        made, objective, told = fit(Bound(lambda x_BCHW: x_BCHW), 100.0, None, area_weight)
-        change_BL = brightness(made.x_hat_BCHW).flatten(1) - told.mean_BL
-        seen_BL = brightness(objective.y_BCHW - made.colours_BCHW).flatten(1) - told.mean_BL
+        made, objective, denoised = fit(Bound(lambda x_BCHW: x_BCHW), 100.0, None, area_weight)
+        change_BL = brightness(made.x_hat_BCHW).flatten(1) - denoised.mean_BL
+        seen_BL = brightness(objective.y_BCHW - made.colours_BCHW).flatten(1) - denoised.mean_BL
         return float(change_BL.mean() / seen_BL.mean()), float(change_BL.std() / seen_BL.std())
 
     mean, single = off(0.0)
@@ -279,10 +281,10 @@ def test_a_fit_that_diverges_says_so() -> None:
         fit(Bound(lambda x_BCHW: x_BCHW * torch.nan), 1.0)
 
 
-def test_a_prior_that_cannot_be_told_is_refused() -> None:
+def test_a_prior_that_is_no_denoiser_is_refused() -> None:
     prior = Listener()
     deaf = cast(Any, SimpleNamespace(tokenizer=prior.tokenizer, logits=prior.logits))
-    with pytest.raises(InvalidSpec, match="needs a prior that can be told"):
+    with pytest.raises(InvalidSpec, match="needs a prior that is also a denoiser"):
         driver.sample(
             deaf,
             measured(Bound(halved)),

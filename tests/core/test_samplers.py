@@ -137,7 +137,7 @@ def test_the_hook_can_cancel(world, name):
 
 
 @pytest.mark.parametrize(
-    "method", [name for name in SamplerSpec.family if not SamplerSpec.named(name).needs_told]
+    "method", [name for name in SamplerSpec.family if not SamplerSpec.named(name).needs_denoiser]
 )
 def test_compared_methods_use_the_same_number_of_decodes(world, method):
     config, lengths = APSConfig(steps=6, inner_steps=4), []

@@ -1,12 +1,12 @@
-"""Views of pictures, in which a prior is told them."""
+"""Views of pictures, in which a prior sees them."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from aps_core.sampling.views import View, told, view
+from aps_core.sampling.views import View, denoised_in, view
 from aps_core.tokenizers.pixels import PixelTokenizer
-from aps_core.types import MASK, Grid, Told
+from aps_core.types import MASK, Denoised, Grid
 
 GRID = (6, 10)
 KNOWN_BL = (torch.arange(120) % 3 == 0).view(2, 60)
@@ -14,23 +14,25 @@ VIEWS = [view(done, turned) for done in range(4) for turned in (False, True)]
 
 
 class Echo:
-    """Says of every pixel what it is told of it, and where it sees it."""
+    """Says of every pixel what is given of it, and where it sees it."""
 
     tokenizer = PixelTokenizer()
 
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
         decided_BL = z_BL != MASK
-        assert torch.equal(z_BL[decided_BL], self.tokenizer.encode(crude_BCHW)[decided_BL])
+        assert torch.equal(z_BL[decided_BL], self.tokenizer.encode(estimate_BCHW)[decided_BL])
         place_BL = torch.arange(z_BL.shape[1]).expand(z_BL.shape).float()
-        return Told(pulled_BCHW[:, 0].flatten(1), decided_BL.float(), crude_BCHW, place_BL)
+        return Denoised(pulled_BCHW[:, 0].flatten(1), decided_BL.float(), estimate_BCHW, place_BL)
 
 
 def pictures(seed: int) -> Tensor:
     return torch.rand(2, 3, *GRID, generator=torch.Generator().manual_seed(seed))
 
 
-def echoed(seen: View) -> Told:
-    return told(Echo(), seen, KNOWN_BL, pictures(0), pictures(1), GRID)  # type: ignore[arg-type]
+def echoed(seen: View) -> Denoised:
+    return denoised_in(Echo(), seen, KNOWN_BL, pictures(0), pictures(1), GRID)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seen", VIEWS)

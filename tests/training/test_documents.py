@@ -27,11 +27,10 @@ from aps_core.tokenizers.magvit2 import MagvitTokenizer, load_magvit
 from aps_core.tokenizers.magvit2_net import Magvit2
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
-from training import convolutional, crude
+from training import convolutional, random_measurement
 from training.convolutional import ConvolutionalLoss
 from training.convolutional import export as export_convolutional
 from training.convolutional_scores import surprise, validate
-from training.crude import RandomMeasurement
 from training.documents import sources
 from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
@@ -46,6 +45,7 @@ from training.prior_network import (
     text_tokenizer,
 )
 from training.prior_network import export as export_prior
+from training.random_measurement import RandomMeasurement
 from training.restoration import Restoration
 from training.tokenizer import export, shape, take_encoder
 
@@ -294,7 +294,7 @@ def test_measurements_are_of_many_kinds_and_fit_their_own_picture():
 
 def test_a_fit_solves_its_normal_equations(monkeypatch):
     """Against a dense solution, of a blurred and thinned small picture."""
-    monkeypatch.setattr(crude, "FIT_STEPS", 200)
+    monkeypatch.setattr(random_measurement, "FIT_STEPS", 200)
     x = torch.rand(1, 3, 14, 14, generator=torch.Generator().manual_seed(3)) * 2 - 1
     measurement = next(m for m in measurements(x, 60) if len(m.kernel_kk) > 3)
     deviation_11HW = torch.rand(1, 1, 14, 14, generator=torch.Generator().manual_seed(4)) + 0.1
@@ -321,7 +321,7 @@ def test_a_fit_solves_its_normal_equations(monkeypatch):
 
 def test_gradients_of_a_fit_are_its_differences(monkeypatch):
     """In the picture that is fitted, and in the precision with which it holds."""
-    monkeypatch.setattr(crude, "FIT_STEPS", 200)
+    monkeypatch.setattr(random_measurement, "FIT_STEPS", 200)
     generator = torch.Generator().manual_seed(3)
     x = torch.rand(1, 3, 14, 14, generator=generator) * 2 - 1
     measurement = next(m for m in measurements(x, 60) if len(m.kernel_kk) > 3)
@@ -354,38 +354,11 @@ def test_first_estimates_come_before_the_rounds():
     generator = torch.Generator().manual_seed(0)
     x = stripes(False)
     restoration = Restoration.of(x[0], generator)
-    first = restoration.crude_CHW
+    first = restoration.estimate_CHW
     fitted = restoration.fitted(x[0], torch.full((64 * 64,), 0.001**-2))
     restoration.advance(fitted, torch.zeros(64, 64))
     assert restoration.rounds == 1
-    assert (restoration.crude_CHW - x[0]).abs().mean() < 0.1 * (first - x[0]).abs().mean()
-
-
-def test_an_answer_between_two_levels_is_the_least_surprised():
-    """The expected brightness of the best answer is the true one, not the nearest level's."""
-    tokenizer = PixelTokenizer()
-    x = torch.linspace(-1, 1, 64).view(1, 1, 8, 8).expand(1, 3, 8, 8)
-    shares = tokenizer.shares(x)
-    assert torch.allclose(shares @ tokenizer.levels_Y, x[:, 0].flatten(1), atol=1e-5)
-    codes, told = tokenizer.encode(x), torch.tensor([True])
-    colours, ones = torch.zeros(1, 64, 4), torch.ones(1, 64)
-
-    def surprised(p_BLY: torch.Tensor, told_B: torch.Tensor) -> torch.Tensor:
-        said = Answer(
-            y_BLY=(p_BLY + 1e-6).log(),
-            colour_BL4=colours,
-            mean_BL=ones,
-            variance_BL=ones,
-            colours_BCHW=torch.zeros_like(x),
-            weight_BL=ones,
-        )
-        return surprise(said, x, told_B, tokenizer, continuous=False)[0]
-
-    nearest = torch.nn.functional.one_hot(codes // 4, 16).float()
-    between = shares.amax(-1)[0] < 0.9
-    assert (surprised(shares, told) < surprised(nearest, told) - 0.3)[between].all()
-    # a decided token is one of the levels
-    assert (surprised(nearest, ~told) < surprised(shares, ~told))[between].all()
+    assert (restoration.estimate_CHW - x[0]).abs().mean() < 0.1 * (first - x[0]).abs().mean()
 
 
 def test_a_continuous_network_is_scored_by_its_normal_distribution():
@@ -418,7 +391,7 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
     tmp_path, monkeypatch, continuous
 ):
     """Two sorts of pictures, stripes and the same inverted: one neighbour tells which."""
-    monkeypatch.setattr(crude, "FIT_STEPS", 4)
+    monkeypatch.setattr(random_measurement, "FIT_STEPS", 4)
     monkeypatch.setattr(convolutional, "UNDER_WAY", 0.5)
     monkeypatch.setattr(convolutional, "RUNNING", 8)
     torch.manual_seed(0)
@@ -437,7 +410,7 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
         adam.step()
     scores = validate(net, tokenizer, pictures, 2, 1.0)
     assert max(scores["nll_quarter"], scores["nll_half"]) < scores["nll_all"] - 0.1
-    assert continuous or scores["nll_told_all"] < scores["nll_all"] - 0.1
+    assert continuous or scores["nll_denoised_all"] < scores["nll_all"] - 0.1
     assert scores["psnr_restored"] > scores["psnr_first"] + 0.5
     export_convolutional(net, tmp_path, config)
     again = load_convolutional(tmp_path, tokenizer, "cpu", torch.float32)

@@ -1,8 +1,8 @@
 """A masked diffusion prior over pixels as a convolutional network, small and local.
 
-It predicts every token from the decided ones, as MMaDA does. It can also be told a crude estimate
-of the picture, and what the measurement would make of it: then it is a denoiser as well, with a
-distribution for every pixel's brightness. It judges itself how wrong the estimate is, corrects its
+It predicts every token from the decided ones, as MMaDA does. Given an estimate of the picture, and
+what the measurement would make of it, it is a denoiser, with a distribution for every pixel's
+brightness. It judges itself how wrong the estimate is, corrects its
 colours, and says how firmly every pixel holds when the measurement pulls at it.
 
 Shapes: B samples, L tokens on a grid (gh, gw), which are pixels, D bits, K = 2**D codes, Y = 16
@@ -28,7 +28,7 @@ from aps_core.tokenizers.pixels import (
     mean_and_variance,
     of_codes,
 )
-from aps_core.types import MASK, Grid, Told
+from aps_core.types import MASK, Denoised, Grid
 
 OUTPUTS = (16, 4, 1, 2, 1)
 """Per token: logits of its brightness and of its two bits of colour; for an estimate, the logarithm
@@ -36,8 +36,8 @@ of its error, in units of :data:`ERROR`, and the error of its colour differences
 :data:`COLOUR_ERROR`; and the logarithm of the weight of the answer. A continuous network has one
 more: the error of the estimate's brightness, in units of :data:`SHIFT`.
 """
-TOLD_INPUTS = 7
-"""Three colours of the estimate and three of the pulled one, and whether they are told."""
+ESTIMATE_INPUTS = 7
+"""Three colours of the estimate and three of the pulled one, and whether they are given."""
 ERROR = 0.15
 """Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
 SHIFT = 0.05
@@ -104,15 +104,15 @@ class Answer(NamedTuple):
     y_BLY: Tensor
     """Logits of brightness."""
     colour_BL4: Tensor
-    """Logits of bits of colour, if nothing is told."""
+    """Logits of bits of colour, without an estimate."""
     mean_BL: Tensor
     """Expected brightness."""
     variance_BL: Tensor
     """Variance of brightness."""
     colours_BCHW: Tensor
-    """The estimates without their brightness; of those that are told, corrected."""
+    """The estimates without their brightness; where one is given, corrected."""
     weight_BL: Tensor
-    """How firmly brightness holds; 1 if nothing is told."""
+    """How firmly brightness holds; 1 without an estimate."""
 
 
 class ConvolutionalNet(nn.Module):
@@ -122,26 +122,26 @@ class ConvolutionalNet(nn.Module):
         super().__init__()
         self.config = config
         area = config.patch**2
-        self.embed = nn.Linear(area * (config.bits + 1 + TOLD_INPUTS), config.width)
+        self.embed = nn.Linear(area * (config.bits + 1 + ESTIMATE_INPUTS), config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, area * sum(config.outputs))
-        nn.init.zeros_(self.head.weight)  # an untrained network believes what it is told
+        nn.init.zeros_(self.head.weight)  # an untrained network believes the estimate
         nn.init.zeros_(self.head.bias)
 
-    def untold(self, z_BL: Tensor, tokenizer: PixelTokenizer, grid: Grid) -> Tensor:
+    def from_tokens(self, z_BL: Tensor, tokenizer: PixelTokenizer, grid: Grid) -> Tensor:
         """Logits of codes (B, L, K) from the decided tokens alone; see :meth:`answer`."""
         nothing_BCHW = torch.zeros(len(z_BL), 3, *grid, device=z_BL.device)
-        told_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
-        said = self.answer(z_BL, nothing_BCHW, nothing_BCHW, told_B, tokenizer, grid)
+        given_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
+        said = self.answer(z_BL, nothing_BCHW, nothing_BCHW, given_B, tokenizer, grid)
         return of_codes(said.y_BLY, said.colour_BL4)
 
     def answer(
         self,
         z_BL: Tensor,
-        crude_BCHW: Tensor,
+        estimate_BCHW: Tensor,
         pulled_BCHW: Tensor,
-        told_B: Tensor,
+        given_B: Tensor,
         tokenizer: PixelTokenizer,
         grid: Grid,
     ) -> Answer:
@@ -152,33 +152,33 @@ class ConvolutionalNet(nn.Module):
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
-            crude_BCHW: the estimates, in [-1, 1].
+            estimate_BCHW: the estimates, in [-1, 1].
             pulled_BCHW: what the measurements would make of them, in [-1, 1].
-            told_B: which pictures are told both.
+            given_B: for which pictures both are given.
             tokenizer: of the codes.
             grid: rows and columns of the tokens, any number.
         """
         decided_BL = z_BL != MASK
         code_BLD = tokenizer.codebook_KD[z_BL.clamp(min=0)] * decided_BL[..., None]
-        told_BL1 = told_B[:, None, None].expand(*z_BL.shape, 1)
-        seen_B6HW = torch.cat([crude_BCHW, pulled_BCHW], 1)
-        seen_BL6 = seen_B6HW.flatten(2).transpose(1, 2) * told_BL1
-        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL6, told_BL1], -1)
+        given_BL1 = given_B[:, None, None].expand(*z_BL.shape, 1)
+        seen_B6HW = torch.cat([estimate_BCHW, pulled_BCHW], 1)
+        seen_BL6 = seen_B6HW.flatten(2).transpose(1, 2) * given_BL1
+        known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL6, given_BL1], -1)
         said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
         said_BLY, said_BL4, judged_BL1, colour_BL2, firm_BL1, *shift = said_BLO.split(
             self.config.outputs, -1
         )
         error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
-        y_BLY = said_BLY + tokenizer.log_likelihood(crude_BCHW, error_BL) * told_BL1
-        changed_BL2 = COLOUR_ERROR * colour_BL2 * told_BL1
+        y_BLY = said_BLY + tokenizer.log_likelihood(estimate_BCHW, error_BL) * given_BL1
+        changed_BL2 = COLOUR_ERROR * colour_BL2 * given_BL1
         colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
-        weight_BL = (firm_BL1 * told_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
+        weight_BL = (firm_BL1 * given_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
         mean_BL, variance_BL = mean_and_variance(y_BLY.softmax(-1), tokenizer.levels_Y)
         if self.config.continuous:
-            shifted_BL = brightness(crude_BCHW).flatten(1) + SHIFT * shift[0][..., 0]
-            mean_BL = shifted_BL.where(told_B[:, None], mean_BL)
-            variance_BL = error_BL.square().where(told_B[:, None], variance_BL)
-        colours_BCHW = tokenizer.colours(crude_BCHW, colour_B2HW)
+            shifted_BL = brightness(estimate_BCHW).flatten(1) + SHIFT * shift[0][..., 0]
+            mean_BL = shifted_BL.where(given_B[:, None], mean_BL)
+            variance_BL = error_BL.square().where(given_B[:, None], variance_BL)
+        colours_BCHW = tokenizer.colours(estimate_BCHW, colour_B2HW)
         return Answer(
             y_BLY=y_BLY,
             colour_BL4=said_BL4,
@@ -202,7 +202,7 @@ class ConvolutionalNet(nn.Module):
 
 
 class ConvolutionalPrior:
-    """Implements :class:`aps_core.types.ToldPrior`."""
+    """Implements :class:`aps_core.types.DenoisingPrior`."""
 
     def __init__(self, net: ConvolutionalNet, tokenizer: PixelTokenizer) -> None:
         self.net = net.eval().requires_grad_(False)
@@ -219,20 +219,22 @@ class ConvolutionalPrior:
         guidance_scale: float,
     ) -> Tensor:
         """Logits (B, L, K), float32. Grids of any size are evaluated whole. It knows no prompts."""
-        return self.net.untold(z_BL, self.tokenizer, grid)
+        return self.net.from_tokens(z_BL, self.tokenizer, grid)
 
     @torch.no_grad()
-    def told(self, z_BL: Tensor, crude_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid) -> Told:
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
         """In float32. If tokens are decided, the others are predicted from them alone, in the
         colours of the estimate: single pixels say more than what was interpolated between them.
         """
         decided_BL = z_BL != MASK
-        told_B = ~decided_BL.any(1)
-        said = self.net.answer(z_BL, crude_BCHW, pulled_BCHW, told_B, self.tokenizer, grid)
+        given_B = ~decided_BL.any(1)
+        said = self.net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, self.tokenizer, grid)
         sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
-        seen_BLY = self.tokenizer.log_likelihood(crude_BCHW, sure_BL).softmax(-1)
+        seen_BLY = self.tokenizer.log_likelihood(estimate_BCHW, sure_BL).softmax(-1)
         mean_BL, variance_BL = mean_and_variance(seen_BLY, self.tokenizer.levels_Y)
-        return Told(
+        return Denoised(
             mean_BL.where(decided_BL, said.mean_BL),
             variance_BL.where(decided_BL, said.variance_BL),
             said.colours_BCHW,

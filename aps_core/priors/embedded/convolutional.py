@@ -33,7 +33,7 @@ class EmbeddedConvolutionalPrior(EmbeddedImagePrior):
         "best": {"steps": 1.5},
     }
     attention_share: ClassVar[float] = 0.0
-    can_be_told: ClassVar[bool] = True
+    denoises: ClassVar[bool] = True
     restoring_sampler: ClassVar[str] = "plug_and_play"
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
         "measurement": {"norm": "l2", "perceptual_weight": 0.0}
