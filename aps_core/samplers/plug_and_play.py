@@ -8,8 +8,9 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
     min_b  -log q(y | b + colours) + w sum_i f_i KL(b_i || p_i)
 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
-next estimate; its colours are the estimate's, as the prior corrects them. Every round lays the
-picture another way before the prior (:mod:`aps_core.sampling.views`).
+next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
+(:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
+(:mod:`aps_core.sampling.views`).
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
@@ -31,14 +32,17 @@ from aps_core.types import DenoisingPrior, MeasurementLikelihood
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.sampling.brightness_fit import BrightnessFit
     from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
+    from aps_core.types import Objective, SamplerState
 
 
 HALF_LEVEL = 1 / 15
 """Half the distance between two of the 16 levels of brightness; a pixel's confidence is the
 probability of a smaller error.
 """
+COLOUR_STEPS = 15
+"""Corrections of colours in every round."""
 AREA_WEIGHT = 0.05
 """Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
@@ -104,6 +108,15 @@ class PlugAndPlay(SamplerSpec):
             " continue into clipped areas, which become nearly black or white, as in documents."
         ),
     )
+    colour_weight: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description=(
+            "How strongly colours follow brightness, when they are fitted to a measurement that is"
+            " blurred or reduced (nats per unit of deviation). 0: they are what the prior expects."
+        ),
+    )
     turned: bool = Field(
         False,
         description=(
@@ -152,6 +165,7 @@ class PlugAndPlay(SamplerSpec):
         denoised = problem.denoised(known_BL, estimate_BCHW, view(done, self.turned))
         fit = BrightnessFit(problem.objective, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
+        self._fit_colours(problem.objective, fit)
         estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()
         spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
@@ -196,14 +210,26 @@ class PlugAndPlay(SamplerSpec):
         shape = len(estimate_BCHW), rows * columns
         return torch.zeros(shape, dtype=torch.bool, device=estimate_BCHW.device)
 
+    def _fit_colours(self, objective: Objective, fit: BrightnessFit) -> None:
+        """If values of the measurement are mixtures of pixels. Where pixels are measured by
+        themselves, the prior's colours are better.
+        """
+        from aps_core.sampling.colour_fit import fitted_colours
+
+        if not self.colour_weight or not isinstance(objective, MeasurementLikelihood):
+            return
+        if objective.coverage(fit.x_hat_BCHW) == "mixtures":
+            seen = fit.brightness_BHW, fit.colours_BCHW
+            fit.recolour(fitted_colours(objective, *seen, self.colour_weight, COLOUR_STEPS))
+
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""
         return state.carried["estimate"].float()
 
     @property
     def decodes(self) -> int:
-        """One per correction."""
-        return self.inner_steps
+        """One per correction, of colours as well."""
+        return self.inner_steps + COLOUR_STEPS * bool(self.colour_weight)
 
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:

@@ -6,14 +6,13 @@ Shapes: see :mod:`aps_core.types`.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.errors import SamplingDiverged
 from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.sampling.lbfgs import minimum
+from aps_core.tokenizers.pixels import brightness
 from aps_core.types import Denoised, Objective
 
 AREA = 8
@@ -51,7 +50,7 @@ class BrightnessFit:
     of a normal distribution from one with another mean. Its square (:func:`square_of_change`)
     counts less for the brightness of areas: the prior errs alike at neighbouring pixels, and many
     of them, taken as independent, would outvote the measurement, which knows the mean of an area
-    well. The loss is convex if the objective is. L-BFGS (Nocedal & Wright 2006) minimises it over
+    well. The loss is convex if the objective is. L-BFGS minimises it over
     changes in units in which the divergence curves alike for sure and unsure pixels.
     """
 
@@ -83,34 +82,28 @@ class BrightnessFit:
         Raises:
             SamplingDiverged: the loss is not finite.
         """
-        change_BL = self.change_BL.requires_grad_()
-        optimizer = torch.optim.LBFGS(
-            [change_BL],
-            max_iter=steps,
-            max_eval=steps,
-            tolerance_grad=1e-3,
-            tolerance_change=1e-6,
-            history_size=10,
-            line_search_fn="strong_wolfe",
-        )
         curve: list[float] = []
 
-        def evaluated() -> Tensor:
-            with torch.enable_grad():
-                loss = self._loss(change_BL)
-                (change_BL.grad,) = torch.autograd.grad(loss, change_BL)
-            loss = loss.detach()
-            reported = self.temperature / len(change_BL) * loss
+        def evaluated(change_BL: Tensor) -> Tensor:
+            loss = self._loss(change_BL)
+            reported = self.temperature / len(change_BL) * loss.detach()
             curve.append(float(reported))
-            if not math.isfinite(curve[-1]):
-                raise SamplingDiverged(f"The loss became {curve[-1]}.")
             watch(min(len(curve), steps), steps, reported, self.x_hat_BCHW)
             return loss
 
-        optimizer.step(evaluated)
-        self.change_BL = change_BL.detach()
+        self.change_BL = minimum(evaluated, self.change_BL, steps)
         self._loss(self.change_BL)  # the last evaluation may not be of the point that was chosen
         return curve
+
+    @property
+    def brightness_BHW(self) -> Tensor:
+        """The brightness, as far as it is fitted."""
+        return brightness(self.x_hat_BCHW)
+
+    def recolour(self, colours_BCHW: Tensor) -> None:
+        """Replaces the colours of the fitted pictures."""
+        self.colours_BCHW = colours_BCHW
+        self._loss(self.change_BL)
 
     def picture(self, y_BL: Tensor) -> Tensor:
         """Pictures (B, C, H, W) with a brightness, in the colours of the prior's answer."""

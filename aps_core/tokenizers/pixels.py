@@ -90,7 +90,7 @@ class PixelTokenizer:
         differences.
         """
         y_B1HW = brightness(x_BCHW)[:, None]
-        colours_BCHW: Tensor = x_BCHW.float() - y_B1HW + _coloured(change_B2HW)
+        colours_BCHW: Tensor = x_BCHW.float() - y_B1HW + coloured(change_B2HW)
         return colours_BCHW
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
@@ -106,7 +106,7 @@ class PixelTokenizer:
         colours_B2HW = F.interpolate(cells_B2hw, scale_factor=CELL)
         # a cell that is cut off has its neighbour's colour
         cut = (0, grid[1] - columns, 0, grid[0] - rows)
-        x_BCHW: Tensor = y_BHW[:, None] + _coloured(F.pad(colours_B2HW, cut, mode="replicate"))
+        x_BCHW: Tensor = y_BHW[:, None] + coloured(F.pad(colours_B2HW, cut, mode="replicate"))
         return x_BCHW
 
 
@@ -131,7 +131,7 @@ def brightness(x_BCHW: Tensor) -> Tensor:
     return y_BHW
 
 
-def _coloured(differences_B2HW: Tensor) -> Tensor:
+def coloured(differences_B2HW: Tensor) -> Tensor:
     """Pictures (B, C, H, W) of brightness 0 with the given differences of blue and red from it,
     both in [-1, 1].
     """

@@ -78,13 +78,20 @@ def listening(
     objective: MeasurementObjective | None = None,
     turned: bool = False,
     deciding_noise: float = 0.1,
+    settings: dict[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Listener, Sample, list[StepInfo]]:
     prior, infos = Listener(), list[StepInfo]()
     result = driver.sample(
         prior,
         objective or measured(Bound(halved)),
-        PlugAndPlay(steps=3, inner_steps=5, turned=turned, deciding_noise=deciding_noise),
+        PlugAndPlay(
+            steps=3,
+            inner_steps=5,
+            turned=turned,
+            deciding_noise=deciding_noise,
+            **(settings or {}),
+        ),
         grid=GRID,
         generator=torch.Generator().manual_seed(0),
         batch=batch,
@@ -107,6 +114,33 @@ def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> No
         laid = view(i, turned).laid(estimates[i].clamp(-1, 1))
         torch.testing.assert_close(heard, laid, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
+
+
+def test_the_first_estimate_takes_the_given_steps() -> None:
+    objective = measured(Bound(halved))
+    first, longer = (
+        listening(objective=objective, settings={"first_steps": steps})[0].heard[0]
+        for steps in (2, 300)
+    )
+    rate = 0.7 / 300**0.5
+    expected = total_variation_estimate(
+        objective, torch.zeros(1, 3, *GRID), steps=300, learning_rate=rate
+    )
+    torch.testing.assert_close(longer, expected, atol=1e-3, rtol=1e-3)
+    assert (first - longer).abs().mean() > 0.05
+
+
+def test_colours_are_fitted_to_mixtures_of_pixels_alone() -> None:
+    for operator, fitted in ((halved, True), (lambda x_BCHW: x_BCHW, False)):
+        objective = measured(Bound(operator))
+        usual, coloured = (
+            listening(objective=objective, settings={"colour_weight": weight})[2]
+            for weight in (0, 8)
+        )
+        change = (usual[0].x_hat_BCHW - coloured[0].x_hat_BCHW).abs().amax()
+        assert (change > 0.01) == fitted
+        assert brightness(usual[0].x_hat_BCHW - coloured[0].x_hat_BCHW).abs().amax() < 1e-4
+        assert (coloured[0].misfit < usual[0].misfit) == fitted
 
 
 def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:

@@ -25,5 +25,6 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
             "prior_weight": 0.6,
             "area_weight": 1.0,
             "deciding_noise": 0.1,
+            "colour_weight": 8.0,
         },
     }

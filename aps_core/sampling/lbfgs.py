@@ -1,0 +1,43 @@
+"""Minimisation of a smooth function by L-BFGS (Nocedal & Wright 2006)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from aps_core.errors import SamplingDiverged
+
+
+def minimum(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tensor:
+    """Where ``loss`` (scalar) is nearly least, near ``start``; of its shape, which is any.
+
+    Takes about ``steps`` evaluations with their gradients, fewer if the loss stops falling.
+
+    Raises:
+        SamplingDiverged: the loss is not finite.
+    """
+    x = start.detach().clone().requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [x],
+        max_iter=steps,
+        max_eval=steps,
+        tolerance_grad=1e-3,
+        tolerance_change=1e-6,
+        history_size=10,
+        line_search_fn="strong_wolfe",
+    )
+
+    def evaluated() -> Tensor:
+        with torch.enable_grad():
+            value = loss(x)
+            (x.grad,) = torch.autograd.grad(value, x)
+        value = value.detach()
+        if not math.isfinite(value):
+            raise SamplingDiverged(f"The loss became {float(value)}.")
+        return value
+
+    optimizer.step(evaluated)
+    return x.detach()
