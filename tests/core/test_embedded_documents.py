@@ -10,12 +10,14 @@ from aps_cli.main import main
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.metrics import psnr
+from aps_core.imaging.images import Picture, to_pil
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.priors import specialised_in
 from aps_core.priors.embedded.documents import EmbeddedDocumentsPrior
 from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
+from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.types import MASK, MeasurementLikelihood
 from benchmarks.documents import middles
 
@@ -52,6 +54,21 @@ def test_a_restoration_is_better_than_its_first_estimate(engine):
         )
         gains.append(psnr(result.x_BCHW, x[None]) - psnr(first, x[None]))
     assert torch.cat(gains).mean() > 1
+
+
+def test_a_sampler_that_does_not_suit_the_prior_is_noted(engine):
+    y = middles(PAGES, 10)[0][1][:, :32, :32]
+    quick = {"steps": 1, "inner_steps": 1}
+    for sampler, noted in (("aps", True), ("plug_and_play", False)):
+        spec = RestoreSpec.model_validate(
+            {
+                "prior": "embedded_documents",
+                "operator": {"type": "denoise"},
+                "sampler": {"type": sampler, **quick},
+            }
+        )
+        notes = run(spec, Inputs(Picture(to_pil(y))), engine).notes
+        assert any("was trained for 'plug_and_play'" in note for note in notes) == noted
 
 
 def test_missing_pixels_are_first_filled_along_slopes(engine):
