@@ -117,10 +117,10 @@ def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement
     assert not torch.allclose(pulled.mean_BL, after.mean_BL, atol=0.01)
 
 
-def test_decided_tokens_predict_the_others_instead_of_the_estimate(
+def test_decided_tokens_and_the_estimate_predict_the_others_together(
     prior: ConvolutionalPrior,
 ) -> None:
-    """At decided tokens the estimate is right; elsewhere it gives the colours alone."""
+    """At decided tokens the estimate is right; elsewhere, the mean of both predictions is."""
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     codes_BL = prior.tokenizer.encode(x_BCHW)
     decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
@@ -131,9 +131,14 @@ def test_decided_tokens_predict_the_others_instead_of_the_estimate(
     assert off_BL[decided_BL].abs().max() < 0.5 * (levels_Y[1] - levels_Y[0])
     masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
     mean_BL, variance_BL = mean_and_variance(masked_BLY.softmax(-1), levels_Y)
-    torch.testing.assert_close(said.mean_BL[~decided_BL], mean_BL[~decided_BL])
-    torch.testing.assert_close(said.variance_BL[~decided_BL], variance_BL[~decided_BL])
-    torch.testing.assert_close(said.colours_BCHW + brightness(x_BCHW)[:, None], x_BCHW)
+    estimated = prior.denoise(torch.full_like(z_BL, MASK), x_BCHW, x_BCHW, grid)
+    both_BL = (mean_BL + estimated.mean_BL) / 2
+    squares_BL = mean_BL.square() + variance_BL + estimated.mean_BL.square()
+    spread_BL = (squares_BL + estimated.variance_BL) / 2 - both_BL.square()
+    torch.testing.assert_close(said.mean_BL[~decided_BL], both_BL[~decided_BL])
+    torch.testing.assert_close(said.variance_BL[~decided_BL], spread_BL[~decided_BL])
+    assert not torch.allclose(both_BL, mean_BL, atol=0.01)
+    torch.testing.assert_close(said.colours_BCHW, estimated.colours_BCHW)
 
 
 def test_colours_are_corrected_and_brightness_is_not() -> None:

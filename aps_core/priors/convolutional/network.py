@@ -225,20 +225,28 @@ class ConvolutionalPrior:
     def denoise(
         self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
     ) -> Denoised:
-        """In float32. If tokens are decided, the others are predicted from them alone, in the
-        colours of the estimate: single pixels say more than what was interpolated between them.
+        """In float32. If tokens are decided, the others are predicted twice, from them alone and
+        from the estimate alone, and the mean of both counts: single pixels are sharper than what
+        was interpolated between them, and both predictions err differently.
         """
         decided_BL = z_BL != MASK
-        given_B = ~decided_BL.any(1)
-        said = self.net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, self.tokenizer, grid)
+        some_B1 = decided_BL.any(1, keepdim=True)
+        seen = estimate_BCHW, pulled_BCHW
+        nothing_BL, all_B = torch.full_like(z_BL, MASK), torch.ones_like(some_B1[:, 0])
+        said = self.net.answer(nothing_BL, *seen, all_B, self.tokenizer, grid)
+        if not bool(some_B1.any()):
+            return Denoised(said.mean_BL, said.variance_BL, said.colours_BCHW, said.weight_BL)
+        alone = self.net.answer(z_BL, *seen, ~all_B, self.tokenizer, grid)
+        apart_BL = (alone.mean_BL - said.mean_BL) / 2
+        both_BL = (alone.variance_BL + said.variance_BL) / 2 + apart_BL.square()
         sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
         seen_BLY = self.tokenizer.log_likelihood(estimate_BCHW, sure_BL).softmax(-1)
         mean_BL, variance_BL = mean_and_variance(seen_BLY, self.tokenizer.levels_Y)
         return Denoised(
-            mean_BL.where(decided_BL, said.mean_BL),
-            variance_BL.where(decided_BL, said.variance_BL),
+            mean_BL.where(decided_BL, (said.mean_BL + apart_BL).where(some_B1, said.mean_BL)),
+            variance_BL.where(decided_BL, both_BL.where(some_B1, said.variance_BL)),
             said.colours_BCHW,
-            said.weight_BL,
+            alone.weight_BL.where(some_B1, said.weight_BL),
         )
 
 
