@@ -89,11 +89,11 @@ class RandomMeasurement:
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
-        if kind < 0.2:
+        if kind < 0.3:
             return torch.ones(1, 1)
-        if kind < 0.55:
+        if kind < 0.6:
             return self._gaussian(0.4, 3.5)
-        return self._disk() if kind < 0.65 else self._movement()
+        return self._disk() if kind < 0.7 else self._movement()
 
     def _gaussian(self, low: float, high: float) -> Tensor:
         wide = math.exp(self._number(math.log(low), math.log(high)))
