@@ -5,11 +5,11 @@
 
 Degrades the middle 128 pixels of photographs (examples/photos) and documents (examples/documents)
 and restores them with every peer that can do the task (``benchmarks/peer_models.py``), with the
-baselines, and with the default of APS: the photographs prior on photographs, the documents prior on
-documents. Measurement and noise are the same for all. Rows are appended to a CSV file, and an
-interrupted run continues. Printed, and written beside it as JSON: means of PSNR, SSIM, LPIPS if its
-weights are installed, and seconds of the processor; what APS gains over every other with its 95 %
-interval, paired over pictures; and the peers that do not run here, with the reason.
+baselines, and with the default of APS: the prior specialised in such pictures. Measurement and
+noise are the same for all. Rows are appended to a CSV file, and an interrupted run continues.
+Printed, and written beside it as JSON: means of PSNR, SSIM, LPIPS if its weights are installed, and
+seconds of the processor; what APS gains over every other with its 95 % interval, paired over
+pictures; and the peers that do not run here, with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -32,12 +32,14 @@ from aps_core.evaluation.baselines import (
     simple,
     total_variation,
 )
-from aps_core.evaluation.cases import Setup, make_case
+from aps_core.evaluation.cases import TASKS, Setup, make_case
 from aps_core.evaluation.photographs import Photographs, photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.suite import lpips_if_here
 from aps_core.evaluation.tables import against, figure, markdown, mean
+from aps_core.priors import specialised_in
+from aps_core.priors.base import Content
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from benchmarks.documents import middles
@@ -61,10 +63,16 @@ DISTRIBUTIONS = (
 TV_WEIGHTS_BY_CONTENT = {"photographs": TV_WEIGHTS, "documents": TV_WEIGHTS_DOCUMENTS}
 
 
-def contents(photos: Path, documents: Path, every: int) -> Iterator[tuple[str, Photographs, str]]:
-    """(content, pictures, prior)."""
-    yield "photographs", photographs(photos, 128)[::every], "embedded"
-    yield "documents", middles(documents, every), "embedded_documents"
+def contents(photos: Path, documents: Path, every: int) -> Iterator[tuple[Content, Photographs]]:
+    """Both kinds of pictures."""
+    yield "photographs", photographs(photos, 128)[::every]
+    yield "documents", middles(documents, every)
+
+
+@cache
+def engine_for(content: Content, task: str) -> ImageEngine:
+    """With the prior of a job that names none."""
+    return ImageEngine.load(specialised_in(content, TASKS[task]["type"]) or "embedded")
 
 
 def default(
@@ -78,9 +86,9 @@ def default(
     return lambda case: run_method(engine, setup, case, variant, 0)[0]
 
 
-def methods(content: str, engine: ImageEngine, setup: Setup) -> dict[str, tuple[set[str], Restore]]:
+def methods(content: Content, task: str) -> dict[str, tuple[set[str], Restore]]:
     """By name: tasks, and how a case is restored."""
-    every = set(SIGMA)
+    every, engine = set(SIGMA), engine_for(content, task)
     tv = partial(total_variation, weights=TV_WEIGHTS_BY_CONTENT[content])
     found: dict[str, tuple[set[str], Restore]] = {
         "input": (every, simple),
@@ -88,21 +96,20 @@ def methods(content: str, engine: ImageEngine, setup: Setup) -> dict[str, tuple[
         "biharmonic": ({"inpainting70"}, biharmonic),
     }
     found |= {name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()}
-    return found | {"aps": (every, default(engine, setup))}
+    return found | {"aps": (every, default(engine, Setup.recommended(engine)))}
 
 
 def run(photos: Path, documents: Path, every: int, tasks: list[str], out: Path) -> list[Row]:
     """Rows of all methods; those that ``out`` has are not computed again."""
     rows = {row.key: row for row in read_rows(out, Row)}
-    for content, pictures, prior in contents(photos, documents, every):
-        engine = ImageEngine.load(prior)
-        setup, lpips = Setup.recommended(engine), lpips_if_here(engine.device)
-        ways = methods(content, engine, setup)
+    for content, pictures in contents(photos, documents, every):
         for number, (name, truth_CHW) in enumerate(pictures):
             for task in tasks:
+                engine = engine_for(content, task)
+                lpips = lpips_if_here(engine.device)
                 about = "native", task, f"{content}/{name}", truth_CHW, SIGMA[task], number
-                case = make_case(engine, setup, *about)
-                for method, (able, restore) in ways.items():
+                case = make_case(engine, Setup.recommended(engine), *about)
+                for method, (able, restore) in methods(content, task).items():
                     key = (case.protocol, task, case.sigma, case.image, method)
                     if task not in able or key in rows:
                         continue
