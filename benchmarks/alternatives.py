@@ -19,7 +19,7 @@ from benchmarks.variants import TASKS
 RESULTS = Path(__file__).parent / "results"
 DEFAULT = RESULTS / "2026-11-26_photographs.csv"
 """The defaults and the baselines, by ``benchmarks.photographs``."""
-DOCUMENTS = RESULTS / "2026-11-25_documents.csv"
+DOCUMENTS = RESULTS / "2026-11-26_documents.csv"
 """By ``benchmarks.documents``."""
 OURS = "photographs"
 FILLING, FILLER = "inpainting70", "embedded"

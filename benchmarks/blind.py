@@ -77,7 +77,7 @@ def estimated(part: Part, method: str, engine: ImageEngine, effort: Effort) -> E
     )
     if method == "em_equal":
         equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
-        equal.prior = EqualLogits(engine.prior.tokenizer)
+        equal.prior = EqualLogits(engine.prior)
         draw.engine = equal
     likelihood: Any = UnseenDetail(part.y_CHW, part.sigma, MARGIN)
     if method == "joint":

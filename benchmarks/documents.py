@@ -94,7 +94,7 @@ def without_prior(engine: ImageEngine) -> dict[str, tuple[ImageEngine, Variant]]
     """The default with equal logits in the prior's place, in its rounds, and in a single one with
     as many corrections.
     """
-    blank = ImageEngine(engine.spec, EqualLogits(engine.prior.tokenizer), engine.device)
+    blank = ImageEngine(engine.spec, EqualLogits(engine.prior), engine.device)
     usual = engine.spec.tuned[DEFAULT.method]
     corrections = usual["steps"] * usual["inner_steps"]
     rounds_weight, single_weight = CONTROL_WEIGHTS[engine.spec.type]

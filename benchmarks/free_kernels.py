@@ -158,7 +158,7 @@ def blurs_of(
         family = None
     yield "family", family, None, time.perf_counter() - begun
     equal: Any = ImageEngine(engine.spec, engine.prior, engine.device)
-    equal.prior = EqualLogits(engine.prior.tokenizer)
+    equal.prior = EqualLogits(engine.prior)
     pictures = {"joint": joint, "em_equal": samples(equal), "em_prior": samples(engine)}
     for method in (each for each in pictures if each in methods):
         begun = time.perf_counter()

@@ -18,10 +18,10 @@ from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.priors.convolutional.network import ERROR
+from aps_core.priors.convolutional.network import ERROR, ConvolutionalPrior
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
-from aps_core.tokenizers.pixels import PixelTokenizer, brightness
+from aps_core.tokenizers.pixels import PixelTokenizer, brightness, mean_and_variance
 from aps_core.types import Denoised, Grid, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
@@ -34,8 +34,14 @@ class EqualLogits:
     :class:`aps_core.types.DenoisingPrior`.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, replaced: Prior) -> None:
+        """Of the prior that is ``replaced``, it has the tokenizer, and for documents the levels: it
+        knows that none is beyond black or white.
+        """
+        self.tokenizer: Tokenizer = replaced.tokenizer
+        self.continuous = (
+            isinstance(replaced, ConvolutionalPrior) and replaced.net.config.continuous
+        )
 
     def logits(self, z_BL: Tensor, **_: object) -> Tensor:
         """Zeros (B, L, K)."""
@@ -48,6 +54,10 @@ class EqualLogits:
         assert isinstance(self.tokenizer, PixelTokenizer)
         mean_BL = brightness(estimate_BCHW).flatten(1)
         variance_BL = torch.full_like(mean_BL, ERROR**2)
+        if not self.continuous:
+            y_BLY = self.tokenizer.log_likelihood(estimate_BCHW, variance_BL.sqrt())
+            levels_Y = self.tokenizer.levels_Y
+            mean_BL, variance_BL = mean_and_variance(y_BLY.softmax(-1), levels_Y)
         colours_BCHW = self.tokenizer.colours(estimate_BCHW, torch.zeros(len(z_BL), 2, *grid))
         return Denoised(mean_BL, variance_BL, colours_BCHW, torch.ones_like(mean_BL))
 
@@ -82,7 +92,7 @@ def main() -> None:
     asked = arguments(__doc__, "prior-share.csv").parse_args()
     be_reproducible(asked.threads)
     engine = ImageEngine.load("embedded")
-    nothing: Prior = EqualLogits(engine.prior.tokenizer)
+    nothing: Prior = EqualLogits(engine.prior)
     blank = ImageEngine(engine.spec, nothing, engine.device)
     variants = {
         name: (engine if prior else blank, variant) for name, (prior, variant) in CONTROLS.items()

@@ -82,7 +82,7 @@ def test_boxes_hold_the_ink_of_their_characters():
 def test_the_documents_prior_knows_more_of_withheld_documents_than_equal_logits():
     pictures = middles(ROOT / "examples/documents", 10)
     prior = ImageEngine.load("embedded_documents").prior
-    nothing = training_curve.nats(EqualLogits(prior.tokenizer), pictures)
+    nothing = training_curve.nats(EqualLogits(prior), pictures)
     assert nothing == pytest.approx(math.log(64), abs=1e-3)
     assert training_curve.nats(prior, pictures) < nothing - 2
 
