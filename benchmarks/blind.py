@@ -41,6 +41,8 @@ from aps_core.blind.em import Estimate, expectation_maximisation
 from aps_core.blind.families import FAMILIES, Family, Name, Parameters
 from aps_core.blind.likelihood import UnseenDetail, WhiteNoise
 from aps_core.blind.photograph import PosteriorSamples
+from aps_core.priors import specialised_in
+from aps_core.priors.base import Content
 from aps_core.runtime.engine import ImageEngine
 from benchmarks.blind_parts import EXAMPLES, SETS, Part, Restorers, kernel_of
 from benchmarks.maxim import Maxim
@@ -195,7 +197,10 @@ def main() -> None:
         parser.error("the method maxim needs --maxim; see benchmarks/maxim.py")
     torch.set_num_threads(1)
     engine = ImageEngine.load(SETS[asked.set][0], "cpu")
-    restorers = Restorers(engine, Maxim(asked.maxim) if "maxim" in asked.methods else None)
+    content: Content = "documents" if asked.set == "documents" else "photographs"
+    default = ImageEngine.load(specialised_in(content, "gaussian_blur") or "embedded", "cpu")
+    maxim = Maxim(asked.maxim) if "maxim" in asked.methods else None
+    restorers = Restorers(engine, default, maxim)
     paths = [
         path
         for path in sorted((EXAMPLES / asked.set).glob("*.png"))

@@ -47,6 +47,9 @@ class Restorers:
     """What restores pictures, loaded once."""
 
     engine: ImageEngine
+    """With the prior that draws pictures for ``em``."""
+    default: ImageEngine
+    """With the prior of a job that names none."""
     maxim: Maxim | None
 
 
@@ -91,7 +94,7 @@ class Part:
 
     def restored_by(self, method: str, blur: OperatorSpec, tools: Restorers) -> Tensor:
         """The restoration (3, H, W) of one of :data:`METHODS`."""
-        engine = tools.engine
+        engine = tools.default
         if method == "maxim":
             assert tools.maxim is not None
             return tools.maxim(self.y_CHW)
