@@ -25,7 +25,7 @@ from aps_core.sampling.brightness_fit import single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
-FACTORS = (1, 1, 1, 1, 2, 4, 4, 4)
+FACTORS = (1, 1, 1, 2, 4, 4, 4, 4)
 """By which sizes are reduced, equally often."""
 MISSING, CLIPPED = 0.35, 0.15
 """Shares of the measurements at full size."""

@@ -62,6 +62,8 @@ class SamplerSpec(Spec, family=True):
     guidance_scale: float = 0.0
     keeps_decided: ClassVar[bool] = False
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
+    decodes_tokens: ClassVar[bool] = True
+    """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
     needs_denoiser: ClassVar[bool] = False
     """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
 

@@ -135,6 +135,7 @@ class PlugAndPlay(SamplerSpec):
     )
 
     needs_denoiser: ClassVar[bool] = True
+    decodes_tokens: ClassVar[bool] = False
 
     def init(self, problem: Problem, z_BL: Tensor) -> None:
         """Nothing to prepare.

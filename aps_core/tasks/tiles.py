@@ -3,7 +3,7 @@
 A tile is an ordinary restoration of a part of the picture, with a seed of its own. Measured values
 that depend on pixels outside the tile are ignored: they are restored by a neighbour. A *step* of
 such a job is one tile. Its state are the tokens of all finished tiles, from which a resumed job
-decodes them again.
+decodes them again; or the picture so far, if the sampler's pictures are not those of its tokens.
 
 The device holds one tile. Main memory holds the upload, the measurement in float32 and each sample
 in float16: 12 and 6 bytes a pixel of measurement and samples, besides the upload.
@@ -87,7 +87,7 @@ class TiledRun:
     started: float = field(default_factory=time.perf_counter)
 
     def run(self) -> PictureResult:
-        """Decodes the tiles of the checkpoint, then restores the others.
+        """Decodes or copies the tiles of the checkpoint, then restores the others.
 
         Raises:
             InvalidSpec: no pixel of a tile is known.
@@ -98,15 +98,19 @@ class TiledRun:
             self.measured.check_known(tile)
         canvas_BCHW = torch.zeros(samples, 3, tiling.height, tiling.width, dtype=torch.float16)
         codes_BL = torch.full((samples, tiling.tokens(self.engine.stride)), MASK, dtype=self._type)
+        tiles: list[Finished] = []
         resumed = 0
         if resume is not None:
             resumed = resume.step
             codes_BL[:, : resume.z_BL.shape[1]] = resume.z_BL
-        tiles: list[Finished] = []
+            if not self.spec.sampler.decodes_tokens:
+                tiles = _copied(resume, canvas_BCHW)
         used = 0
         for number, tile in enumerate(tiling.tiles, start=1):
             width, height = tile.size
             first, used = used, used + math.prod(self.engine.grid(height, width))
+            if number <= len(tiles):
+                continue
             tokens = codes_BL[:, first:used]
             x_BCHW, done = self._restore(tile, tokens, number <= resumed, max(number, resumed + 1))
             self._blend(x_BCHW, tile, canvas_BCHW)
@@ -189,8 +193,9 @@ class TiledRun:
         hook, done, total = self.context.on_step, tiles[-1], len(self.tiling.tiles)
         if hook is None:
             return
+        carried = {} if self.spec.sampler.decodes_tokens else _carried(tiles, canvas_BCHW)
         progress = TileProgress(
-            state=SamplerState(len(tiles), codes_BL, torch.empty(0, dtype=torch.uint8)),
+            state=SamplerState(len(tiles), codes_BL, torch.empty(0, dtype=torch.uint8), carried),
             total=total,
             seconds=done.seconds,
             prior_seconds=done.prior_seconds,
@@ -252,6 +257,23 @@ class TiledRun:
                 )
             )
         return combined(fits, words)
+
+
+def _carried(tiles: Sequence[Finished], canvas_BCHW: Tensor) -> dict[str, Tensor]:
+    """Finished tiles T for a checkpoint."""
+    return {
+        "canvas": canvas_BCHW,
+        "misfit": torch.stack([done.misfit_B for done in tiles], 1),
+        "noise_floor": torch.tensor([done.noise_floor for done in tiles], dtype=torch.float64),
+    }
+
+
+def _copied(resume: SamplerState, canvas_BCHW: Tensor) -> list[Finished]:
+    """The finished tiles of a checkpoint; fills the canvas."""
+    canvas_BCHW.copy_(resume.carried["canvas"])
+    floors: list[float] = resume.carried["noise_floor"].tolist()
+    columns = zip(resume.carried["misfit"].unbind(1), floors, strict=True)
+    return [Finished(misfit_B, floor, []) for misfit_B, floor in columns]
 
 
 def _seed(seed: int, tile: Tile) -> int:

@@ -139,6 +139,23 @@ def test_a_run_resumed_at_any_tile_gives_the_same_picture(engine):
     assert not torch.equal(whole.pictures_BCHW[0], whole.pictures_BCHW[1])
 
 
+def test_a_resumed_run_has_the_pictures_of_tiles_that_are_more_than_their_tokens():
+    """Those of plug and play are between levels, so their tokens do not say all."""
+    pages, checkpoints = ImageEngine.load("embedded_documents"), list[bytes]()
+    inputs = upload(picture(shape=(3, 64, 160))[0])
+    sampler = {"type": "plug_and_play", "steps": 1, "inner_steps": 2, "first_steps": 5}
+    chosen: dict[str, Any] = {"prior": "embedded_documents", "sampler": sampler}
+    fields = {**chosen, "tile": 72, "num_samples": 2}
+    whole = restored(pages, inputs, lambda now: checkpoints.append(now.checkpoint()), **fields)
+    for number in (1, 3):
+        again = restored(pages, inputs, None, checkpoints[number - 1], **fields)
+        assert again.resumed_from_step == number
+        assert torch.equal(again.pictures_BCHW, whole.pictures_BCHW)
+        assert again.misfit_B == whole.misfit_B
+        assert again.noise_floor == whole.noise_floor
+        assert len(again.inner_steps) == len(checkpoints) - number
+
+
 def test_a_hook_cancels_between_tiles_and_inside_one(engine):
     inputs = upload(picture(shape=(3, 96, 210))[0])
     with pytest.raises(SamplingCancelled, match=r"after tile 2 of 3"):

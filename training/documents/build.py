@@ -1,6 +1,6 @@
 """Renders the tiles that the documents' training draws its crops from.
 
-    python -m training.documents.build --corpus CORPUS --text text.tar.xz --icons DIR [--shards 4]
+    python -m training.documents.build --corpus CORPUS --text text.tar.xz --pictures DIR --shards 4
 
 Writes ``CORPUS/tiles/ink-NNN.npy`` (N, 512, 512), ink coverage, coloured and lit at training time,
 and ``colour-NNN.npy`` (N, 512, 512, 3), uint8. A shard that exists is kept, so more can be added
@@ -11,16 +11,14 @@ of the validation split.
 from __future__ import annotations
 
 import argparse
-import io
 import random
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 from tqdm import tqdm
 
+from training.corpus import Picture, load, square
 from training.documents import scans, sources
 from training.documents.fonts import faces
 from training.documents.pages import PageMaker, Tile
@@ -61,7 +59,7 @@ def screen_maker(corpus: Path, split: Split, seed: int) -> Maker:
 
 
 def colour_makers(
-    corpus: Path, text: Path, icons: Path | None, seed: int
+    corpus: Path, text: Path, pictures: Sequence[Picture], seed: int
 ) -> list[tuple[Maker, float]]:
     """Sources of training's colour tiles with their shares."""
     unpacked, rng = corpus / "unpacked", random.Random(seed)
@@ -74,25 +72,32 @@ def colour_makers(
         (lambda: scans.typeset_tile(typeset, rng, SIZE), 0.2),
         (picture_maker(music, rng), 0.05),
     ]
-    return makers if icons is None else [*makers, (IconSheets(icons, rng).sheet, 0.1)]
+    icons = [picture for picture in pictures if picture.group == "icon"]
+    photographs = [picture for picture in pictures if picture.group == "photo"]
+    if icons:
+        makers.append((Sheets(icons, 128, rng).sheet, 0.1))
+    if photographs:
+        makers.append((Sheets(photographs, 256, rng).sheet, 0.1))
+    return makers
 
 
-class IconSheets:
-    """Sheets of 16 icons of 128 pixels; half of the sheets on a coloured ground."""
+class Sheets:
+    """Sheets of square pictures side by side."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.archive = zipfile.ZipFile(folder / "icons_train.zip")
-        self.names = [n for n in self.archive.namelist() if not n.endswith("/")]
+    def __init__(self, pictures: list[Picture], side: int, rng: random.Random) -> None:
+        self.pictures = pictures
+        self.side = side
         self.rng = rng
 
     def sheet(self) -> Tile:
         """(512, 512, 3) uint8."""
-        sheet = Image.new("RGB", (SIZE, SIZE), "white")
-        for y in range(0, SIZE, 128):
-            for x in range(0, SIZE, 128):
-                raw = self.archive.read(self.rng.choice(self.names))
-                sheet.paste(Image.open(io.BytesIO(raw)).convert("RGB").resize((128, 128)), (x, y))
-        return np.asarray(sheet).copy()
+        sheet = np.empty((SIZE, SIZE, 3), np.uint8)
+        for y in range(0, SIZE, self.side):
+            for x in range(0, SIZE, self.side):
+                x_3SS = square(self.rng.choice(self.pictures), self.side)
+                pixels_3SS = ((x_3SS + 1) * 127.5).round().byte()
+                sheet[y : y + self.side, x : x + self.side] = pixels_3SS.permute(1, 2, 0)
+        return sheet
 
 
 def write(makers: list[tuple[Maker, float]], count: int, target: Path, seed: int) -> None:
@@ -112,7 +117,7 @@ def write(makers: list[tuple[Maker, float]], count: int, target: Path, seed: int
     temporary.replace(target)
 
 
-def build(corpus: Path, text: Path, icons: Path | None, shards: int) -> None:
+def build(corpus: Path, text: Path, pictures: Sequence[Picture], shards: int) -> None:
     """Writes every tile file that is missing."""
     tiles = corpus / "tiles"
     tiles.mkdir(exist_ok=True)
@@ -129,7 +134,7 @@ def build(corpus: Path, text: Path, icons: Path | None, shards: int) -> None:
     for i in range(shards):
         plan.append((f"ink-{i:03d}", INK_TILES, ink))
         plan.append(
-            (f"colour-{i:03d}", COLOUR_TILES, lambda n: colour_makers(corpus, text, icons, n))
+            (f"colour-{i:03d}", COLOUR_TILES, lambda n: colour_makers(corpus, text, pictures, n))
         )
     for seed, (name, count, makers) in enumerate(plan):
         if not (tiles / f"{name}.npy").exists():
@@ -144,10 +149,13 @@ def main() -> None:
         "--corpus", type=Path, required=True, help="folder of training.documents.fetch"
     )
     parser.add_argument("--text", type=Path, required=True, help="text.tar.xz")
-    parser.add_argument("--icons", type=Path, help="folder with icons_train.zip")
+    parser.add_argument(
+        "--pictures", type=Path, help="folder with photos_train.zip and icons_train.zip"
+    )
     parser.add_argument("--shards", type=int, default=4)
     args = parser.parse_args()
-    build(args.corpus, args.text, args.icons, args.shards)
+    pictures = load(args.pictures)[0] if args.pictures else []
+    build(args.corpus, args.text, pictures, args.shards)
 
 
 if __name__ == "__main__":
