@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from aps_core.runtime.engine import Engine, ImageEngine
-from aps_core.types import Grid, Prior, Tokenizer
+from aps_core.types import Denoised, DenoisingPrior, Grid, Prior, Tokenizer
 
 if TYPE_CHECKING:
     from aps_core.tasks.base import TaskSpec
@@ -64,8 +64,11 @@ def fallbacks(spec: TaskSpec, engine: Engine) -> Iterator[tuple[Fallback, Engine
 
 
 def _per_sample(engine: ImageEngine, recompute: bool) -> ImageEngine:
-    copied = copy.copy(engine)
-    copied.prior = PerSamplePrior(engine.prior, recompute)
+    copied, prior = copy.copy(engine), engine.prior
+    if isinstance(prior, DenoisingPrior):
+        copied.prior = PerSampleDenoiser(prior, recompute)
+    else:
+        copied.prior = PerSamplePrior(prior, recompute)
     return copied
 
 
@@ -97,6 +100,22 @@ class PerSamplePrior:
             for z_1L in z_BL.split(1)
         ]
         return torch.cat(one_by_one)
+
+
+class PerSampleDenoiser(PerSamplePrior):
+    """A denoising prior that evaluates one sample at a time."""
+
+    def __init__(self, prior: DenoisingPrior, recompute: bool) -> None:
+        super().__init__(prior, recompute)
+        self.denoiser = prior
+
+    def denoise(
+        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
+    ) -> Denoised:
+        """Same result as the wrapped prior, up to rounding."""
+        samples = zip(z_BL.split(1), estimate_BCHW.split(1), pulled_BCHW.split(1), strict=True)
+        one_by_one = [self.denoiser.denoise(*sample, grid) for sample in samples]
+        return Denoised(*(torch.cat(parts) for parts in zip(*one_by_one, strict=True)))
 
 
 class PerSampleTokenizer:

@@ -13,10 +13,12 @@ from PIL import Image
 
 from aps_core.errors import InsufficientMemory
 from aps_core.imaging import images
+from aps_core.priors.convolutional.network import ConvolutionalNet
 from aps_core.runtime.engine import Engine, ImageEngine
 from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Decoder
+from aps_core.types import Grid
 
 STEPS = 5
 
@@ -103,6 +105,34 @@ def test_samples_that_exceed_memory_are_computed_one_by_one(
     # the same up to rounding, which may flip single tokens
     assert (result.codes_BL == undisturbed.codes_BL).float().mean() > 0.8
     assert result.pictures_BCHW.shape == undisturbed.pictures_BCHW.shape
+
+
+def test_a_denoising_prior_sees_samples_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Engine.load("embedded_documents")
+    upload = Inputs(images.Picture(Image.radial_gradient("L").resize((32, 32)).convert("RGB")))
+    spec = validate_spec(
+        {
+            "type": "restore",
+            "operator": {"type": "denoise"},
+            "sigma": 0.1,
+            "num_samples": 2,
+            "prior": "embedded_documents",
+        }
+    )
+    undisturbed = run(spec, upload, pages)
+    forward = ConvolutionalNet.forward
+
+    def limited(self: ConvolutionalNet, known_BLI: torch.Tensor, grid: Grid) -> torch.Tensor:
+        if len(known_BLI) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return forward(self, known_BLI, grid)
+
+    monkeypatch.setattr(ConvolutionalNet, "forward", limited)
+    result = run(spec, upload, pages)
+    assert result.memory_fallbacks == ["free_cache", "split_batch"]
+    assert isinstance(result, PictureResult)
+    assert isinstance(undisturbed, PictureResult)
+    torch.testing.assert_close(result.pictures_BCHW, undisturbed.pictures_BCHW, atol=0.01, rtol=0.0)
 
 
 @pytest.mark.parametrize(
