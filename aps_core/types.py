@@ -214,16 +214,16 @@ class MeasurementLikelihood(Likelihood, Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of a run.
-
-    ``z_BL`` are codes. ``x_BCHW`` are their decoded pictures with C = 3 in [-1, 1]; the decoder may
-    overshoot slightly, and a sampler may have corrected them. ``misfit_B`` is that of the decoded
-    pictures, and 0 without a measurement.
+    """Result of a run: codes ``z_BL``, and their decoded pictures ``x_BCHW`` with C = 3 in [-1, 1],
+    which may overshoot slightly, and which the sampler may have corrected. ``misfit_B`` is that of
+    the pictures, and 0 without a measurement; ``deviation_BHW`` is the error of their brightness
+    that the sampler expects (standard deviation), if it knows.
     """
 
     z_BL: Tensor
     x_BCHW: Tensor
     misfit_B: Tensor
+    deviation_BHW: Tensor | None = None
 
 
 @dataclass(frozen=True)

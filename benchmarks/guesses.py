@@ -7,13 +7,13 @@ r"""Whether the samples of a restored page disagree where a character is wrong.
 Sets one page of new text in each font family of a split withheld from training, degrades the pages
 in one of three ways in turn, draws four samples by the default of the documents prior, and lets
 tesseract read the result: the sample with the lowest misfit. Characters that tesseract misreads in
-the truth do not count. Every character has two scores: the mean spread of the samples in its box,
-and the mean strength of the result's edges there, which needs no samples.
+the truth do not count. Every character has four scores in its box: the mean of the spread map of
+the result; how much the samples differ; the mean strength of the result's edges; and the true
+error of the samples' mean, which shows what a perfect map could tell.
 
-Printed: how well the spread, and faint edges, tell wrong characters from right ones (area under the
-curve, 0.5 = by chance) over all characters, with its 95 % interval over pages, and among those of
-the same page; and the samples' spread beside the error of their mean. Only if the spread were
-better than chance could it mark characters as guesses.
+Printed: how well each tells wrong characters from right ones (area under the curve, 0.5 = by
+chance) over all characters, with its 95 % interval over pages, and among those of the same page;
+and the mean spread beside the mean error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
+from aps_core.tasks.results import spread
 from benchmarks.legibility import (
     Page,
     auc,
@@ -42,8 +45,6 @@ from benchmarks.legibility import (
     require_tesseract,
     wrong_characters,
 )
-from benchmarks.peer_models import Restore
-from benchmarks.peers import default
 
 TASKS = ("gaussian_blur", "motion_blur", "sr2")
 SIGMA = 0.05
@@ -62,26 +63,41 @@ class Character:
     wrong: int
     """1 if tesseract misreads it."""
     spread: float
+    """Of the result's map."""
+    samples: float
+    """Their standard deviation."""
     edges: float
     error: float
-    """Of the samples' mean, root mean square, in the character's box."""
+    """Of the samples' mean, root mean square."""
 
 
-def drawn(case: Case, restore: Restore, kept: Path) -> Tensor:
-    """Samples (B, 3, H, W), from the file ``kept`` if it exists."""
+class Drawn(NamedTuple):
+    """Samples of one page."""
+
+    x_BCHW: Tensor
+    deviation_BHW: Tensor
+    """Errors that they share, as the sampler expects."""
+
+
+def drawn(engine: ImageEngine, setup: Setup, case: Case, kept: Path) -> Drawn:
+    """Samples, from the file ``kept`` if it exists."""
     if not kept.exists():
-        torch.save(restore(case), kept)
-    samples_BCHW: Tensor = torch.load(kept)
-    return samples_BCHW
+        variant = Variant(engine.spec.restoring_sampler, samples=SAMPLES)
+        sample = sampled(engine, setup, case, variant, 0)
+        assert sample.deviation_BHW is not None
+        torch.save((sample.x_BCHW.clamp(-1, 1), sample.deviation_BHW), kept)
+    return Drawn(*torch.load(kept))
 
 
-def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
+def characters(case: Case, page: Page, samples: Drawn) -> list[Character]:
     """The characters that tesseract reads in the truth."""
+    x_BCHW = samples.x_BCHW
     x_CHW = x_BCHW[int(case.objective(x_BCHW)[1].argmin())]
     wrong, unreadable = (
         wrong_characters(page.text, read(each)) for each in (x_CHW, page.picture_CHW)
     )
-    spread_HW, edges_HW = x_BCHW.std(0).mean(0), edges(x_CHW)
+    spread_HW, edges_HW = spread(*samples), edges(x_CHW)
+    samples_HW = spread(x_BCHW, None)
     squared_HW = (x_BCHW.mean(0) - page.picture_CHW).square().mean(0)
     found = []
     for position, box in enumerate(page.boxes):
@@ -96,6 +112,7 @@ def characters(case: Case, page: Page, x_BCHW: Tensor) -> list[Character]:
                 position=position,
                 wrong=int(wrong[position]),
                 spread=float(spread_HW[inside].mean()),
+                samples=float(samples_HW[inside].mean()),
                 edges=float(edges_HW[inside].mean()),
                 error=float(squared_HW[inside].mean().sqrt()),
             )
@@ -108,12 +125,12 @@ def run(chosen: list[Page], kept: Path) -> list[Character]:
     kept.mkdir(parents=True, exist_ok=True)
     engine = ImageEngine.load("embedded_documents")
     setup = Setup.recommended(engine)
-    restore, found = default(engine, setup, SAMPLES), []
+    found = []
     for number, page in enumerate(chosen):
         task = TASKS[number % len(TASKS)]
         about = "native", task, page.name, page.picture_CHW, SIGMA, number
         case = make_case(engine, setup, *about)
-        each = characters(case, page, drawn(case, restore, kept / f"{page.name}-{task}.pt"))
+        each = characters(case, page, drawn(engine, setup, case, kept / f"{page.name}-{task}.pt"))
         print(task, page.name, f"{sum(c.wrong for c in each)} of {len(each)} wrong", flush=True)
         found += each
     return found
@@ -121,7 +138,9 @@ def run(chosen: list[Page], kept: Path) -> list[Character]:
 
 SCORES: dict[str, Callable[[Character], float]] = {
     "spread": lambda character: character.spread,
+    "samples": lambda character: character.samples,
     "faint edges": lambda character: -character.edges,
+    "true error": lambda character: character.error,
 }
 
 

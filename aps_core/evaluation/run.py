@@ -26,7 +26,7 @@ from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
-from aps_core.types import StepInfo
+from aps_core.types import Sample, StepHook, StepInfo
 
 REFERENCES = ("ceiling", *BASELINES)
 """Pictures without a sampler: the tokenizer's reconstruction of the truth, and baselines."""
@@ -96,11 +96,6 @@ def run_method(
     """Samples (B, 3, H, W) of one method on one case, decoder evaluations per sample, and the
     misfit after every step.
     """
-    common = APSConfig(**{**setup.sampler.model_dump(), **variant.changes})
-    loss = MeasurementLoss(**{**setup.loss.model_dump(), **variant.loss})
-    sampler = SamplerSpec.named(variant.method).like(
-        common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings}
-    )
     decodes, trajectory = 1, []  # the last decode is of the final tokens
 
     def follow(info: StepInfo) -> None:
@@ -108,16 +103,33 @@ def run_method(
         decodes += len(info.loss_curve)
         trajectory.append((decodes - 1, info.misfit))
 
-    sample = driver.sample(
+    sample = sampled(engine, setup, case, variant, seed, follow)
+    return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1), decodes, trajectory
+
+
+def sampled(
+    engine: ImageEngine,
+    setup: Setup,
+    case: Case,
+    variant: Variant,
+    seed: int,
+    on_step: StepHook | None = None,
+) -> Sample:
+    """Samples of one method on one case, with the padding of the token grid."""
+    common = APSConfig(**{**setup.sampler.model_dump(), **variant.changes})
+    loss = MeasurementLoss(**{**setup.loss.model_dump(), **variant.loss})
+    sampler = SamplerSpec.named(variant.method).like(
+        common, {**engine.spec.tuned.get(variant.method, {}), **variant.settings}
+    )
+    return driver.sample(
         engine.prior,
         engine.measurement_objective(case.operator, case.y_CHW, case.sigma, loss),
         sampler,
         grid=engine.grid(case.height, case.width),
         generator=torch.Generator(engine.device).manual_seed(seed),
         batch=variant.samples,
-        on_step=follow,
+        on_step=on_step,
     )
-    return sample.x_BCHW[..., : case.height, : case.width].clamp(-1, 1), decodes, trajectory
 
 
 def cases(

@@ -93,6 +93,12 @@ class SamplerSpec(Spec, family=True):
         """The pictures (B, 3, H, W) of the last step."""
         return problem.decode(state.z_BL)
 
+    def deviation(self, state: SamplerState) -> Tensor | None:
+        """Standard deviation (B, H, W) of the error of the brightness that is to be expected of the
+        last step's pictures; None if it is not known.
+        """
+        return None
+
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
         """The result, given the pictures (B, 3, H, W) of the last step."""
         return x_BCHW

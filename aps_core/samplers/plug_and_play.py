@@ -184,7 +184,10 @@ class PlugAndPlay(SamplerSpec):
             x_hat_BCHW=fit.x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried={"estimate": estimate_BCHW.half()},
+            carried={
+                "estimate": estimate_BCHW.half(),
+                "deviation": deviation_BL.unflatten(1, problem.grid).half(),
+            },
         )
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
@@ -226,6 +229,10 @@ class PlugAndPlay(SamplerSpec):
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""
         return state.carried["estimate"].float()
+
+    def deviation(self, state: SamplerState) -> Tensor:
+        """What the prior expected in the last round."""
+        return state.carried["deviation"].float()
 
     @property
     def decodes(self) -> int:

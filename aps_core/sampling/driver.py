@@ -199,7 +199,8 @@ def sample(
                 )
         x_BCHW = sampler.decoded(problem, state)
         misfit_B = problem.objective(x_BCHW)[1]
-        return Sample(state.z_BL, sampler.finish(problem, x_BCHW), misfit_B)
+        finished_BCHW, deviation_BHW = sampler.finish(problem, x_BCHW), sampler.deviation(state)
+        return Sample(state.z_BL, finished_BCHW, misfit_B, deviation_BHW)
 
 
 def _info(

@@ -107,9 +107,11 @@ class Run:
             resume=context.resume,
             z_BL=z_BL,
         )
+        deviation_BHW = sample.deviation_BHW
         return PictureResult(
             spec=spec,
             pictures_BCHW=shown(sample.x_BCHW).clamp(-1, 1),
+            deviation_BHW=None if deviation_BHW is None else deviation_BHW[:, :height, :width],
             codes_BL=sample.z_BL,
             misfit_B=sample.misfit_B.tolist() if objective is not None else [],
             noise_floor=floor,

@@ -92,6 +92,8 @@ class PictureResult(Result):
     pictures_BCHW: Tensor
     """Posterior samples in [-1, 1]."""
     codes_BL: Tensor
+    deviation_BHW: Tensor | None = None
+    """Standard deviation of the error of the samples' brightness, as far as the sampler knows."""
     misfit_B: list[float] = field(default_factory=list)
     """Data misfit of each sample in the units of the measurement; empty without a measurement."""
     noise_floor: float = 0.0
@@ -130,10 +132,8 @@ class PictureResult(Result):
         return self.pictures_BCHW.mean(0)
 
     def spread_HW(self) -> Tensor:
-        """Standard deviation over the samples, averaged over colours: large where the measurement
-        determines the picture poorly.
-        """
-        return self.pictures_BCHW.std(0).mean(0)
+        """See :func:`spread`."""
+        return spread(self.pictures_BCHW, self.deviation_BHW)
 
     def sidecar(self) -> dict[str, Any]:
         """Adds misfits, spread and a disclaimer."""
@@ -210,6 +210,17 @@ class PictureResult(Result):
         if blur_CHW is not None:
             files.append(picture("blur", blur_CHW))
         return files
+
+
+def spread(pictures_BCHW: Tensor, deviation_BHW: Tensor | None) -> Tensor:
+    """Standard deviation (H, W) of what a picture may be: large where the measurement determines it
+    poorly. It is that over the samples, averaged over colours; and if the sampler expects errors
+    that its samples share, their variance is added (law of total variance).
+    """
+    differing_HW = pictures_BCHW.std(0).mean(0)
+    if deviation_BHW is None:
+        return differing_HW
+    return (differing_HW.square() + deviation_BHW.square().mean(0)).sqrt()
 
 
 def _json(part: Config | None) -> dict[str, Any] | None:

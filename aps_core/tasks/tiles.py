@@ -5,8 +5,9 @@ that depend on pixels outside the tile are ignored: they are restored by a neigh
 such a job is one tile. Its state are the tokens of all finished tiles, from which a resumed job
 decodes them again; or the picture so far, if the sampler's pictures are not those of its tokens.
 
-The device holds one tile. Main memory holds the upload, the measurement in float32 and each sample
-in float16: 12 and 6 bytes a pixel of measurement and samples, besides the upload.
+The device holds one tile. Main memory holds the upload, the measurement in float32, and each sample
+with its deviation in float16: 12 and 8 bytes a pixel of measurement and samples, besides the
+upload.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class TiledRun:
         tiling, resume, samples = self.tiling, self.context.resume, self.spec.num_samples
         for tile in tiling.tiles:
             self.measured.check_known(tile)
-        canvas_BCHW = torch.zeros(samples, 3, tiling.height, tiling.width, dtype=torch.float16)
+        canvas_BCHW = torch.zeros(samples, 4, tiling.height, tiling.width, dtype=torch.float16)
         codes_BL = torch.full((samples, tiling.tokens(self.engine.stride)), MASK, dtype=self._type)
         tiles: list[Finished] = []
         resumed = 0
@@ -128,7 +129,7 @@ class TiledRun:
     def _restore(
         self, tile: Tile, tokens: Tensor, known: bool, step: int
     ) -> tuple[Tensor, Finished]:
-        """One tile's samples (B, 3, H, W) in [-1, 1].
+        """One tile's samples in [-1, 1] and their deviation (B, 4, H, W).
 
         Args:
             tile: its place.
@@ -164,7 +165,10 @@ class TiledRun:
             resume=last if known else None,
         )
         tokens.copy_(sample.z_BL)
-        x_BCHW = sample.x_BCHW[..., :height, :width].clamp(-1, 1)
+        x_BCHW, deviation_BHW = sample.x_BCHW.clamp(-1, 1), sample.deviation_BHW
+        if deviation_BHW is None:
+            deviation_BHW = torch.zeros_like(x_BCHW[:, 0])
+        x_BCHW = torch.cat([x_BCHW, deviation_BHW[:, None]], 1)[..., :height, :width]
         return x_BCHW, Finished(sample.misfit_B.cpu(), objective.noise_floor, steps)
 
     def _blend(self, x_BCHW: Tensor, tile: Tile, canvas_BCHW: Tensor) -> None:
@@ -205,7 +209,7 @@ class TiledRun:
             misfit=float(done.misfit_B.mean()),
             noise_floor=done.noise_floor,
             grid=(len(self.tiling.rows), len(self.tiling.columns)),
-            canvas_BCHW=canvas_BCHW,
+            canvas_BCHW=canvas_BCHW[:, :3],
         )
         if hook(progress) is False:
             raise SamplingCancelled(f"Stopped after tile {len(tiles)} of {total}.")
@@ -220,7 +224,8 @@ class TiledRun:
         ).tolist()
         result = PictureResult(
             spec=self.spec,
-            pictures_BCHW=canvas_BCHW,
+            pictures_BCHW=canvas_BCHW[:, :3],
+            deviation_BHW=canvas_BCHW[:, 3],
             codes_BL=codes_BL,
             misfit_B=misfit_B,
             noise_floor=float(torch.tensor([done.noise_floor for done in tiles]) @ shares),
@@ -234,7 +239,7 @@ class TiledRun:
             fingerprint=self.context.fingerprint,
             notes=[f"Restored in {len(tiles)} overlapping tiles."],
         )
-        fit = self._judged(canvas_BCHW[result.best])
+        fit = self._judged(result.pictures_BCHW[result.best])
         result.seconds["total"] = time.perf_counter() - self.started
         return replace(result, fit=fit)
 

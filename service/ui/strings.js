@@ -243,7 +243,7 @@ export const t = {
 
   previewWithin: (n) => `Estimate within step ${n}`,
   preview: (n) => `Estimate after step ${n}`,
-  pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Spread of the samples: bright where the samples disagree" },
+  pictureAlt: { before: "The picture that was sent", result: "The result", mean: "Mean of the samples", spread: "Uncertainty: bright where the samples disagree or may all be wrong" },
   previewAlt: "Current estimate of the picture",
   stage: "Picture. Plus and minus zoom, 0 fits, arrow keys pan.",
   compare: "Comparison: share of the result shown",
@@ -267,7 +267,7 @@ export const t = {
   draw: (n) => `Sample ${n}`,
   mean: "Mean",
   spread: "Spread",
-  spreadHelp: "The mean is smoother and, on average, closer to the truth. The spread shows where the samples disagree. Neither is evidence.",
+  spreadHelp: "The mean is smoother and, on average, closer to the truth. The spread shows where the samples disagree, or where the prior expects that all of them may be wrong. Neither is evidence.",
 
   guided: "Guided",
   unguided: "Without guidance",

@@ -252,6 +252,8 @@ def test_a_resumed_run_tells_the_same() -> None:
         torch.testing.assert_close(heard, before)
     torch.testing.assert_close(resumed.z_BL, whole.z_BL)
     torch.testing.assert_close(resumed.x_BCHW, whole.x_BCHW)
+    assert whole.deviation_BHW is not None
+    torch.testing.assert_close(resumed.deviation_BHW, whole.deviation_BHW)
 
 
 def fit(

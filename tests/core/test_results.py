@@ -72,6 +72,15 @@ def test_files_of_several_samples():
     assert made.mean_CHW()[0, -1, 0] == pytest.approx(0.2 / 3)
 
 
+def test_the_spread_counts_errors_that_all_samples_share():
+    shared = torch.zeros(3, 8, 12)
+    shared[:, 0], shared[1, 1] = 0.4, 0.3
+    spread_HW = result(deviation_BHW=shared).spread_HW()
+    assert torch.allclose(spread_HW[0], torch.tensor(0.4)), "the samples agree, and may be wrong"
+    assert torch.allclose(spread_HW[1], torch.tensor(0.03**0.5)), "one of three expects an error"
+    assert torch.equal(spread_HW[2:], result().spread_HW()[2:])
+
+
 def test_a_single_sample_has_no_spread_map():
     made = result(pictures_BCHW=torch.zeros(1, 3, 8, 12), misfit_B=[0.1])
     assert [file.name for file in made.files()] == ["result.png"]

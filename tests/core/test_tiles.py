@@ -151,6 +151,7 @@ def test_a_resumed_run_has_the_pictures_of_tiles_that_are_more_than_their_tokens
         again = restored(pages, inputs, None, checkpoints[number - 1], **fields)
         assert again.resumed_from_step == number
         assert torch.equal(again.pictures_BCHW, whole.pictures_BCHW)
+        assert torch.equal(again.spread_HW(), whole.spread_HW())
         assert again.misfit_B == whole.misfit_B
         assert again.noise_floor == whole.noise_floor
         assert len(again.inner_steps) == len(checkpoints) - number
