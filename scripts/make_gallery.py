@@ -1,30 +1,36 @@
-"""Generates ``docs/gallery``: per operator, a strip of truth, measurement and restoration.
-
-Uses the embedded prior with its recommended settings.
+"""Generates ``docs/gallery``: per operator, truth, measurement and restoration, of a photograph and
+of a page.
 
     python scripts/make_gallery.py [OPERATOR ...]
 
-Photograph: ``examples/photos/chelsea.png``, which is not in the training data, at the prior's
-native 128 pixels. Seed 0, one sample.
+The restorations are by the priors and settings that a job gets by default. The pictures
+``examples/photos/chelsea.png`` and ``examples/documents/page-sil-andika.png`` are not in the
+training data; 128 pixels, seed 0, one sample.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from torch import Tensor
 
 from aps_core.imaging import images, noise
 from aps_core.imaging.resampling import resize
 from aps_core.operators import OperatorSpec
+from aps_core.priors import specialised_in
+from aps_core.priors.base import Content
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from benchmarks.documents import middles
 
 ROOT = Path(__file__).parents[1]
 SIDE, GAP = 128, 8
+PAGE = "page-sil-andika"
 SHOWN: dict[str, tuple[dict[str, Any], float]] = {
     "colorize": ({}, 0.05),
     "compose": (
@@ -57,37 +63,53 @@ not shipped.
 """
 
 
+def pictures() -> dict[Content, Tensor]:
+    """A photograph and a page (3, SIDE, SIDE) in [-1, 1]."""
+    data = (ROOT / "examples/photos/chelsea.png").read_bytes()
+    whole = images.to_tensor(images.open_image(data))
+    photograph = resize(whole, (SIDE, SIDE)).clamp(-1, 1)
+    pages = dict(middles(ROOT / "examples/documents", every=1))
+    return {"photographs": photograph, "documents": pages[PAGE]}
+
+
+@cache
+def engine_for(content: Content, operator: str) -> ImageEngine:
+    """With the prior of a job that names none."""
+    return ImageEngine.load(specialised_in(content, operator) or "embedded", "cpu")
+
+
+def row(name: str, content: Content, truth_CHW: Tensor) -> list[Tensor]:
+    """Truth, measurement and restoration."""
+    fields, sigma = SHOWN[name]
+    operator = OperatorSpec.named(name).model_validate({"type": name, **fields})
+    clean_CHW = operator.bind((3, SIDE, SIDE))(truth_CHW[None])[0]
+    generator = torch.Generator().manual_seed(0)
+    y_CHW = noise.add_noise(clean_CHW, sigma, generator).clamp(-1, 1)
+    engine = engine_for(content, name)
+    result = run(
+        RestoreSpec(operator=operator, sigma=sigma, prior=engine.spec.type),
+        Inputs(images.open_image(images.encode_png(y_CHW))),
+        engine,
+    )
+    assert isinstance(result, PictureResult)
+    print(
+        f"{name} {content} by {engine.spec.type}: {result.seconds['sampling']:.1f} s, misfit"
+        f" {result.misfit_B[0]:.4f}, noise floor {result.noise_floor:.4f}",
+        flush=True,
+    )
+    return [truth_CHW, y_CHW, result.pictures_BCHW[result.best]]
+
+
 def main(names: list[str]) -> None:
     """Generates the strips of the operators ``names``, or of all if empty."""
-    engine = ImageEngine.load("embedded", "cpu")
-    truth = resize(
-        images.to_tensor(images.open_image((ROOT / "examples/photos/chelsea.png").read_bytes())),
-        (SIDE, SIDE),
-    ).clamp(-1, 1)
+    truths = pictures()
     for name in names or SHOWN:
-        fields, sigma = SHOWN[name]
-        operator = OperatorSpec.named(name).model_validate({"type": name, **fields})
-        y = noise.add_noise(
-            operator.bind((3, SIDE, SIDE))(truth[None])[0], sigma, torch.Generator().manual_seed(0)
-        ).clamp(-1, 1)
-        result = run(
-            RestoreSpec(operator=operator, sigma=sigma),
-            Inputs(images.open_image(images.encode_png(y))),
-            engine,
-        )
-        assert isinstance(result, PictureResult)
-        strip = Image.new("RGB", (3 * SIDE + 2 * GAP, SIDE), "white")
-        for place, x_CHW in enumerate((truth, y, result.pictures_BCHW[result.best])):
-            strip.paste(
-                images.to_pil(x_CHW).resize((SIDE, SIDE), Image.Resampling.NEAREST),
-                (place * (SIDE + GAP), 0),
-            )
+        strip = Image.new("RGB", (3 * SIDE + 2 * GAP, 2 * SIDE + GAP), "white")
+        for line, (content, truth_CHW) in enumerate(truths.items()):
+            for place, x_CHW in enumerate(row(name, content, truth_CHW)):
+                shown = images.to_pil(x_CHW).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+                strip.paste(shown, (place * (SIDE + GAP), line * (SIDE + GAP)))
         strip.save(ROOT / "docs/gallery" / f"{name}.webp", quality=90, method=6)
-        print(
-            f"{name}: {result.seconds['sampling']:.1f} s, misfit {result.misfit_B[0]:.4f}, noise"
-            f" floor {result.noise_floor:.4f}",
-            flush=True,
-        )
 
 
 if __name__ == "__main__":
