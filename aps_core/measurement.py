@@ -238,12 +238,20 @@ def _eight_bit(given: PictureLike | Sequence[PictureLike]) -> bool:
 
 
 def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
-    """One or several measurements as a four-dimensional tensor (B, ...)."""
+    """One or several measurements as a four-dimensional tensor (B, ...).
+
+    Raises:
+        InvalidSpec: a value is not a finite number.
+    """
     if isinstance(given, Sequence) and not isinstance(given, str):
         return torch.stack([picture(each) for each in given])
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4:
         return torch.stack([picture(each) for each in given])
     y = picture(given)
+    if not bool(y.isfinite().all()):
+        raise InvalidSpec(
+            "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."
+        )
     return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
 
 

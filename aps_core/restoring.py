@@ -23,7 +23,6 @@ from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers import SamplerSpec
-from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, Prior, StepHook, Tokenizer
 
@@ -143,9 +142,7 @@ def restore(
     if engine is not None:
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen), preset=preset))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
-    if isinstance(chosen, AnchoredSampler) and chosen.temperature is None:
-        # random starts distinguish samples of one measurement; several measurements need none
-        chosen = chosen.model_copy(update={"temperature": float(samples > 1)})
+    chosen = chosen.for_samples(samples)
     measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)
     y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW

@@ -20,10 +20,15 @@ else:
 
 
 def filled(x_CHW: Tensor, known_HW: Tensor) -> Tensor:
-    """Replaces unknown pixels by averages of known pixels, preferring close ones."""
+    """Replaces unknown pixels by averages of known pixels, preferring close ones. Those that are
+    far from few known pixels get the mean of all; without any, zero.
+    """
     result_CHW, left_HW = x_CHW * known_HW, 1 - known_HW
     sigma = 2.0
     while bool(left_HW.any()):
+        if sigma > max(known_HW.shape):
+            total_C11 = (x_CHW * known_HW).sum((-2, -1), keepdim=True)
+            return torch.where(left_HW > 0, total_C11 / known_HW.sum().clamp(min=1), result_CHW)
         weight_HW = _blurred(known_HW[None], sigma)[0]
         reached_HW = left_HW * (weight_HW > 1e-3)
         result_CHW = torch.where(

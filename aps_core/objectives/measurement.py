@@ -11,6 +11,11 @@ from torch import Tensor
 
 from aps_core.types import BoundOperator, Coverage, Features
 
+LEAST_SIGMA = 1e-3
+"""Smaller deviations of noise count as this one, an eighth of the distance between two levels of an
+8-bit picture: a fit without any tolerance would not end.
+"""
+
 
 class MeasurementObjective:
     """``|| y - A(x) ||`` over the observed values, plus an optional perceptual distance at the size
@@ -55,11 +60,11 @@ class MeasurementObjective:
         self.trust: Tensor | None = None
         deviation = sigma
         if isinstance(sigma, Tensor):
-            spread = sigma.expand_as(y_BCHW)
+            spread = sigma.clamp(min=LEAST_SIGMA).expand_as(y_BCHW)
             counted = spread if weight is None else spread * weight
             sigma = float(counted.sum()) / len(y_BCHW) / self.observed
             self.trust = sigma / spread
-        self.sigma = max(sigma, 1e-6)
+        sigma = self.sigma = max(sigma, LEAST_SIGMA)
         # Expected misfit of the true picture: mean absolute or mean squared Gaussian noise.
         self.noise_floor = sigma * math.sqrt(2 / math.pi) if norm == "l1" else sigma**2
         # L2 is Gaussian noise; L1 is Laplace noise of the same mean absolute value.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -65,3 +65,9 @@ class AnchoredSampler(SamplerSpec):
         ),
     )
     keeps_decided: ClassVar[bool] = True
+
+    def for_samples(self, samples: int) -> Self:
+        """Random starts only distinguish samples of one measurement."""
+        if self.temperature is not None:
+            return self
+        return self.model_copy(update={"temperature": float(samples > 1)})

@@ -120,6 +120,12 @@ class SamplerSpec(Spec, family=True):
         """Fields with which a reverse step takes about ``decodes`` decoder evaluations."""
         return {}
 
+    def for_samples(self, samples: int) -> Self:
+        """These settings for a batch with so many samples of each measurement. By themselves,
+        samplers take a batch for samples of one measurement, which must differ.
+        """
+        return self
+
     @classmethod
     def preset(cls) -> dict[str, Any]:
         """Fields that this class sets differently from its parent. Neither a prior's recommendation

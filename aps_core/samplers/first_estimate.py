@@ -85,7 +85,8 @@ def _surroundings(
     if not bool(known_B1HW.any()):
         return nothing_BCHW
     known_HW = known_B1HW[0, 0].float()
-    seen_CHW = steepest_step(likelihood, nothing_BCHW[:1])[0]  # the measurement, where there is one
+    seen_BCHW = steepest_step(likelihood, nothing_BCHW)  # the measurement, where there is one
     line = gaussian(SOFTNESS, round(2 * SOFTNESS), known_HW.dtype, known_HW.device)
     inside_HW = separable(torch.ones_like(known_HW), line)
-    return (separable(filled(seen_CHW, known_HW), line) / inside_HW).expand_as(nothing_BCHW)
+    filled_BCHW = torch.stack([filled(seen_CHW, known_HW) for seen_CHW in seen_BCHW])
+    return separable(filled_BCHW, line) / inside_HW

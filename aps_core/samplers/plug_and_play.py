@@ -20,7 +20,7 @@ Not in the paper. For priors that are denoisers (:class:`aps_core.types.Denoisin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -43,6 +43,8 @@ probability of a smaller error.
 """
 COLOUR_STEPS = 15
 """Corrections of colours in every round."""
+SPREAD = 0.5
+"""Noise between rounds that makes samples differ."""
 AREA_WEIGHT = 0.05
 """Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
@@ -169,7 +171,7 @@ class PlugAndPlay(SamplerSpec):
         self._fit_colours(problem.objective, fit)
         estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()
-        spread = self.spread if self.spread is not None else 0.5 * (len(z_BL) > 1)
+        spread = self.for_samples(len(z_BL)).spread
         if done + 1 == self.steps:
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
         elif spread:
@@ -234,6 +236,12 @@ class PlugAndPlay(SamplerSpec):
         """What the prior expected in the last round."""
         return state.carried["deviation"].float()
 
+    def for_samples(self, samples: int) -> Self:
+        """Noise only distinguishes samples of one measurement."""
+        if self.spread is not None:
+            return self
+        return self.model_copy(update={"spread": SPREAD if samples > 1 else 0.0})
+
     @property
     def decodes(self) -> int:
         """One per correction, of colours as well."""
@@ -247,4 +255,4 @@ class PlugAndPlay(SamplerSpec):
     @property
     def extra_passes(self) -> int:
         """The first estimate and the verdict, as measured with a blur on a CPU."""
-        return 50
+        return 10 + 2 * self.first_steps // 5

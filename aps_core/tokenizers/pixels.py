@@ -94,9 +94,11 @@ class PixelTokenizer:
         return colours_BCHW
 
     def decode(self, e_BLD: Tensor, grid: Grid) -> Tensor:
-        """Embeddings (B, L, D) to pictures (B, 3, H, W) of at least 2x2, float32, unclamped."""
-        rows, columns = (side // CELL * CELL for side in grid)
+        """Embeddings (B, L, D) to pictures (B, 3, H, W), float32, unclamped."""
         e_BDHW = e_BLD.float().transpose(1, 2).unflatten(2, grid)
+        least = (0, max(0, CELL - grid[1]), 0, max(0, CELL - grid[0]))
+        e_BDHW = F.pad(e_BDHW, least, mode="replicate")
+        rows, columns = (side // CELL * CELL for side in e_BDHW.shape[2:])
         y_BHW = torch.einsum("bdhw,d->bhw", e_BDHW[:, :LEVEL_BITS], self.weights_b) * 2 / TOP
         bits_B8hw = F.pixel_unshuffle(e_BDHW[:, LEVEL_BITS:, :rows, :columns], CELL)
         bits_B2bhw = bits_B8hw.unflatten(1, (2, LEVEL_BITS))
@@ -105,9 +107,9 @@ class PixelTokenizer:
         cells_B2hw = (BENT * even_B2hw).sinh() / math.sinh(BENT)
         colours_B2HW = F.interpolate(cells_B2hw, scale_factor=CELL)
         # a cell that is cut off has its neighbour's colour
-        cut = (0, grid[1] - columns, 0, grid[0] - rows)
+        cut = (0, e_BDHW.shape[3] - columns, 0, e_BDHW.shape[2] - rows)
         x_BCHW: Tensor = y_BHW[:, None] + coloured(F.pad(colours_B2HW, cut, mode="replicate"))
-        return x_BCHW
+        return x_BCHW[..., : grid[0], : grid[1]]
 
 
 def mean_and_variance(p: Tensor, levels_Y: Tensor) -> tuple[Tensor, Tensor]:

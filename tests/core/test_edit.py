@@ -156,6 +156,14 @@ def test_blending_changes_pixels_only_inside_the_mask():
     assert filled(truth * known, known).sub(truth).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("side", [0, 1, 4])
+def test_filling_ends_far_from_few_known_pixels(side):
+    known = torch.zeros(61, 97)
+    known[:side, :side] = 1
+    result = filled(torch.full((3, 61, 97), 0.3), known)
+    assert torch.allclose(result, torch.tensor(0.3 if side else 0.0))
+
+
 @pytest.mark.parametrize(
     ("inputs", "fields", "words"),
     [

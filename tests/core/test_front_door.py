@@ -209,6 +209,36 @@ def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
     assert torch.equal(together.codes_BL, torch.cat([each.codes_BL for each in alone]))
 
 
+def test_measurements_of_a_batch_do_not_disturb_each_other(truth):
+    """Not the colours that fill their holes, and no noise is added, as it is to several samples."""
+    pages = aps.load_prior("embedded_documents", "cpu")
+    seen = torch.ones(32, 24)
+    seen[8:24, 6:18] = 0
+    both = torch.stack([truth, -truth])
+    quick = {"type": "plug_and_play", "steps": 2, "inner_steps": 40, "first_steps": 40}
+
+    def filled(y):
+        known = Image.fromarray((255 * seen).byte().numpy())
+        measurement = aps.Measurement(y * seen, "inpainting", sigma=0.05, mask=known)
+        return aps.restore(measurement, pages, sampler=quick).pictures_BCHW
+
+    alone = torch.cat([filled(x_CHW) for x_CHW in both])
+    assert (filled(both) - alone).square().mean().sqrt() < 0.03
+    assert (alone[0] - alone[1]).square().mean().sqrt() > 0.3
+
+
+@pytest.mark.parametrize("sigma", [0.0, torch.zeros(1)])
+def test_a_measurement_without_noise_is_reproduced(truth, sigma):
+    pages = aps.load_prior("embedded_documents", "cpu")
+    result = aps.restore(aps.Measurement(truth, "denoise", sigma=sigma), pages)
+    assert (result.pictures_BCHW[0] - truth).square().mean().sqrt() < 0.02
+
+
+def test_values_that_are_no_numbers_are_refused(prior, truth):
+    with pytest.raises(InvalidSpec, match="NaN or infinite"):
+        restored(prior, aps.Measurement(truth.where(truth < 0.5, torch.nan), sigma=0.05))
+
+
 def test_a_notebook_shows_the_result(prior, truth):
     result = restored(prior, aps.Measurement(truth, sigma=0.05), samples=2)
     assert Image.open(io.BytesIO(result._repr_png_())).size == (24 * 2 + 4, 32)

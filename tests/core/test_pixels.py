@@ -74,6 +74,18 @@ def test_every_colour_has_a_finite_latent(tokenizer):
     assert (y - x).abs().max() < 0.5
 
 
+def test_a_row_of_pixels_has_its_greys(tokenizer):
+    for shape in ((1, 5), (4, 1), (1, 1)):
+        x = (
+            torch.linspace(-1, 1, 16)[: shape[0] * shape[1]]
+            .view(1, 1, *shape)
+            .expand(-1, 3, -1, -1)
+        )
+        y = round_trip(tokenizer, x)
+        assert y.shape == x.shape
+        assert torch.allclose(brightness(y), brightness(x), atol=1e-5)
+
+
 def test_pictures_are_their_brightness_and_their_colours(tokenizer):
     x_BCHW = torch.rand(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)) * 2 - 1
     unchanged_B2HW = torch.zeros(2, 2, 5, 7)

@@ -70,4 +70,6 @@ class EmbeddedConvolutionalPrior(EmbeddedImagePrior):
             InvalidSpec: the prompt is not empty.
         """
         if prompt:
-            raise InvalidSpec(f"Prior '{self.type}' takes no prompt; leave it empty.")
+            raise InvalidSpec(
+                f"Prior '{self.type}' takes no prompt; leave it empty, or choose another prior."
+            )
