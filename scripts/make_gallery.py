@@ -26,11 +26,9 @@ from aps_core.priors import specialised_in
 from aps_core.priors.base import Content
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
-from benchmarks.documents import middles
 
 ROOT = Path(__file__).parents[1]
 SIDE, GAP = 128, 8
-PAGE = "page-sil-andika"
 SHOWN: dict[str, tuple[dict[str, Any], float]] = {
     "colorize": ({}, 0.05),
     "compose": (
@@ -65,11 +63,15 @@ not shipped.
 
 def pictures() -> dict[Content, Tensor]:
     """A photograph and a page (3, SIDE, SIDE) in [-1, 1]."""
-    data = (ROOT / "examples/photos/chelsea.png").read_bytes()
-    whole = images.to_tensor(images.open_image(data))
-    photograph = resize(whole, (SIDE, SIDE)).clamp(-1, 1)
-    pages = dict(middles(ROOT / "examples/documents", every=1))
-    return {"photographs": photograph, "documents": pages[PAGE]}
+    photograph, page = (
+        images.to_tensor(images.open_image((ROOT / "examples" / name).read_bytes()))
+        for name in ("photos/chelsea.png", "documents/page-sil-andika.png")
+    )
+    top, left = ((side - SIDE) // 2 for side in page.shape[1:])
+    return {
+        "photographs": resize(photograph, (SIDE, SIDE)).clamp(-1, 1),
+        "documents": page[:, top : top + SIDE, left : left + SIDE],
+    }
 
 
 @cache
