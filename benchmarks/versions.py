@@ -4,8 +4,9 @@
     python -m benchmarks.versions --first ../aps-0.1.0
 
 Runs every job in a process of its own, after a brief one that loads what a worker has loaded: 0.1.0
-with its default, and this version with each preset and embedded prior, Gaussian blur, one thread. The versions take turns, round after round, so that other work on the machine disturbs all
-alike. ``--processor avx2`` computes as a processor without AVX-512 and AMX would: in float32.
+with its default, and this version with each preset and embedded prior; Gaussian blur. The versions
+take turns, round after round, so that other work on the machine disturbs all alike. ``--processor
+avx2`` computes as a processor without AVX-512 and AMX would: in float32.
 Printed, and written as JSON: medians over the rounds, and how many times faster than 0.1.0.
 
 Energy is not measured: it needs the processor's counters, which many machines, and all virtual

@@ -41,7 +41,8 @@ def test_the_area_under_the_curve_is_one_for_a_sure_sign_and_a_half_for_none():
 
 
 def character(page: str, wrong: bool, spread: float) -> guesses.Character:
-    return guesses.Character("motion_blur", page, 0, int(wrong), spread, edges=1.0, error=0.1)
+    others = {"samples": 0.1, "edges": 1.0, "error": 0.1}
+    return guesses.Character("motion_blur", page, 0, int(wrong), spread, **others)
 
 
 def test_a_page_that_is_worse_as_a_whole_shows_nothing_about_its_characters():
