@@ -4,7 +4,7 @@ of a page.
     python scripts/make_gallery.py [OPERATOR ...]
 
 The restorations are by the priors and settings that a job gets by default. The pictures
-``examples/photos/chelsea.png`` and ``examples/documents/page-national-park.png`` are not in the
+``examples/photos/chelsea.png`` and ``examples/documents/page-sil-andika.png`` are not in the
 training data; 128 pixels, seed 0, one sample.
 """
 
@@ -65,7 +65,7 @@ def pictures() -> dict[Content, Tensor]:
     """A photograph and a page (3, SIDE, SIDE) in [-1, 1]."""
     photograph, page = (
         images.to_tensor(images.open_image((ROOT / "examples" / name).read_bytes()))
-        for name in ("photos/chelsea.png", "documents/page-national-park.png")
+        for name in ("photos/chelsea.png", "documents/page-sil-andika.png")
     )
     top, left = ((side - SIDE) // 2 for side in page.shape[1:])
     return {
