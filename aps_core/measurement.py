@@ -243,11 +243,12 @@ def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
     Raises:
         InvalidSpec: a value is not a finite number.
     """
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return torch.stack([picture(each) for each in given])
-    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4:
-        return torch.stack([picture(each) for each in given])
-    y = picture(given)
+    if (isinstance(given, Sequence) and not isinstance(given, str)) or (
+        isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4
+    ):
+        y = torch.stack([picture(each) for each in given])
+    else:
+        y = picture(given)
     if not bool(y.isfinite().all()):
         raise InvalidSpec(
             "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."

@@ -19,10 +19,9 @@ and the mean spread beside the mean error.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ import torch
 from torch import Tensor
 
 from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
 from aps_core.runtime.engine import ImageEngine
@@ -213,10 +213,10 @@ def main() -> None:
     be_reproducible(asked.threads)
     about = asked.corpus, asked.text, asked.side, asked.em, SEEDS[asked.split], asked.split
     each = run(pages(*about)[: asked.limit], asked.kept / asked.split)
-    with (asked.out / f"guesses-{asked.split}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Character)])
-        writer.writeheader()
-        writer.writerows(asdict(character) for character in each)
+    file = asked.out / f"guesses-{asked.split}.csv"
+    file.unlink(missing_ok=True)
+    for character in each:
+        append(file, character)
     print(table(each))
 
 

@@ -12,9 +12,8 @@ pixels, mean over pictures (1: the map orders all squares as their errors do).
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch.nn.functional as F
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.photographs import photographs
+from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
 from aps_core.runtime.engine import ImageEngine
@@ -111,10 +111,10 @@ def main() -> None:
         pictures = photographs(asked.pictures, SIDE)[:: asked.every]
     found = list(rows(engine, pictures))
     asked.out.mkdir(parents=True, exist_ok=True)
-    with (asked.out / f"spread-{asked.prior}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in found)
+    file = asked.out / f"spread-{asked.prior}.csv"
+    file.unlink(missing_ok=True)
+    for row in found:
+        append(file, row)
     print(table(found))
 
 

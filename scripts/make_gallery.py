@@ -75,9 +75,9 @@ def pictures() -> dict[Content, Tensor]:
 
 
 @cache
-def engine_for(content: Content, operator: str) -> ImageEngine:
-    """With the prior of a job that names none."""
-    return ImageEngine.load(specialised_in(content, operator) or "embedded", "cpu")
+def engine(prior: str) -> ImageEngine:
+    """Each prior is loaded once."""
+    return ImageEngine.load(prior, "cpu")
 
 
 def row(name: str, content: Content, truth_CHW: Tensor) -> list[Tensor]:
@@ -87,15 +87,15 @@ def row(name: str, content: Content, truth_CHW: Tensor) -> list[Tensor]:
     clean_CHW = operator.bind((3, SIDE, SIDE))(truth_CHW[None])[0]
     generator = torch.Generator().manual_seed(0)
     y_CHW = noise.add_noise(clean_CHW, sigma, generator).clamp(-1, 1)
-    engine = engine_for(content, name)
+    prior = specialised_in(content, name) or "embedded"
     result = run(
-        RestoreSpec(operator=operator, sigma=sigma, prior=engine.spec.type),
+        RestoreSpec(operator=operator, sigma=sigma, prior=prior),
         Inputs(images.open_image(images.encode_png(y_CHW))),
-        engine,
+        engine(prior),
     )
     assert isinstance(result, PictureResult)
     print(
-        f"{name} {content} by {engine.spec.type}: {result.seconds['sampling']:.1f} s, misfit"
+        f"{name} {content} by {prior}: {result.seconds['sampling']:.1f} s, misfit"
         f" {result.misfit_B[0]:.4f}, noise floor {result.noise_floor:.4f}",
         flush=True,
     )

@@ -75,12 +75,9 @@ def test_every_colour_has_a_finite_latent(tokenizer):
 
 
 def test_a_row_of_pixels_has_its_greys(tokenizer):
-    for shape in ((1, 5), (4, 1), (1, 1)):
-        x = (
-            torch.linspace(-1, 1, 16)[: shape[0] * shape[1]]
-            .view(1, 1, *shape)
-            .expand(-1, 3, -1, -1)
-        )
+    for rows, columns in ((1, 5), (4, 1), (1, 1)):
+        greys = torch.linspace(-1, 1, 16)[: rows * columns]
+        x = greys.view(1, 1, rows, columns).expand(-1, 3, -1, -1)
         y = round_trip(tokenizer, x)
         assert y.shape == x.shape
         assert torch.allclose(brightness(y), brightness(x), atol=1e-5)
