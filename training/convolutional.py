@@ -171,6 +171,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = runs.parser(description, 1200, 4, "128-pixel crops a step (128 on a GPU)")
     made.add_argument("--width", type=int, default=192)
     made.add_argument("--blocks", type=int, default=10)
+    made.add_argument("--coarse-blocks", type=int, default=0)
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
     made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
@@ -200,7 +201,11 @@ def train_convolutional(
     tokenizer = PixelTokenizer(device)
     bits = tokenizer.codebook_KD.shape[1]
     config = ConvolutionalConfig(
-        bits=bits, width=args.width, blocks=args.blocks, continuous=continuous
+        bits=bits,
+        width=args.width,
+        blocks=args.blocks,
+        coarse_blocks=args.coarse_blocks,
+        continuous=continuous,
     )
     net = ConvolutionalNet(config).to(device)
     if args.start and not steps_done(out):
@@ -208,7 +213,8 @@ def train_convolutional(
         if args.new_head:
             new = {f"head.{key}": value for key, value in net.head.state_dict().items()}
             trained = {**trained, **new}
-        net.load_state_dict(trained)
+        # what the trained one lacks changes nothing at first
+        net.load_state_dict({**net.state_dict(), **trained})
     seed = args.seed + steps_done(out)
     loss = ConvolutionalLoss(
         net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, area_weight, seed
@@ -224,7 +230,8 @@ def train_convolutional(
             ).items()
         }
 
-    hidden = [p for p in net.blocks.parameters() if p.ndim == 2]
+    inside = ("blocks.", "coarse.")
+    hidden = [p for name, p in net.named_parameters() if name.startswith(inside) and p.ndim == 2]
     optimizers = muon_and_adamw(net, hidden, args.rate, 0.05)
     train(
         net,

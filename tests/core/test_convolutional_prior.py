@@ -181,3 +181,29 @@ def test_a_folder_loads_and_errors_name_what_is_wrong(prior: ConvolutionalPrior,
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG.model_dump(), "width": 32}))
     with pytest.raises(WeightsInvalid, match="shape"):
         load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
+
+
+@pytest.mark.parametrize("grid", [(8, 12), (7, 10)])
+def test_coarse_blocks_join_a_trained_network_and_see_further(grid: tuple[int, int]) -> None:
+    prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
+    nn.init.normal_(prior.net.head.weight, std=0.1)
+    grown = ConvolutionalNet(CONFIG.model_copy(update={"coarse_blocks": 1, "coarse_width": 8}))
+    grown.load_state_dict({**grown.state_dict(), **prior.net.state_dict()})
+    after = ConvolutionalPrior(grown, prior.tokenizer)
+    z_BL = tokens(grid)
+    before_BLK = prior.logits(z_BL, grid=grid, **ASKED)
+    torch.testing.assert_close(after.logits(z_BL, grid=grid, **ASKED), before_BLK)
+
+    assert grown.coarse is not None
+    nn.init.normal_(grown.coarse.up.weight, std=0.1)
+    rows, columns = grid
+    other_BL = z_BL.clone()
+    other_BL.view(2, rows, columns)[:, :, :2] = 63  # two blocks of 3x3 reach three positions on
+
+    def reached(asked: ConvolutionalPrior) -> Tensor:
+        change_BLK = asked.logits(other_BL, grid=grid, **ASKED) - asked.logits(
+            z_BL, grid=grid, **ASKED
+        )
+        return change_BLK.abs().amax(-1).view(2, rows, columns)[:, :, 6:]
+
+    assert reached(prior).amax() < 1e-5 < reached(after).amax()

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
 from aps_core.errors import WeightsInvalid
+from aps_core.priors.convolutional.blocks import Block, Coarse
 from aps_core.tokenizers.pixels import (
     PixelTokenizer,
     brightness,
@@ -63,6 +64,9 @@ class ConvolutionalConfig(BaseModel):
     expansion: int = 3
     patch: int = 4
     """Side of the squares of tokens that share one position of the network."""
+    coarse_width: int = 256
+    coarse_blocks: int = 0
+    """Blocks in the middle of the others, for which squares of four positions are one."""
     continuous: bool = False
     """Whether an estimate's brightness is corrected by a shift with a normal error. Otherwise each
     pixel has a distribution over the 16 levels, which suits black on white.
@@ -72,30 +76,6 @@ class ConvolutionalConfig(BaseModel):
     def outputs(self) -> tuple[int, ...]:
         """Numbers per token, see :data:`OUTPUTS`."""
         return (*OUTPUTS, 1) if self.continuous else OUTPUTS
-
-
-class Block(nn.Module):
-    """Depthwise convolution, normalisation over channels, two linear layers, plus the input (Liu et
-    al. 2022, "A ConvNet for the 2020s").
-    """
-
-    def __init__(self, config: ConvolutionalConfig) -> None:
-        super().__init__()
-        width, kernel = config.width, config.kernel
-        self.mix = nn.Conv2d(width, width, kernel, padding=kernel // 2, groups=width)
-        self.norm = nn.LayerNorm(width)
-        self.widen = nn.Linear(width, config.expansion * width)
-        self.narrow = nn.Linear(config.expansion * width, width)
-
-    def forward(self, x_BhwC: Tensor) -> Tensor:
-        """Same shape in and out."""
-        # In training, gradients of depthwise convolutions are twice as fast in float32.
-        with torch.autocast(x_BhwC.device.type, enabled=False):
-            # a transposed view of channels-last memory: no copy
-            x_BChw = x_BhwC.to(self.mix.weight.dtype).permute(0, 3, 1, 2)
-            mixed_BhwC = self.mix(x_BChw).permute(0, 2, 3, 1)
-        h: Tensor = self.narrow(F.gelu(self.widen(self.norm(mixed_BhwC))))
-        return x_BhwC + h
 
 
 class Answer(NamedTuple):
@@ -123,7 +103,11 @@ class ConvolutionalNet(nn.Module):
         self.config = config
         area = config.patch**2
         self.embed = nn.Linear(area * (config.bits + 1 + ESTIMATE_INPUTS), config.width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        shape = config.kernel, config.expansion
+        self.blocks = nn.ModuleList(Block(config.width, *shape) for _ in range(config.blocks))
+        self.coarse: Coarse | None = None
+        if config.coarse_blocks:
+            self.coarse = Coarse(config.width, config.coarse_width, config.coarse_blocks, *shape)
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, area * sum(config.outputs))
         nn.init.zeros_(self.head.weight)  # an untrained network believes the estimate
@@ -195,7 +179,9 @@ class ConvolutionalNet(nn.Module):
         # beyond the picture nothing is known
         known_BIhw = F.pad(known_BIhw, (0, -columns % patch, 0, -rows % patch))
         h = self.embed(F.pixel_unshuffle(known_BIhw, patch).permute(0, 2, 3, 1).contiguous())
-        for block in self.blocks:
+        for i, block in enumerate(self.blocks):
+            if self.coarse and i == len(self.blocks) // 2:
+                h = self.coarse(h)
             h = block(h)
         said_BOhw = F.pixel_shuffle(self.head(self.norm(h)).permute(0, 3, 1, 2), patch)
         return said_BOhw[:, :, :rows, :columns].flatten(2).transpose(1, 2)
