@@ -29,7 +29,6 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     load_convolutional,
 )
-from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.views import TURNS, View
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
@@ -38,6 +37,7 @@ from training.convolutional_scores import expected, surprise, validate
 from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
+from training.random_measurement import Kinds
 from training.restoration import Restoration
 
 RUNNING = 48
@@ -78,12 +78,12 @@ class ConvolutionalLoss:
         flips: float,
         rounds: int,
         turned: bool,
-        area_weight: float,
+        kinds: Kinds,
         seed: int,
     ) -> None:
         """``draw``: one picture (1, 3, H, W) in [-1, 1]. ``batch``: crops B of a step.
         ``flips``: largest share of flipped bits. ``rounds``: of a restoration. ``turned``: whether
-        steps turn their crops. ``area_weight``: of the sampler.
+        steps turn their crops. ``kinds``: of measurements.
         """
         self.net = net
         self.tokenizer = tokenizer
@@ -92,7 +92,7 @@ class ConvolutionalLoss:
         self.flips = flips
         self.rounds = rounds
         self.turned = turned
-        self.area_weight = area_weight
+        self.kinds = kinds
         self.generator = Generator().manual_seed(seed)
         self.running: list[Restoration] = []
 
@@ -101,7 +101,7 @@ class ConvolutionalLoss:
         self.running = [under_way for under_way in self.running if under_way.rounds < self.rounds]
         while len(self.running) < max(RUNNING, self.batch):
             x_CHW = self.draw().to(self.tokenizer.codebook_KD.device)[0]
-            self.running.append(Restoration.of(x_CHW, self.generator, self.area_weight))
+            self.running.append(Restoration.of(x_CHW, self.generator, self.kinds))
         chosen = torch.randperm(len(self.running), generator=self.generator)[: self.batch]
         return [self.running[i] for i in chosen.tolist()]
 
@@ -187,12 +187,12 @@ def train_convolutional(
     held_out: dict[str, Tensor],
     *,
     turned: bool,
-    area_weight: float,
+    kinds: Kinds,
     continuous: bool,
 ) -> None:
     """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that
     draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them. ``turned``: whether
-    the content may lie any way. ``area_weight``: of the sampler. ``continuous``: kind of network
+    the content may lie any way. ``kinds``: of measurements. ``continuous``: kind of network
     (:class:`~aps_core.priors.convolutional.network.ConvolutionalConfig`).
     """
     device = device_and_threads(args.threads)
@@ -217,7 +217,7 @@ def train_convolutional(
         net.load_state_dict({**net.state_dict(), **trained})
     seed = args.seed + steps_done(out)
     loss = ConvolutionalLoss(
-        net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, area_weight, seed
+        net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, kinds, seed
     )
 
     def validated(averaged: nn.Module) -> dict[str, float]:
@@ -226,7 +226,7 @@ def train_convolutional(
             f"{score}_{name}": value
             for name, x_BCHW in held_out.items()
             for score, value in validate(
-                averaged, tokenizer, x_BCHW.to(device), args.rounds, area_weight
+                averaged, tokenizer, x_BCHW.to(device), args.rounds, kinds
             ).items()
         }
 
@@ -253,7 +253,7 @@ def main() -> None:
         lambda seed: partial(corpus.CropSampler(training, 128, seed).batch, 1),
         {"photographs": torch.stack([corpus.square(p, 128) for p in validation[:16]])},
         turned=True,
-        area_weight=AREA_WEIGHT,
+        kinds=Kinds(),
         continuous=True,
     )
 

@@ -13,6 +13,7 @@ from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK
+from training.random_measurement import Kinds
 from training.restoration import Restoration
 
 CASES = {
@@ -76,7 +77,7 @@ def answer(
 
 @torch.no_grad()
 def validate(
-    net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, area_weight: float
+    net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, kinds: Kinds
 ) -> dict[str, float]:
     """Scores on withheld pictures: cross-entropy of the undecided tokens, with a share of them
     decided, and with or without a first estimate; PSNR of the tokens, of first estimates, and after
@@ -87,7 +88,7 @@ def validate(
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for x in x_BCHW.split(1):
         grid = (x.shape[2], x.shape[3])
-        restoration = Restoration.of(x[0], generator, area_weight)
+        restoration = Restoration.of(x[0], generator, kinds)
         codes_BL = tokenizer.encode(x)
         order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
         for name, (given, share) in CASES.items():

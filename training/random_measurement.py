@@ -8,6 +8,7 @@ gradients.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,12 +26,20 @@ from aps_core.sampling.brightness_fit import single_pixels
 
 REACH = 12
 """Of a blur kernel in pixels."""
-FACTORS = (1, 1, 1, 2, 4, 4, 4, 4)
-"""By which sizes are reduced, equally often."""
 MISSING, CLIPPED = 0.35, 0.15
 """Shares of the measurements at full size."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which measurements of a prior's pictures are drawn, and how they are fitted."""
+
+    factors: tuple[int, ...] = (1, 1, 1, 1, 2, 4)
+    """By which sizes are reduced, equally often."""
+    area_weight: float = AREA_WEIGHT
+    """Of :class:`~aps_core.samplers.plug_and_play.PlugAndPlay`."""
 
 
 class RandomMeasurement:
@@ -42,15 +51,11 @@ class RandomMeasurement:
 
     temperature = None
 
-    def __init__(
-        self, x_1CHW: Tensor, generator: Generator, area_weight: float = AREA_WEIGHT
-    ) -> None:
-        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known.
-        ``area_weight``: of a fit, as of :class:`~aps_core.samplers.plug_and_play.PlugAndPlay`.
-        """
+    def __init__(self, x_1CHW: Tensor, generator: Generator, kinds: Kinds = Kinds()) -> None:
+        """Measures a picture in [-1, 1]; ``seen_1Chw`` is the result, 0 where it is not known."""
         self.generator = generator
-        self.area_weight = area_weight
-        self.factor = FACTORS[self._integer(len(FACTORS))]
+        self.area_weight = kinds.area_weight
+        self.factor = kinds.factors[self._integer(len(kinds.factors))]
         kind = self._number(0, 1) if self.factor == 1 else 1.0
         missing, clipped = kind < MISSING, MISSING <= kind < MISSING + CLIPPED
         if missing or clipped:
@@ -89,11 +94,11 @@ class RandomMeasurement:
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
-        if kind < 0.3:
+        if kind < 0.4:
             return torch.ones(1, 1)
-        if kind < 0.6:
+        if kind < 0.65:
             return self._gaussian(0.4, 3.5)
-        return self._disk() if kind < 0.7 else self._movement()
+        return self._disk() if kind < 0.75 else self._movement()
 
     def _gaussian(self, low: float, high: float) -> Tensor:
         wide = math.exp(self._number(math.log(low), math.log(high)))

@@ -14,8 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.imaging.steepest_descent import steepest_step
-from aps_core.samplers.plug_and_play import AREA_WEIGHT
-from training.random_measurement import RandomMeasurement
+from training.random_measurement import Kinds, RandomMeasurement
 
 
 @dataclass
@@ -29,11 +28,9 @@ class Restoration:
     rounds: int = 0
 
     @classmethod
-    def of(
-        cls, x_CHW: Tensor, generator: Generator, area_weight: float = AREA_WEIGHT
-    ) -> Restoration:
+    def of(cls, x_CHW: Tensor, generator: Generator, kinds: Kinds = Kinds()) -> Restoration:
         """Begins with a total-variation estimate."""
-        measurement = RandomMeasurement(x_CHW[None], generator, area_weight)
+        measurement = RandomMeasurement(x_CHW[None], generator, kinds)
         estimate_1CHW = measurement.first_estimate()
         pulled_1CHW = steepest_step(measurement, estimate_1CHW)
         return cls(x_CHW, measurement, estimate_1CHW[0], pulled_1CHW[0])

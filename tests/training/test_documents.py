@@ -36,6 +36,7 @@ from training.documents.crops import DocumentCrops, stream
 from training.documents.fonts import Face
 from training.documents.pages import PageMaker, wrap
 from training.documents.panels import PanelMaker
+from training.documents.prior import KINDS
 from training.prior import flipped
 from training.prior_network import (
     build,
@@ -402,14 +403,14 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
     sign = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None]
     pictures = (sign * stripes(False)[..., 2:18, 2:18]).contiguous()
     drawn = cycle(pictures.split(1))
-    loss = ConvolutionalLoss(net, tokenizer, partial(next, drawn), 8, 0.1, 2, True, 1.0, 0)
+    loss = ConvolutionalLoss(net, tokenizer, partial(next, drawn), 8, 0.1, 2, True, KINDS, 0)
     adam = torch.optim.Adam(net.parameters(), 1e-2)
     for _ in range(120):
         value, _ = loss(0.0)
         adam.zero_grad()
         value.backward()
         adam.step()
-    scores = validate(net, tokenizer, pictures, 2, 1.0)
+    scores = validate(net, tokenizer, pictures, 2, KINDS)
     assert max(scores["nll_quarter"], scores["nll_half"]) < scores["nll_all"] - 0.1
     assert continuous or scores["nll_denoised_all"] < scores["nll_all"] - 0.1
     assert scores["psnr_restored"] > scores["psnr_first"] + 0.5

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from training.convolutional import parser, train_convolutional
 from training.documents.crops import DocumentCrops, add_workers, stream
+from training.random_measurement import Kinds
+
+KINDS = Kinds(factors=(1, 1, 1, 2, 4, 4, 4, 4), area_weight=1.0)
 
 HELD_OUT = 16
 """Pictures of each validation set."""
@@ -47,7 +50,7 @@ def main() -> None:
         return partial(next, stream(args.corpus / "tiles", seed, crops, args.workers))
 
     sets = {name: x_BCHW[:HELD_OUT] for name, x_BCHW in held_out(args.corpus).items()}
-    train_convolutional(args, draw, sets, turned=False, area_weight=1.0, continuous=False)
+    train_convolutional(args, draw, sets, turned=False, kinds=KINDS, continuous=False)
 
 
 if __name__ == "__main__":
