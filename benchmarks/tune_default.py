@@ -1,37 +1,59 @@
-"""Compares settings of the default sampler on withheld pictures.
+"""Compares settings of the default sampler, or weights of a prior, on withheld pictures.
 
     python -m benchmarks.tune_default --photographs CORPUS '{}' '{"denoising": 0.4}'
     python -m benchmarks.tune_default --documents CORPUS '{}' '{"inner_steps": 6, "steps": 8}'
+    python -m benchmarks.tune_default --documents CORPUS '{}' runs/documents-annealed
 
-Restores the same withheld pictures of 128 pixels with the changed fields of every JSON object, by
-the prior made for them or another (``--prior``): training's validation photographs, or its
-validation pages, scans and screens (``training/README.md``). None of them is in a reported table.
-Printed by task: mean PSNR with the first settings, what the others gain over them with the 95 %
-interval, paired over pictures, and the mean seconds.
+Restores the same withheld pictures of 128 pixels with the changed fields of every JSON object, or
+with the weights in a run's folder, by the prior made for them or another (``--prior``): training's
+validation photographs, or its validation pages, scans and screens (``training/README.md``). None of
+them is in a reported table. Printed by task: mean PSNR with the first, what the others gain over it
+with the 95 % interval, paired over pictures, and the mean seconds.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
+from aps_core.priors.convolutional.network import ConvolutionalPrior, load_convolutional
 from aps_core.runtime.engine import ImageEngine
+from aps_core.runtime.precision import fast_dtype
 from benchmarks.withheld import study_arguments, study_cases
+
+Change = dict[str, Any] | Path
+
+
+def change(text: str) -> Change:
+    """Settings, if it is JSON; otherwise a folder of weights."""
+    return dict(json.loads(text)) if text.startswith("{") else Path(text)
+
+
+def changed(engine: ImageEngine, change: Change) -> tuple[ImageEngine, dict[str, Any]]:
+    """The engine with a folder's weights, or with settings for its sampler."""
+    if not isinstance(change, Path):
+        return engine, change
+    assert isinstance(engine.prior, ConvolutionalPrior)
+    dtype = fast_dtype(engine.device)
+    prior = load_convolutional(change, engine.prior.tokenizer, engine.device, dtype)
+    return ImageEngine(engine.spec, prior, engine.device), {}
 
 
 def compared(
-    engine: ImageEngine, setup: Setup, cases: list[Case], changes: list[dict[str, Any]]
+    usual: ImageEngine, setup: Setup, cases: list[Case], changes: list[Change]
 ) -> list[str]:
     """Cells of a task's line in the table."""
     columns, seconds = [], []
-    for change in changes:
+    for each in changes:
+        engine, settings = changed(usual, each)
+        variant = Variant(engine.spec.restoring_sampler, settings=settings)
         begun = time.perf_counter()
-        variant = Variant(engine.spec.restoring_sampler, settings=change)
         restored = [run_method(engine, setup, case, variant, 0)[0] for case in cases]
         seconds.append((time.perf_counter() - begun) / len(cases))
         columns.append(
@@ -51,7 +73,7 @@ def compared(
 
 def main() -> None:
     parser = study_arguments(__doc__, pictures=9)
-    parser.add_argument("settings", nargs="+", type=json.loads, help="JSON objects")
+    parser.add_argument("changes", nargs="+", type=change, help="JSON objects or folders")
     parser.add_argument("--prior", help="default: the one specialised in such pictures")
     asked = parser.parse_args()
     usual = "embedded_documents" if asked.documents else "embedded"
@@ -59,9 +81,9 @@ def main() -> None:
     setup = Setup.recommended(engine)
     lines = []
     for task, cases in study_cases(engine, asked):
-        lines.append([task, *compared(engine, setup, cases, asked.settings)])
+        lines.append([task, *compared(engine, setup, cases, asked.changes)])
         print(lines[-1], flush=True)
-    print(markdown(["task", *map(json.dumps, asked.settings)], lines))
+    print(markdown(["task", *map(str, asked.changes)], lines))
 
 
 if __name__ == "__main__":
