@@ -340,3 +340,18 @@ def test_a_job_with_another_prior_is_refused_at_once() -> None:
     )
     with pytest.raises(InvalidSpec, match="with 'embedded' choose one of: aps, "):
         spec.resolved()
+
+
+def test_a_longer_first_estimate_is_counted_as_work() -> None:
+    """A thousand steps cost more than all rounds."""
+
+    def work(**changed: int) -> int:
+        sampler = {"type": "plug_and_play", **changed}
+        spec = RestoreSpec.model_validate(
+            {"operator": {"type": "denoise"}, "prior": "embedded_documents", "sampler": sampler}
+        )
+        return spec.work((128, 128))[1]
+
+    usual = work()
+    assert work(first_steps=1000) > 2 * usual
+    assert work(steps=8) > 1.5 * usual
