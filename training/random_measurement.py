@@ -8,7 +8,6 @@ gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +67,17 @@ class RandomMeasurement:
         self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
         blurred = len(self.kernel_kk) > 1
         self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
-        self.compression = self._compression(*x_1CHW.shape[2:]) if compressed else None
         low, high = (0.005, 0.12) if blurred else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
         self.limit = self._number(0.25, 0.8) - 3 * self.sigma if clipped else math.inf
         """Of every value: of those beyond it, only the sign is known."""
         self.known_1cHW = torch.ones_like(x_1CHW[:, :1])
-        clean_1Chw = self.measured(x_1CHW)
+        self.jpeg = JPEG(quality=10 + self._integer(80)) if compressed else None
+        clean_1Chw = self._compressed(x_1CHW, self.jpeg) if self.jpeg else self.applied(x_1CHW)
         noise_1Chw = torch.randn(clean_1Chw.shape, generator=generator).to(x_1CHW)
         self.seen_1Chw = clean_1Chw + self.sigma * noise_1Chw
+        if self.jpeg:  # as the service does, rounding is taken for noise
+            self.sigma = max(self.sigma, self.jpeg.rounding)
         self.beyond_1Chw = self.seen_1Chw.sign() * (self.seen_1Chw.abs() > self.limit)
         if missing:
             share = self._number(0.2, 0.9)
@@ -137,20 +138,16 @@ class RandomMeasurement:
                 kernel_kk.index_put_((y, x), weight, accumulate=True)
         return kernel_kk / kernel_kk.sum()
 
-    def _compression(self, rows: int, columns: int) -> Callable[[Tensor], Tensor]:
+    def _compressed(self, x_1CHW: Tensor, jpeg: JPEG) -> Tensor:
         """To a JPEG and back; its blocks begin anywhere, as they do in a view of a picture."""
-        top, left, quality = self._integer(8), self._integer(8), 10 + self._integer(80)
-        operator = JPEG(quality=quality).bind((3, rows + top, columns + left))
-        margin = (left, 0, top, 0)
-        return lambda x_1CHW: operator(F.pad(x_1CHW, margin, "replicate"))[..., top:, left:]
-
-    def measured(self, x_1CHW: Tensor) -> Tensor:
-        """The measurement (1, C, h, w) without noise."""
-        y_1Chw = self.applied(x_1CHW)
-        return self.compression(y_1Chw) if self.compression else y_1Chw
+        top, left = self._integer(8), self._integer(8)
+        larger_1CHW = F.pad(x_1CHW, (left, 0, top, 0), "replicate")
+        _, channels, rows, columns = larger_1CHW.shape
+        seen_1CHW = jpeg.bind((channels, rows, columns), x_1CHW.device)(larger_1CHW)
+        return seen_1CHW[..., top:, left:]
 
     def applied(self, x_1CHW: Tensor) -> Tensor:
-        """Its linear part (1, C, h, w), of a picture with any number of channels."""
+        """The measurement (1, C, h, w) without noise, of a picture with any number of channels."""
         y_1CHW = self.blur(x_1CHW) if self.blur else x_1CHW
         if self.factor > 1:
             return F.interpolate(
@@ -160,7 +157,7 @@ class RandomMeasurement:
 
     def negative_log_likelihood(self, x_1CHW: Tensor) -> Tensor:
         """Of a picture, (1,)."""
-        off_1Chw = self.measured(x_1CHW) - self.seen_1Chw
+        off_1Chw = self.applied(x_1CHW) - self.seen_1Chw
         if self.clipped:
             off_1Chw = off_1Chw + self._within(x_1CHW)
         return (off_1Chw / self.sigma).square().flatten(1).sum(1) / 2
@@ -211,7 +208,7 @@ class RandomMeasurement:
 
     def pull(self, x_1CHW: Tensor) -> Tensor:
         """Minus the gradient of the negative log-likelihood in the brightness (1, 1, H, W)."""
-        off_1chw = self.seen_1Chw - self.measured(x_1CHW)
+        off_1chw = self.seen_1Chw - self.applied(x_1CHW)
         if len(self.known_1cHW[0]) == 1:
             off_1chw = off_1chw.mean(1, keepdim=True)
         with torch.enable_grad():
