@@ -22,6 +22,11 @@ Array = NDArray[np.uint8]
 INK_SHARE = 0.6
 """Share of crops from ink tiles."""
 
+COLOUR_OCTAVES = 2.0
+"""By which colour crops are reduced at most: screens show smaller pictures of screens. Reduced as
+much, type would vanish.
+"""
+
 TILTED_SHARE = 0.35
 """Share of crops that are rotated and put in perspective."""
 
@@ -63,18 +68,18 @@ class DocumentCrops:
             if self.rng.random() < INK_SHARE:
                 x = self._coloured(self._region(self.ink, size))
             else:
-                x = self._varied(self._region(self.colour, size))
+                x = self._varied(self._region(self.colour, size, COLOUR_OCTAVES))
             if x.std() > 0.05 or self.rng.random() < 0.1:
                 return x.clamp(0, 1) * 2 - 1
 
-    def _region(self, shards: list[Array], size: int) -> Tensor:
+    def _region(self, shards: list[Array], size: int, octaves: float = 1.0) -> Tensor:
         """(C, size, size) in [0, 1]: a piece at its own scale, reduced, or tilted."""
         rng = self.rng
         shard = shards[rng.integers(len(shards))]
         tile = shard[rng.integers(len(shard))]
         kind = rng.random()
         tilted = kind < TILTED_SHARE
-        scale = 1.0 if kind > 0.7 else 2 ** rng.uniform(-0.25, 1.0)
+        scale = 1.0 if kind > 0.7 else 2 ** rng.uniform(-0.25, octaves)
         side = round(size * scale * (1.35 if tilted else 1))
         side = min(side, len(tile))
         top, left = rng.integers(len(tile) - side + 1, size=2)
