@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from aps_core.blind.conjugate_gradients import solve
-from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.imaging.total_variation import total_variation_estimate, weight_for_noise
 from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import FILLING
@@ -186,8 +186,13 @@ class RandomMeasurement:
                 learning_rate=0.07,
             )
         start_1CHW = F.interpolate(self.seen_1Chw, size=(rows, columns), mode="bilinear")
+        mixed = self.factor > 1 or self.blur is not None
         return total_variation_estimate(
-            self, start_1CHW.clamp(-1, 1), steps=100, learning_rate=0.07
+            self,
+            start_1CHW.clamp(-1, 1),
+            weight=weight_for_noise(self.sigma, mixed),
+            steps=100,
+            learning_rate=0.07,
         )
 
     @property

@@ -32,26 +32,33 @@ def first_estimate(problem: Problem, samples: int, watch: InnerWatch) -> Tensor 
 def filled_estimate(
     problem: Problem, samples: int, watch: InnerWatch, steps: int, clipped_smoothness: float
 ) -> Tensor | None:
-    """As :func:`first_estimate`, with so many steps. Where single pixels are missing or clipped,
-    slopes continue into the gaps; total variation would fill them with steps. That moves clipped
-    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
-    variation of clipped pictures, they stay closer to it.
+    """As :func:`first_estimate`, with so many steps and a weight that depends on the noise. Where
+    single pixels are missing or clipped, slopes continue into the gaps; total variation would fill
+    them with steps. That moves clipped values far beyond the limit. With a ``clipped_smoothness``
+    > 0, the weight of the total variation of clipped pictures, they stay closer to it.
     """
-    from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
+    from aps_core.imaging.total_variation import (
+        WEIGHT,
+        total_variation_estimate,
+        weight_for_noise,
+    )
 
     objective = problem.objective
     if not isinstance(objective, Likelihood):
         return None
     start_BCHW = _nothing(problem, samples)
     weight, curvature_weight = WEIGHT, 0.0
-    if isinstance(objective, MeasurementLikelihood) and objective.coverage(start_BCHW) == "gaps":
-        known_B1HW = objective.known(start_BCHW)
-        if known_B1HW is None and clipped_smoothness:
-            weight = clipped_smoothness
-        else:
-            weight, curvature_weight = 0.0, FILLING
-        if known_B1HW is not None:
-            start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
+    if isinstance(objective, MeasurementLikelihood):
+        coverage = objective.coverage(_varied(start_BCHW))
+        weight = weight_for_noise(objective.sigma, mixed=coverage == "mixtures")
+        if coverage == "gaps":
+            known_B1HW = objective.known(start_BCHW)
+            if known_B1HW is None and clipped_smoothness:
+                weight = clipped_smoothness
+            else:
+                weight, curvature_weight = 0.0, FILLING
+            if known_B1HW is not None:
+                start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
     return total_variation_estimate(
         objective,
         start_BCHW,
@@ -68,6 +75,14 @@ def _nothing(problem: Problem, samples: int) -> Tensor:
     (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
     shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
     return tokenizer.codebook_KD.new_zeros(shape).float()
+
+
+def _varied(like_BCHW: Tensor) -> Tensor:
+    """Pictures that no operator but the identity returns as they are."""
+    import torch
+
+    drawn_BCHW = torch.rand(like_BCHW.shape, generator=torch.Generator().manual_seed(0))
+    return drawn_BCHW.to(like_BCHW)
 
 
 def _surroundings(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.imaging.steepest_descent import steepest_step
-from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.imaging.total_variation import MIXTURES, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.priors.convolutional.network import (
@@ -107,7 +107,11 @@ def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> No
     prior, result, infos = listening(objective=objective, turned=turned)
     assert len(prior.heard) == 3
     first = total_variation_estimate(
-        objective, torch.zeros(1, 3, *GRID), steps=100, learning_rate=0.07
+        objective,
+        torch.zeros(1, 3, *GRID),
+        weight=MIXTURES / 0.05,
+        steps=100,
+        learning_rate=0.07,
     )
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
     for i, heard in enumerate(prior.heard):
@@ -122,9 +126,12 @@ def test_the_first_estimate_takes_the_given_steps() -> None:
         listening(objective=objective, settings={"first_steps": steps})[0].heard[0]
         for steps in (2, 300)
     )
-    rate = 0.7 / 300**0.5
     expected = total_variation_estimate(
-        objective, torch.zeros(1, 3, *GRID), steps=300, learning_rate=rate
+        objective,
+        torch.zeros(1, 3, *GRID),
+        weight=MIXTURES / 0.05,
+        steps=300,
+        learning_rate=0.7 / 300**0.5,
     )
     torch.testing.assert_close(longer, expected, atol=1e-3, rtol=1e-3)
     assert (first - longer).abs().mean() > 0.05
