@@ -1,8 +1,10 @@
-"""Compares settings of the default sampler, or weights of a prior, on withheld pictures.
+r"""Compares settings of the default sampler, or weights of a prior, on withheld pictures.
 
     python -m benchmarks.tune_default --photographs CORPUS '{}' '{"denoising": 0.4}'
     python -m benchmarks.tune_default --documents CORPUS '{}' '{"inner_steps": 6, "steps": 8}'
     python -m benchmarks.tune_default --documents CORPUS '{}' runs/documents-annealed
+    python -m benchmarks.tune_default --photographs CORPUS --prior embedded_photographs \
+        --operator '{"type": "gaussian_blur", "sigma": 0.7}' --sigma 0.02 '{}'
 
 Restores the same withheld pictures of 128 pixels with the changed fields of every JSON object, or
 with the weights in a run's folder, by the prior made for them or another (``--prior``): training's

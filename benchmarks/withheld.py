@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
-from aps_core.evaluation.cases import Case, Setup, make_case
+from aps_core.evaluation.cases import Case, Setup, make_case, own_task
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from training import corpus
@@ -66,7 +67,11 @@ def study_arguments(description: str | None, pictures: int) -> argparse.Argument
     source.add_argument("--photographs", type=Path, help="training's corpus of photographs")
     source.add_argument("--documents", type=Path, help="training's corpus of documents")
     parser.add_argument("--pictures", type=int, default=pictures)
-    parser.add_argument("--task", choices=list(TASKS), action="append")
+    parser.add_argument("--task", choices=list(TASKS), action="append", default=[])
+    parser.add_argument(
+        "--operator", type=json.loads, action="append", default=[], help="JSON, a task of its own"
+    )
+    parser.add_argument("--sigma", type=float, help="noise (default: the task's, or 0.05)")
     parser.add_argument("--threads", type=int, default=1)
     return parser
 
@@ -76,11 +81,12 @@ def study_cases(engine: ImageEngine, asked: argparse.Namespace) -> Iterator[tupl
     be_reproducible(asked.threads)
     withheld = _pictures(asked.photographs, asked.documents, asked.pictures)
     setup = Setup.recommended(engine)
-    for task in asked.task or TASKS:
+    for task in [*asked.task, *map(own_task, asked.operator)] or TASKS:
+        sigma = asked.sigma if asked.sigma is not None else TASKS.get(task, 0.05)
         yield (
             task,
             [
-                make_case(engine, setup, "native", task, str(i), x_CHW, TASKS[task], i)
+                make_case(engine, setup, "native", task, str(i), x_CHW, sigma, i)
                 for i, x_CHW in enumerate(withheld)
             ],
         )
