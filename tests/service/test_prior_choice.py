@@ -40,7 +40,8 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
     ("picture", "spec", "prior"),
     [
         (PAGE, {}, "embedded_documents"),
-        (PHOTO, {}, "embedded"),  # better at noise alone
+        (PHOTO, {}, "embedded_photographs"),
+        (PHOTO, {"operator": {"type": "jpeg"}}, "embedded"),  # better there
         (PHOTO, {"prior": "embedded"}, "embedded"),
         (PHOTO, {"operator": {"type": "hdr"}}, "embedded_photographs"),
         (PAGE, {"operator": {"type": "jpeg"}}, "embedded_documents"),

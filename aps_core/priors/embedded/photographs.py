@@ -19,6 +19,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
     operators: ClassVar[frozenset[str] | None] = frozenset(
         {
             "defocus_blur",
+            "denoise",
             "gaussian_blur",
             "hdr",
             "kernel_blur",
