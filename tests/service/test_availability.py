@@ -185,7 +185,7 @@ def test_a_job_beyond_the_workers_memory_is_not_queued(stack: Stack) -> None:
     for _ in range(5):  # the worker may have announced itself anew in the meantime
         store.hset("aps:workers", name, smaller)
         time.sleep(2 * RECENT_SECONDS)  # submissions may use a list of workers of this age
-        status, problem = submit(stack)
+        status, problem = submit(stack, prior="embedded")
         if status == 503:
             break
     store.hset("aps:workers", name, json.dumps(entry))

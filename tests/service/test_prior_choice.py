@@ -83,7 +83,7 @@ def test_a_small_part_is_judged_by_the_whole_page(stack: Stack) -> None:
     Image.open(PAGE).crop((0, 0, 40, 40)).save(part, "PNG")  # too small to show a page
     files = {"image": part.getvalue()}
     for more, prior in (
-        ({}, "embedded"),
+        ({}, "embedded_photographs"),
         ({"whole": PAGE.read_bytes()}, "embedded_documents"),
     ):
         answer = stack.http.post(

@@ -19,6 +19,11 @@ from tests.stack import Stack, png
 
 CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).parents[2]
+SLOWLY = """
+const stringify = JSON.stringify;
+JSON.stringify = (spec) => stringify({ ...spec, prior: "embedded" });
+"""
+"""Names a prior whose jobs take long enough to be watched and canceled."""
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None and "APS_REQUIRE_BROWSER" not in os.environ, reason="chromium is not installed"
 )
@@ -57,6 +62,7 @@ def page(stack: Stack, site: str) -> Iterator[Page]:
         )
         page = browser.new_page(base_url=site)
         page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.add_init_script(SLOWLY)
         page.goto("/")
         yield page
         browser.close()
