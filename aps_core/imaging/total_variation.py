@@ -16,7 +16,7 @@ from aps_core.types import Likelihood
 
 WEIGHT = 6.0
 """Weight of the total variation in nats per unit of colour, for pictures in [-1, 1]."""
-PIXELS, MIXTURES = 1.2, 0.4
+PIXELS, MIXTURES = 1.2, 0.3
 """Weight times the noise's standard deviation, where pixels are measured by themselves, and where
 they are blurred or reduced.
 """
