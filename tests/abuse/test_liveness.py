@@ -132,9 +132,10 @@ def test_large_results_are_not_read_into_memory(target: Target) -> None:
 def test_long_data_uris_are_read_whole(target: Target, length: int) -> None:
     with target.client("victim") as http:
         whole = uri(png(400, 400) + b"x" * length)  # what follows a PNG is ignored
-        assert http.post("/v1/restore", json={**DENOISE, "image": whole}).status_code == 202
+        asked = {**DENOISE, "prior": "embedded", "image": whole}
+        assert http.post("/v1/restore", json=asked).status_code == 202
         cut = whole[: 1 << 20] + "=" + whole[(1 << 20) + 1 :]
-        answer = http.post("/v1/restore", json={**DENOISE, "image": cut})
+        answer = http.post("/v1/restore", json={**asked, "image": cut})
         assert answer.json()["code"] == "malformed_body"
 
 
