@@ -172,6 +172,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--width", type=int, default=192)
     made.add_argument("--blocks", type=int, default=10)
     made.add_argument("--coarse-blocks", type=int, default=0)
+    made.add_argument("--coarse-width", type=int, default=256)
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
     made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
@@ -205,6 +206,7 @@ def train_convolutional(
         width=args.width,
         blocks=args.blocks,
         coarse_blocks=args.coarse_blocks,
+        coarse_width=args.coarse_width,
         continuous=continuous,
     )
     net = ConvolutionalNet(config).to(device)

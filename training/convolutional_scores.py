@@ -49,17 +49,19 @@ def surprise(
 
 
 def expected(said: Answer, z_BL: Tensor, given_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
-    """Expected pictures, of decided and of predicted tokens (Eq. 7). The colours are those of the
-    tokens, or the corrected ones of an estimate.
+    """Expected pictures, of decided and of predicted tokens (Eq. 7), or of an estimate, with its
+    corrected colours.
     """
     grid = (said.colours_BCHW.shape[2], said.colours_BCHW.shape[3])
-    codebook_KD = tokenizer.codebook_KD
-    mean_BLD = of_codes(said.y_BLY, said.colour_BL4).softmax(-1) @ codebook_KD
-    e_BLD = torch.where((z_BL == MASK)[..., None], mean_BLD, codebook_KD[z_BL.clamp(min=0)])
-    x_BCHW = tokenizer.decode(e_BLD, grid)
-    told_BCHW = said.mean_BL.unflatten(1, grid)[:, None] + said.colours_BCHW
-    x_bar_BCHW: Tensor = told_BCHW.where(given_B[:, None, None, None], x_BCHW)
-    return x_bar_BCHW
+    x_bar_BCHW: Tensor = said.mean_BL.unflatten(1, grid)[:, None] + said.colours_BCHW
+    if bool(given_B.all()):
+        return x_bar_BCHW
+    alone_B = ~given_B
+    z_bL, codebook_KD = z_BL[alone_B], tokenizer.codebook_KD
+    p_bLK = of_codes(said.y_BLY[alone_B], said.colour_BL4[alone_B]).softmax(-1)
+    decided_bL1 = (z_bL != MASK)[..., None]
+    e_bLD = codebook_KD[z_bL.clamp(min=0)].where(decided_bL1, p_bLK @ codebook_KD)
+    return x_bar_BCHW.index_put((alone_B,), tokenizer.decode(e_bLD, grid))
 
 
 def answer(

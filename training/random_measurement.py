@@ -67,7 +67,8 @@ class RandomMeasurement:
         self.kernel_kk = _trimmed(kernel_kk).to(x_1CHW)
         blurred = len(self.kernel_kk) > 1
         self.blur = reflecting_filter(self.kernel_kk, *x_1CHW.shape[2:]) if blurred else None
-        low, high = (0.005, 0.12) if blurred else (0.01, 0.05) if clipped else (0.02, 0.3)
+        mixed = blurred or self.factor > 1
+        low, high = (0.005, 0.12) if mixed else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = math.exp(self._number(math.log(low), math.log(high)))
         self.limit = self._number(0.25, 0.8) - 3 * self.sigma if clipped else math.inf
         """Of every value: of those beyond it, only the sign is known."""
@@ -99,11 +100,11 @@ class RandomMeasurement:
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
-        if kind < 0.4:
+        if kind < 0.3:
             return torch.ones(1, 1)
-        if kind < 0.65:
+        if kind < 0.55:
             return self._gaussian(0.4, 3.5)
-        return self._disk() if kind < 0.75 else self._movement()
+        return self._disk() if kind < 0.65 else self._movement()
 
     def _gaussian(self, low: float, high: float) -> Tensor:
         wide = math.exp(self._number(math.log(low), math.log(high)))

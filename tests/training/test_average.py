@@ -1,12 +1,16 @@
 """Averaging runs: the mean of their weights, in their precision."""
 
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from training.average import average
+from training.average import average, average_states
+from training.loop import train
+from training.schedule import Constant
 
 
 def run_folder(folder: Path, value: float, config: str = "{}") -> Path:
@@ -34,3 +38,33 @@ def test_runs_of_different_networks_are_refused(tmp_path):
     with pytest.raises(ValueError, match="different networks"):
         average(runs, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
+
+
+def trained(out: Path, minutes: float) -> dict:
+    """The state of a small run that goes on for so long."""
+    torch.manual_seed(0)
+    net = torch.nn.Linear(2, 1)
+    seed = len(out.name)  # another one for every run
+    generator = torch.Generator().manual_seed(seed)
+
+    def loss(share: float) -> tuple[torch.Tensor, dict[str, float]]:
+        value = net(torch.randn(4, 2, generator=generator)).square().mean()
+        return value, {"loss": value.item()}
+
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    train(net, loss, [optimizer], out, Constant(minutes), lambda averaged: {})
+    return torch.load(out / "state.pt", weights_only=True)
+
+
+def test_runs_go_on_from_the_mean_of_their_states(tmp_path):
+    runs = [tmp_path / "one", tmp_path / "other"]
+    before = [trained(run, 0.002) for run in runs]
+    average_states(runs)
+    after = [torch.load(run / "state.pt", weights_only=True) for run in runs]
+    for path in (("model", "weight"), ("optimizers", 0, "state", 0, "exp_avg")):
+        one, other, merged, also = (reduce(getitem, path, state) for state in (*before, *after))
+        assert not torch.equal(one, other)
+        assert torch.allclose(merged, (one + other) / 2)
+        assert torch.equal(merged, also)
+    assert [state["step"] for state in after] == [state["step"] for state in before]
+    assert trained(runs[0], 0.004)["step"] > before[0]["step"]
