@@ -130,8 +130,7 @@ class TextPrior(Protocol):
 
 @runtime_checkable
 class BoundOperator(Protocol):
-    """A measurement operator with its random parts fixed: deterministic, differentiable,
-    batched.
+    """A measurement operator with its random parts fixed: deterministic, differentiable, batched.
 
     An object that lacks one of these members is used as a plain function. In a torch module,
     ``weight`` must be a property: from Python 3.12 on, ``isinstance`` does not find buffers.
@@ -139,9 +138,7 @@ class BoundOperator(Protocol):
 
     @property
     def weight(self) -> Tensor | None:
-        """1 where the measurement carries information, 0 elsewhere; broadcasts to ``y``. None means
-        1 everywhere.
-        """
+        """1 where the measurement says something, else 0; broadcasts to ``y``. None: 1 everywhere."""
         ...
 
     def __call__(self, x_BCHW: Tensor, /) -> Tensor:
@@ -203,6 +200,10 @@ class MeasurementLikelihood(Likelihood, Protocol):
 
     def coverage(self, x_BCHW: Tensor) -> Coverage:
         """What was measured of pictures (B, 3, H, W)."""
+        ...
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor | None:
+        """The measurements of pictures (B, 3, H, W) that were measured as they are, else None."""
         ...
 
     def known(self, x_BCHW: Tensor) -> Tensor | None:

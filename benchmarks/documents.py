@@ -25,6 +25,7 @@ from torch import Tensor
 
 from aps_core.evaluation.baselines import (
     TV_WEIGHTS_DOCUMENTS,
+    shrinkage,
     simple,
     total_variation,
     wiener,
@@ -45,6 +46,7 @@ MORE_TASKS = ("sr2", "jpeg", "inpainting50")
 BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "input": simple,
     "tv": partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS),
+    "shrinkage": shrinkage,
     "wiener": wiener,
 }
 DEFAULT = Variant(method="plug_and_play")

@@ -29,6 +29,7 @@ from aps_core.evaluation.baselines import (
     TV_WEIGHTS,
     TV_WEIGHTS_DOCUMENTS,
     biharmonic,
+    shrinkage,
     simple,
     total_variation,
 )
@@ -93,6 +94,7 @@ def methods(content: Content, task: str) -> dict[str, tuple[set[str], Restore]]:
     found: dict[str, tuple[set[str], Restore]] = {
         "input": (every, simple),
         "tv": (every, tv),
+        "shrinkage": (every, shrinkage),
         "biharmonic": ({"inpainting70"}, biharmonic),
     }
     found |= {name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()}

@@ -18,12 +18,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from aps_core.blind.conjugate_gradients import solve
-from aps_core.imaging.total_variation import total_variation_estimate, weight_for_noise
+from aps_core.imaging.dct_shrinkage import shrunk
+from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import FILLING
 from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.brightness_fit import single_pixels
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 REACH = 12
 """Of a blur kernel in pixels."""
@@ -173,7 +175,9 @@ class RandomMeasurement:
         return self.beyond_1Chw * F.relu(self.limit - self.beyond_1Chw * x_1CHW)
 
     def first_estimate(self) -> Tensor:
-        """Total-variation least squares (1, C, H, W); where values are missing, least curvature."""
+        """By shrinkage in the cosine transform (1, C, H, W); where values are missing, that of
+        least curvature.
+        """
         rows, columns = self.known_1cHW.shape[2:]
         if bool((self.known_1cHW == 0).any()):
             # a start with gaps would be kept: curvature counts of the change as well
@@ -186,15 +190,10 @@ class RandomMeasurement:
                 steps=100,
                 learning_rate=0.07,
             )
+        if self.factor == 1 and self.blur is None:
+            return shrunk(self.seen_1Chw, self.sigma).clamp(-1, 1)
         start_1CHW = F.interpolate(self.seen_1Chw, size=(rows, columns), mode="bilinear")
-        mixed = self.factor > 1 or self.blur is not None
-        return total_variation_estimate(
-            self,
-            start_1CHW.clamp(-1, 1),
-            weight=weight_for_noise(self.sigma, mixed),
-            steps=100,
-            learning_rate=0.07,
-        )
+        return shrinkage_estimate(self, start_1CHW.clamp(-1, 1), self.sigma, steps=100)
 
     @property
     def scale(self) -> float:

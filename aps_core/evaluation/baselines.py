@@ -16,6 +16,7 @@ from aps_core.imaging.filters import gaussian
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.hdr import HDR
+from aps_core.samplers.first_estimate import shrunk_estimate
 
 TV_WEIGHTS = {
     "sr4": 4.0,
@@ -44,6 +45,8 @@ TV_WEIGHTS_DOCUMENTS = {
     "inpainting50": 8.0,
 }
 """The same for pages, scans and screens."""
+SHRINKAGE_STEPS = 250
+"""As many as of total variation."""
 WIENER_WEIGHT = 1.0
 """Weight of the squared Laplacian, in units of the noise's deviation."""
 
@@ -73,6 +76,16 @@ def total_variation(case: Case, weights: Mapping[str, float] = TV_WEIGHTS) -> Te
     """Total-variation least squares with the true operator and noise, and a weight by task."""
     likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
     return total_variation_estimate(likelihood, simple(case), weight=weights.get(case.task, WEIGHT))
+
+
+def shrinkage(case: Case) -> Tensor:
+    """Shrinkage in the cosine transform; measurements with missing or clipped values as
+    :func:`simple`.
+    """
+    likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
+    start_BCHW = simple(case)
+    estimate_BCHW = shrunk_estimate(likelihood, start_BCHW, SHRINKAGE_STEPS)
+    return start_BCHW if estimate_BCHW is None else estimate_BCHW
 
 
 def wiener(case: Case) -> Tensor:
@@ -119,6 +132,7 @@ def biharmonic(case: Case) -> Tensor:
 BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "input": simple,
     "tv": total_variation,
+    "shrinkage": shrinkage,
     "wiener": wiener,
     "biharmonic": biharmonic,
 }

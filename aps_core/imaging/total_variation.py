@@ -16,18 +16,6 @@ from aps_core.types import Likelihood
 
 WEIGHT = 6.0
 """Weight of the total variation in nats per unit of colour, for pictures in [-1, 1]."""
-PIXELS, MIXTURES = 1.2, 0.3
-"""Weight times the noise's standard deviation, where pixels are measured by themselves, and where
-they are blurred or reduced.
-"""
-
-
-def weight_for_noise(sigma: float, mixed: bool) -> float:
-    """A weight for noise of a standard deviation ``sigma``; ``mixed``: whether measured values are
-    mixtures of pixels. The likelihood weighs an error by its square over the noise's; the total
-    variation that the noise would add is in units of the noise alone.
-    """
-    return (MIXTURES if mixed else PIXELS) / sigma
 
 
 def total_variation(x_BCHW: Tensor) -> Tensor:

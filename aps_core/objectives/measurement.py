@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.imaging.resampling import mirror_pad
 from aps_core.types import BoundOperator, Coverage, Features
 
 LEAST_SIGMA = 1e-3
@@ -100,6 +101,14 @@ class MeasurementObjective:
         measured = self.operator.unclipped(x_BCHW)
         height, width = measured.shape[-2:]
         return "pixels" if torch.equal(measured, x_BCHW[..., :height, :width]) else "mixtures"
+
+    def pixels(self, x_BCHW: Tensor) -> Tensor | None:
+        """``y``, one for each picture, continued beyond what was measured."""
+        if self.coverage(x_BCHW) != "pixels":
+            return None
+        y_BCHW = self.y_BCHW.expand(len(x_BCHW), -1, -1, -1)
+        beyond = (n - seen for n, seen in zip(x_BCHW.shape[2:], y_BCHW.shape[2:], strict=True))
+        return mirror_pad(y_BCHW, *((0, n) for n in beyond))
 
     def known(self, x_BCHW: Tensor) -> Tensor | None:
         """Where A has a weight above 0, if A only multiplies pictures by its weight."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from aps_core.types import Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
@@ -32,16 +34,13 @@ def first_estimate(problem: Problem, samples: int, watch: InnerWatch) -> Tensor 
 def filled_estimate(
     problem: Problem, samples: int, watch: InnerWatch, steps: int, clipped_smoothness: float
 ) -> Tensor | None:
-    """As :func:`first_estimate`, with so many steps and a weight that depends on the noise. Where
-    single pixels are missing or clipped, slopes continue into the gaps; total variation would fill
-    them with steps. That moves clipped values far beyond the limit. With a ``clipped_smoothness``
-    > 0, the weight of the total variation of clipped pictures, they stay closer to it.
+    """The estimate (B, 3, H, W) in so many steps; None without a likelihood. Where everything was
+    measured, it is that of :func:`shrunk_estimate`. Where single pixels are missing or clipped,
+    slopes continue into the gaps; total variation would fill them with steps. That moves clipped
+    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
+    variation of clipped pictures, they stay closer to it.
     """
-    from aps_core.imaging.total_variation import (
-        WEIGHT,
-        total_variation_estimate,
-        weight_for_noise,
-    )
+    from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 
     objective = problem.objective
     if not isinstance(objective, Likelihood):
@@ -49,16 +48,16 @@ def filled_estimate(
     start_BCHW = _nothing(problem, samples)
     weight, curvature_weight = WEIGHT, 0.0
     if isinstance(objective, MeasurementLikelihood):
-        coverage = objective.coverage(_varied(start_BCHW))
-        weight = weight_for_noise(objective.sigma, mixed=coverage == "mixtures")
-        if coverage == "gaps":
-            known_B1HW = objective.known(start_BCHW)
-            if known_B1HW is None and clipped_smoothness:
-                weight = clipped_smoothness
-            else:
-                weight, curvature_weight = 0.0, FILLING
-            if known_B1HW is not None:
-                start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
+        whole_BCHW = shrunk_estimate(objective, start_BCHW, steps, watch)
+        if whole_BCHW is not None:
+            return whole_BCHW
+        known_B1HW = objective.known(start_BCHW)
+        if known_B1HW is None and clipped_smoothness:
+            weight = clipped_smoothness
+        else:
+            weight, curvature_weight = 0.0, FILLING
+        if known_B1HW is not None:
+            start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
     return total_variation_estimate(
         objective,
         start_BCHW,
@@ -68,6 +67,28 @@ def filled_estimate(
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,
     )
+
+
+def shrunk_estimate(
+    objective: MeasurementLikelihood,
+    start_BCHW: Tensor,
+    steps: int,
+    watch: Callable[[int, int, Tensor, Tensor], None] | None = None,
+) -> Tensor | None:
+    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in [-1, 1]: of noisy pixels
+    directly, of blurred and reduced pictures in turn with fits to the measurement,
+    which begin with ``start`` and take so many ``steps``. None if values may be missing or clipped.
+    """
+    from aps_core.imaging.dct_shrinkage import shrunk
+    from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
+
+    varied_BCHW = _varied(start_BCHW)
+    seen_BCHW = objective.pixels(varied_BCHW)
+    if seen_BCHW is not None:
+        return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
+    if objective.coverage(varied_BCHW) == "gaps":
+        return None
+    return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
 
 
 def _nothing(problem: Problem, samples: int) -> Tensor:

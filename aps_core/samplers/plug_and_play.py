@@ -50,7 +50,7 @@ AREA_WEIGHT = 0.05
 
 
 class PlugAndPlay(SamplerSpec):
-    """Improves a smooth (total-variation) estimate in rounds: the prior corrects it, and the
+    """Improves a classical estimate in rounds: the prior corrects it, and the
     measurement corrects the prior.
     """
 
@@ -96,7 +96,7 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
     first_steps: int = Field(
-        100,
+        150,
         ge=1,
         le=1000,
         description="Steps of the first estimate; long blurs of detailed pictures take more.",
@@ -255,4 +255,4 @@ class PlugAndPlay(SamplerSpec):
     @property
     def extra_passes(self) -> int:
         """The first estimate and the verdict, as measured with a blur on a CPU."""
-        return 10 + 2 * self.first_steps // 5
+        return 10 + self.first_steps // 2

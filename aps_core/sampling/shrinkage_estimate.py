@@ -1,0 +1,74 @@
+"""The classical estimate of blurred and reduced pictures: shrinkage in the cosine transform, in
+turn with fits to the measurement.
+
+Half-quadratic splitting, with the noise that :func:`aps_core.imaging.dct_shrinkage.shrunk` removes
+falling from round to round, as in BM3D-based deblurring (Danielyan, Katkovnik & Egiazarian 2012).
+Sharper than total variation, in less time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from aps_core.imaging.dct_shrinkage import shrunk, some_places
+from aps_core.imaging.steepest_descent import steepest_step
+from aps_core.sampling.lbfgs import minimum
+from aps_core.types import Likelihood
+
+ROUNDS = 8
+FIRST_ERROR = 0.4
+"""Of the first round's picture, in [-1, 1] (standard deviation)."""
+LAST_ERROR = 0.45
+"""Of the last round's, over the square root of the noise."""
+TRUST = 0.25
+"""Weight of a shrunk picture in the next fit, over that of independent pixels with its error."""
+
+
+def shrinkage_estimate(
+    likelihood: Likelihood,
+    start_BCHW: Tensor,
+    sigma: float,
+    steps: int,
+    watch: Callable[[int, int, Tensor, Tensor], None] | None = None,
+) -> Tensor:
+    """Estimates pictures that were measured in mixtures of pixels.
+
+    Args:
+        likelihood: of the measurement.
+        start_BCHW: pictures to start from, in [-1, 1].
+        sigma: standard deviation of the measurement's noise, > 0.
+        steps: evaluations of the likelihood in all, at most.
+        watch: called after every one with its number, ``steps``, the loss and the estimate; it may
+            raise to cancel.
+
+    Returns:
+        Pictures (B, 3, H, W) in [-1, 1].
+
+    Raises:
+        SamplingDiverged: the likelihood is not finite.
+    """
+    x_BCHW = steepest_step(likelihood, start_BCHW)
+    last = LAST_ERROR * math.sqrt(sigma)
+    fits = max(1, steps // ROUNDS)
+    for number in range(ROUNDS):
+        error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (ROUNDS - 1))
+        expected_BCHW = shrunk(x_BCHW, error, some_places(number))
+        done = number * fits
+
+        def evaluated(
+            at_BCHW: Tensor, expected_BCHW: Tensor = expected_BCHW, error: float = error
+        ) -> Tensor:
+            nonlocal done
+            square = (at_BCHW - expected_BCHW).square().sum()
+            loss = likelihood.negative_log_likelihood(at_BCHW).sum()
+            loss = loss + TRUST / (2 * error**2) * square
+            done = min(done + 1, steps)
+            if watch is not None:
+                watch(done, steps, loss.detach() / len(at_BCHW), at_BCHW.detach())
+            return loss
+
+        x_BCHW = minimum(evaluated, expected_BCHW, fits)
+    return shrunk(x_BCHW, last).clamp(-1, 1)

@@ -1,0 +1,114 @@
+"""Classical estimates by shrinkage in the cosine transform."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.fft import dct, dctn, idct, idctn
+
+from aps_core.evaluation.photographs import photographs
+from aps_core.imaging.dct_shrinkage import shrunk, some_places
+from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators.base import Bound
+from aps_core.operators.gaussian_blur import GaussianBlur
+from aps_core.operators.linear_motion_blur import LinearMotionBlur
+from aps_core.samplers.first_estimate import shrunk_estimate
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
+
+PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
+
+
+@pytest.fixture(scope="module")
+def photo():
+    return dict(photographs(PHOTOS, 64))["coffee"][None]
+
+
+def noisy(x, sigma):
+    return x + sigma * torch.randn(x.shape, generator=torch.Generator().manual_seed(3))
+
+
+def error(x, truth):
+    return float((x - truth).square().mean())
+
+
+def test_one_grid_of_squares_against_scipy():
+    """Both passes, of squares that begin where the picture does."""
+    y, sigma = noisy(torch.linspace(-1, 1, 24).expand(1, 3, 16, 24).clone(), 0.2), 0.2
+    mixed = dct(y[0].double().numpy(), axis=0, norm="ortho")
+    expected = np.empty_like(mixed)
+    for channel in range(3):
+        for top in range(0, 16, 8):
+            for left in range(0, 24, 8):
+                square = (channel, slice(top, top + 8), slice(left, left + 8))
+                seen = dctn(mixed[square], norm="ortho")
+                kept = np.abs(seen) > 2.7 * sigma
+                kept[0, 0] = True
+                gain = (kept * seen) ** 2 / ((kept * seen) ** 2 + sigma**2)
+                gain[0, 0] = 1
+                expected[square] = idctn(gain * seen, norm="ortho")
+    found = shrunk(y, sigma, places=((7, 7),))[0].numpy()
+    assert np.abs(found - idct(expected, axis=0, norm="ortho")).max() < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (9, 16), (30, 8)])
+def test_pictures_of_any_size_keep_their_colour(shape):
+    x = torch.tensor([0.3, -0.2, 0.8]).view(1, 3, 1, 1).expand(2, 3, *shape)
+    assert torch.allclose(shrunk(x, 0.1), x, atol=1e-5)
+    for number in range(8):
+        assert torch.allclose(shrunk(x, 0.1, some_places(number)), x, atol=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2])
+def test_noise_is_removed_better_than_by_total_variation(photo, sigma):
+    y = noisy(photo, sigma)
+    objective = MeasurementObjective(Bound(lambda x: x), y, sigma, "l2")
+    smooth = [
+        total_variation_estimate(objective, torch.zeros_like(photo), weight=weight / sigma)
+        for weight in (0.6, 1.2)
+    ]
+    estimate = shrunk_estimate(objective, torch.zeros_like(photo), 1)
+    assert error(estimate, photo) < 0.8 * min(error(x, photo) for x in smooth)
+
+
+@pytest.mark.parametrize("operator", [GaussianBlur(sigma=1.5), LinearMotionBlur(length=9)])
+def test_blurs_are_undone_better_than_by_total_variation(photo, operator):
+    bound = operator.bind(photo.shape[1:])
+    y, nothing = noisy(bound(photo), 0.05), torch.zeros_like(photo)
+    objective = MeasurementObjective(bound, y, 0.05, "l2")
+    smooth = [total_variation_estimate(objective, nothing, weight=weight) for weight in (4.0, 8.0)]
+    estimate = shrunk_estimate(objective, nothing, 150)
+    assert error(estimate, photo) < 0.95 * min(error(x, photo) for x in smooth)
+
+
+def test_a_measurement_smaller_than_the_token_grid_is_continued(photo):
+    bound = Bound(lambda x: x).cropped(60, 61)
+    y = noisy(photo[..., :60, :61], 0.1)
+    estimate = shrunk_estimate(MeasurementObjective(bound, y, 0.1, "l2"), photo, 1)
+    assert estimate.shape == photo.shape
+    assert error(estimate[..., :60, :61], photo[..., :60, :61]) < 0.4 * 0.1**2
+
+
+def test_missing_and_clipped_values_are_for_others(photo):
+    weight = torch.ones(1, 1, 64, 64)
+    weight[..., 10:20] = 0
+    for bound in (Bound(lambda x: x * weight, weight=weight), Bound(lambda x: 2 * x, clips=True)):
+        objective = MeasurementObjective(bound, bound(photo), 0.05, "l2")
+        assert shrunk_estimate(objective, torch.zeros_like(photo), 10) is None
+
+
+def test_every_step_is_watched_and_may_end_it(photo):
+    bound = GaussianBlur(sigma=1.5).bind(photo.shape[1:])
+    objective = MeasurementObjective(bound, noisy(bound(photo), 0.05), 0.05, "l2")
+    seen = []
+
+    def watch(done, steps, loss, x_BCHW):
+        seen.append((done, steps))
+        if done == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, 80, watch)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert {steps for _, steps in seen} == {80}
