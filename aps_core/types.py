@@ -138,7 +138,7 @@ class BoundOperator(Protocol):
 
     @property
     def weight(self) -> Tensor | None:
-        """1 where the measurement says something, else 0; broadcasts to ``y``. None: 1 everywhere."""
+        """1 where the measurement informs, else 0; broadcasts to ``y``. None: 1 everywhere."""
         ...
 
     def __call__(self, x_BCHW: Tensor, /) -> Tensor:

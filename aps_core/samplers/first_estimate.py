@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aps_core.types import Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
-    from aps_core.sampling.inner_watch import InnerWatch
 
+Watch = Callable[[int, int, "Tensor", "Tensor"], None]
+"""Called after every step with its number, their number, the loss and the estimate; it may raise to
+cancel.
+"""
 FILLING = 4.0
 """Weight of the curvature of estimates that fill gaps."""
 SOFTNESS = 4.0
 """Standard deviation in pixels of the blur of the colours that fill gaps at first."""
 
 
-def first_estimate(problem: Problem, samples: int, watch: InnerWatch) -> Tensor | None:
+def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | None:
     """The total-variation estimate (B, 3, H, W); None without a likelihood."""
     from aps_core.imaging.total_variation import total_variation_estimate
 
@@ -32,32 +34,78 @@ def first_estimate(problem: Problem, samples: int, watch: InnerWatch) -> Tensor 
 
 
 def filled_estimate(
-    problem: Problem, samples: int, watch: InnerWatch, steps: int, clipped_smoothness: float
+    problem: Problem, samples: int, watch: Watch, steps: int, clipped_smoothness: float
 ) -> Tensor | None:
-    """The estimate (B, 3, H, W) in so many steps; None without a likelihood. Where everything was
-    measured, it is that of :func:`shrunk_estimate`. Where single pixels are missing or clipped,
-    slopes continue into the gaps; total variation would fill them with steps. That moves clipped
-    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
-    variation of clipped pictures, they stay closer to it.
-    """
-    from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
+    """The estimate (B, 3, H, W) in so many steps, in [-1, 1]; None without a likelihood. It is that
+    of :func:`shrunk_estimate`, if all is measured.
 
-    objective = problem.objective
+    Where single pixels are missing or clipped, shrinkage begins with another estimate: slopes
+    continue into gaps, which total variation would fill with steps. That moves clipped values far
+    beyond the limit, nearly to black or white, where they stay. With a ``clipped_smoothness`` > 0,
+    the weight of the total variation of clipped pictures, they stay closer to it.
+    """
+    from aps_core.imaging.total_variation import WEIGHT
+    from aps_core.sampling.shrinkage_estimate import GAPS, shrinkage_estimate
+
+    objective, start_BCHW = problem.objective, _nothing(problem, samples)
     if not isinstance(objective, Likelihood):
         return None
-    start_BCHW = _nothing(problem, samples)
-    weight, curvature_weight = WEIGHT, 0.0
-    if isinstance(objective, MeasurementLikelihood):
-        whole_BCHW = shrunk_estimate(objective, start_BCHW, steps, watch)
-        if whole_BCHW is not None:
-            return whole_BCHW
-        known_B1HW = objective.known(start_BCHW)
-        if known_B1HW is None and clipped_smoothness:
-            weight = clipped_smoothness
-        else:
-            weight, curvature_weight = 0.0, FILLING
-        if known_B1HW is not None:
-            start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
+    if not isinstance(objective, MeasurementLikelihood):
+        return _smooth(objective, start_BCHW, watch, steps, weight=WEIGHT)
+    whole_BCHW = shrunk_estimate(objective, start_BCHW, steps, watch)
+    if whole_BCHW is not None:
+        return whole_BCHW
+    known_B1HW = objective.known(start_BCHW)
+    if known_B1HW is not None:
+        start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
+    elif not clipped_smoothness:
+        return _smooth(objective, start_BCHW, watch, steps, curvature_weight=FILLING)
+    begun = (steps + 1) // 2
+    if known_B1HW is not None:
+        start_BCHW = _smooth(objective, start_BCHW, watch, begun, curvature_weight=FILLING)
+    else:
+        start_BCHW = _smooth(objective, start_BCHW, watch, begun, weight=clipped_smoothness)
+
+    def later(done: int, _: int, loss: Tensor, x_BCHW: Tensor) -> None:
+        watch(begun + done, steps, loss, x_BCHW)
+
+    return shrinkage_estimate(objective, start_BCHW, objective.sigma, GAPS, steps - begun, later)
+
+
+def shrunk_estimate(
+    objective: MeasurementLikelihood,
+    start_BCHW: Tensor,
+    steps: int,
+    watch: Watch | None = None,
+) -> Tensor | None:
+    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in [-1, 1]: of noisy pixels
+    directly, of blurred and reduced pictures in turn with fits to the measurement, which begin with
+    ``start`` and take so many ``steps``. None if values may be missing or clipped.
+    """
+    from aps_core.imaging.dct_shrinkage import shrunk
+    from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
+
+    varied_BCHW = _varied(start_BCHW)
+    seen_BCHW = objective.pixels(varied_BCHW)
+    if seen_BCHW is not None:
+        return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
+    if objective.coverage(varied_BCHW) == "gaps":
+        return None
+    return shrinkage_estimate(objective, start_BCHW, objective.sigma, MIXTURES, steps, watch)
+
+
+def _smooth(
+    objective: Likelihood,
+    start_BCHW: Tensor,
+    watch: Watch,
+    steps: int,
+    *,
+    weight: float = 0.0,
+    curvature_weight: float = 0.0,
+) -> Tensor:
+    """The estimate of least total variation or curvature."""
+    from aps_core.imaging.total_variation import total_variation_estimate
+
     return total_variation_estimate(
         objective,
         start_BCHW,
@@ -67,28 +115,6 @@ def filled_estimate(
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,
     )
-
-
-def shrunk_estimate(
-    objective: MeasurementLikelihood,
-    start_BCHW: Tensor,
-    steps: int,
-    watch: Callable[[int, int, Tensor, Tensor], None] | None = None,
-) -> Tensor | None:
-    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in [-1, 1]: of noisy pixels
-    directly, of blurred and reduced pictures in turn with fits to the measurement,
-    which begin with ``start`` and take so many ``steps``. None if values may be missing or clipped.
-    """
-    from aps_core.imaging.dct_shrinkage import shrunk
-    from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
-
-    varied_BCHW = _varied(start_BCHW)
-    seen_BCHW = objective.pixels(varied_BCHW)
-    if seen_BCHW is not None:
-        return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
-    if objective.coverage(varied_BCHW) == "gaps":
-        return None
-    return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
 
 
 def _nothing(problem: Problem, samples: int) -> Tensor:

@@ -15,7 +15,7 @@ from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.samplers.first_estimate import shrunk_estimate
-from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
+from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
@@ -109,6 +109,6 @@ def test_every_step_is_watched_and_may_end_it(photo):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, 80, watch)
+        shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, MIXTURES, 80, watch)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert {steps for _, steps in seen} == {80}
