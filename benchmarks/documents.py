@@ -46,7 +46,7 @@ MORE_TASKS = ("sr2", "jpeg", "inpainting50")
 BASELINES: dict[str, Callable[[Case], Tensor]] = {
     "input": simple,
     "tv": partial(total_variation, weights=TV_WEIGHTS_DOCUMENTS),
-    "shrinkage": shrinkage,
+    "shrinkage": partial(shrinkage, clipped_smoothness=0.0),
     "wiener": wiener,
 }
 DEFAULT = Variant(method="plug_and_play")

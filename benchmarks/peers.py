@@ -94,7 +94,7 @@ def methods(content: Content, task: str) -> dict[str, tuple[set[str], Restore]]:
     found: dict[str, tuple[set[str], Restore]] = {
         "input": (every, simple),
         "tv": (every, tv),
-        "shrinkage": (every, shrinkage),
+        "shrinkage": (every, shrinkage),  # nothing is clipped
         "biharmonic": ({"inpainting70"}, biharmonic),
     }
     found |= {name: (set(peer.tasks), run) for name, (peer, run) in installed()[0].items()}

@@ -178,7 +178,7 @@ class RandomMeasurement:
         return self.beyond_1Chw * F.relu(self.limit - self.beyond_1Chw * x_1CHW)
 
     def first_estimate(self) -> Tensor:
-        """As :func:`aps_core.samplers.first_estimate.filled_estimate` (1, C, H, W)."""
+        """As :func:`aps_core.samplers.first_estimate.shrunk_estimate` (1, C, H, W)."""
         rows, columns = self.known_1cHW.shape[2:]
         if bool((self.known_1cHW == 0).any()):
             # a start with gaps would be kept: curvature counts of the change as well

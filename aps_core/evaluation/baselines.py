@@ -47,6 +47,8 @@ TV_WEIGHTS_DOCUMENTS = {
 """The same for pages, scans and screens."""
 SHRINKAGE_STEPS = 250
 """As many as of total variation."""
+CLIPPED_SMOOTHNESS = 12.0
+"""Of photographs; 0 for documents."""
 WIENER_WEIGHT = 1.0
 """Weight of the squared Laplacian, in units of the noise's deviation."""
 
@@ -78,14 +80,13 @@ def total_variation(case: Case, weights: Mapping[str, float] = TV_WEIGHTS) -> Te
     return total_variation_estimate(likelihood, simple(case), weight=weights.get(case.task, WEIGHT))
 
 
-def shrinkage(case: Case) -> Tensor:
-    """Shrinkage in the cosine transform; measurements with missing or clipped values as
-    :func:`simple`.
+def shrinkage(case: Case, clipped_smoothness: float = CLIPPED_SMOOTHNESS) -> Tensor:
+    """Shrinkage in the cosine transform, in turn with fits to the measurement: what restorations
+    with ``plug_and_play`` begin with.
     """
     likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
-    start_BCHW = simple(case)
-    estimate_BCHW = shrunk_estimate(likelihood, start_BCHW, SHRINKAGE_STEPS)
-    return start_BCHW if estimate_BCHW is None else estimate_BCHW
+    nothing_1CHW = case.truth_CHW.new_zeros(1, 3, case.height, case.width)
+    return shrunk_estimate(likelihood, nothing_1CHW, SHRINKAGE_STEPS, clipped_smoothness)
 
 
 def wiener(case: Case) -> Tensor:

@@ -29,76 +29,59 @@ def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | Non
 
     if not isinstance(problem.objective, Likelihood):
         return None
-    nothing_BCHW = _nothing(problem, samples)
-    return total_variation_estimate(problem.objective, nothing_BCHW, watch=watch)
-
-
-def filled_estimate(
-    problem: Problem, samples: int, watch: Watch, steps: int, clipped_smoothness: float
-) -> Tensor | None:
-    """The estimate (B, 3, H, W) in so many steps, in [-1, 1]; None without a likelihood. It is that
-    of :func:`shrunk_estimate`, if all is measured.
-
-    Where single pixels are missing or clipped, shrinkage begins with another estimate: slopes
-    continue into gaps, which total variation would fill with steps. That moves clipped values far
-    beyond the limit, nearly to black or white, where they stay. With a ``clipped_smoothness`` > 0,
-    the weight of the total variation of clipped pictures, they stay closer to it.
-    """
-    from aps_core.imaging.total_variation import WEIGHT
-    from aps_core.sampling.shrinkage_estimate import GAPS, shrinkage_estimate
-
-    objective, start_BCHW = problem.objective, _nothing(problem, samples)
-    if not isinstance(objective, Likelihood):
-        return None
-    if not isinstance(objective, MeasurementLikelihood):
-        return _smooth(objective, start_BCHW, watch, steps, weight=WEIGHT)
-    whole_BCHW = shrunk_estimate(objective, start_BCHW, steps, watch)
-    if whole_BCHW is not None:
-        return whole_BCHW
-    known_B1HW = objective.known(start_BCHW)
-    if known_B1HW is not None:
-        start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
-    elif not clipped_smoothness:
-        return _smooth(objective, start_BCHW, watch, steps, curvature_weight=FILLING)
-    begun = (steps + 1) // 2
-    if known_B1HW is not None:
-        start_BCHW = _smooth(objective, start_BCHW, watch, begun, curvature_weight=FILLING)
-    else:
-        start_BCHW = _smooth(objective, start_BCHW, watch, begun, weight=clipped_smoothness)
-
-    def later(done: int, _: int, loss: Tensor, x_BCHW: Tensor) -> None:
-        watch(begun + done, steps, loss, x_BCHW)
-
-    return shrinkage_estimate(objective, start_BCHW, objective.sigma, GAPS, steps - begun, later)
+    return total_variation_estimate(problem.objective, nothing(problem, samples), watch=watch)
 
 
 def shrunk_estimate(
-    objective: MeasurementLikelihood,
+    objective: Likelihood,
     start_BCHW: Tensor,
     steps: int,
+    clipped_smoothness: float,
     watch: Watch | None = None,
-) -> Tensor | None:
-    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in [-1, 1]: of noisy pixels
-    directly, of blurred and reduced pictures in turn with fits to the measurement, which begin with
-    ``start`` and take so many ``steps``. None if values may be missing or clipped.
+) -> Tensor:
+    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in so many steps, in [-1, 1]:
+    of noisy pixels directly, otherwise in turn with fits to the measurement.
+
+    Where single pixels are missing or clipped, it begins with another estimate: slopes continue
+    into gaps, which total variation would fill with steps. That moves clipped values far beyond the
+    limit, nearly to black or white, where they stay. With a ``clipped_smoothness`` > 0, the weight
+    of the total variation of clipped pictures, they stay closer to it. ``start``: grey pictures,
+    for their size. Without a :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of
+    least total variation.
     """
     from aps_core.imaging.dct_shrinkage import shrunk
-    from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
+    from aps_core.imaging.total_variation import WEIGHT
+    from aps_core.sampling.shrinkage_estimate import GAPS, MIXTURES, shrinkage_estimate
 
+    if not isinstance(objective, MeasurementLikelihood):
+        return _smooth(objective, start_BCHW, steps, watch, weight=WEIGHT)
     varied_BCHW = _varied(start_BCHW)
     seen_BCHW = objective.pixels(varied_BCHW)
     if seen_BCHW is not None:
         return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
-    if objective.coverage(varied_BCHW) == "gaps":
-        return None
-    return shrinkage_estimate(objective, start_BCHW, objective.sigma, MIXTURES, steps, watch)
+    if objective.coverage(varied_BCHW) == "mixtures":
+        return shrinkage_estimate(objective, start_BCHW, objective.sigma, MIXTURES, steps, watch)
+    known_B1HW, begun = objective.known(start_BCHW), (steps + 1) // 2
+    if known_B1HW is not None:
+        start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
+        start_BCHW = _smooth(objective, start_BCHW, begun, watch, curvature_weight=FILLING)
+    elif clipped_smoothness:
+        start_BCHW = _smooth(objective, start_BCHW, begun, watch, weight=clipped_smoothness)
+    else:
+        return _smooth(objective, start_BCHW, steps, watch, curvature_weight=FILLING)
+
+    def later(done: int, _: int, loss: Tensor, x_BCHW: Tensor) -> None:
+        if watch is not None:
+            watch(begun + done, steps, loss, x_BCHW)
+
+    return shrinkage_estimate(objective, start_BCHW, objective.sigma, GAPS, steps - begun, later)
 
 
 def _smooth(
     objective: Likelihood,
     start_BCHW: Tensor,
-    watch: Watch,
     steps: int,
+    watch: Watch | None,
     *,
     weight: float = 0.0,
     curvature_weight: float = 0.0,
@@ -117,7 +100,7 @@ def _smooth(
     )
 
 
-def _nothing(problem: Problem, samples: int) -> Tensor:
+def nothing(problem: Problem, samples: int) -> Tensor:
     """Grey pictures (B, 3, H, W)."""
     (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
     shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)

@@ -26,8 +26,8 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import filled_estimate
-from aps_core.types import DenoisingPrior, MeasurementLikelihood
+from aps_core.samplers.first_estimate import nothing, shrunk_estimate
+from aps_core.types import DenoisingPrior, Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,12 +194,12 @@ class PlugAndPlay(SamplerSpec):
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The first estimate: without a likelihood, what the prior expects."""
-        watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        estimate_BCHW = filled_estimate(
-            problem, len(z_BL), watch, self.first_steps, self.clipped_smoothness
-        )
-        if estimate_BCHW is not None:
-            return estimate_BCHW
+        if isinstance(problem.objective, Likelihood):
+            watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
+            start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness
+            return shrunk_estimate(
+                problem.objective, start_BCHW, self.first_steps, smoothness, watch
+            )
         tokenizer = problem.prior.tokenizer
         p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
