@@ -19,7 +19,7 @@ def minimum(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tens
     Raises:
         SamplingDiverged: the loss is not finite.
     """
-    x = start.detach().clone().requires_grad_()
+    x = start.detach().clone(memory_format=torch.contiguous_format).requires_grad_()
     optimizer = torch.optim.LBFGS(
         [x],
         max_iter=steps,
@@ -33,7 +33,8 @@ def minimum(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tens
     def evaluated() -> Tensor:
         with torch.enable_grad():
             value = loss(x)
-            (x.grad,) = torch.autograd.grad(value, x)
+            (gradient,) = torch.autograd.grad(value, x)
+        x.grad = gradient.contiguous()  # PyTorch's L-BFGS flattens it as a view
         value = value.detach()
         if not math.isfinite(value):
             raise SamplingDiverged(f"The loss became {float(value)}.")

@@ -100,6 +100,21 @@ def test_missing_pixels_are_filled_better_than_along_slopes(photo):
     assert error(estimate, photo) < 0.8 * error(slopes, photo)
 
 
+def test_estimates_of_a_batch_are_those_of_its_pictures(photo):
+    """Also if gradients are laid out another way, as behind a blur of several pictures."""
+    bound = GaussianBlur(sigma=1.5).bind(photo.shape[1:])
+    both = torch.cat([photo, photo.flip(1, 3)])
+    y, nothing = (
+        noisy(bound(both), 0.05),
+        torch.zeros_like(both).to(memory_format=torch.channels_last),
+    )
+    together = shrunk_estimate(MeasurementObjective(bound, y, 0.05, "l2"), nothing, 150, 0)
+    for i in range(2):
+        objective = MeasurementObjective(bound, y[i], 0.05, "l2")
+        alone = shrunk_estimate(objective, nothing[:1], 150, 0)
+        assert error(together[i : i + 1], alone) < 0.02**2
+
+
 def test_every_step_is_watched_and_may_end_it(photo):
     bound = GaussianBlur(sigma=1.5).bind(photo.shape[1:])
     objective = MeasurementObjective(bound, noisy(bound(photo), 0.05), 0.05, "l2")
