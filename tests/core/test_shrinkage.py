@@ -15,6 +15,7 @@ from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.samplers.first_estimate import shrunk_estimate
+from aps_core.sampling.lbfgs import minimum
 from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
@@ -101,7 +102,6 @@ def test_missing_pixels_are_filled_better_than_along_slopes(photo):
 
 
 def test_estimates_of_a_batch_are_those_of_its_pictures(photo):
-    """Also if gradients are laid out another way, as behind a blur of several pictures."""
     bound = GaussianBlur(sigma=1.5).bind(photo.shape[1:])
     both = torch.cat([photo, photo.flip(1, 3)])
     y, nothing = (
@@ -113,6 +113,12 @@ def test_estimates_of_a_batch_are_those_of_its_pictures(photo):
         objective = MeasurementObjective(bound, y[i], 0.05, "l2")
         alone = shrunk_estimate(objective, nothing[:1], 150, 0)
         assert error(together[i : i + 1], alone) < 0.02**2
+
+
+def test_gradients_of_any_layout_lead_to_the_minimum(photo):
+    start = torch.zeros_like(photo).to(memory_format=torch.channels_last)
+    found = minimum(lambda x: (x - photo).square().sum(), start, 10)
+    assert error(found, photo) < 1e-6
 
 
 def test_every_step_is_watched_and_may_end_it(photo):
