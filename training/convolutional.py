@@ -242,6 +242,8 @@ def train_convolutional(
         out,
         schedule,
         validated,
+        # while the rate falls, weights of many steps ago are worse than the present ones
+        ema_decay=0.99 if args.anneal else 0.999,
         validate_every_minutes=10,
         export=partial(export, config=config),
     )
