@@ -4,8 +4,8 @@
 
 Restores the middle 128 pixels of every picture of a folder with the default sampler of the
 documents and the photographs prior, and again with equal logits in the place of the documents
-prior, which believe any estimate. ``--controls`` adds a single reverse step with equal logits
-and as many decodes, the paper's anchors (of the most confident, of random, and of the tokens that
+prior, which believe any estimate: in the same rounds, and in a single one with as many corrections.
+``--controls`` adds the paper's anchors (of the most confident, of random, and of the tokens that
 the prior alone is most confident of) in the place of rounds, and the prior alone. Measurement and
 seed are the same for all. Rows are appended to a CSV file, and an interrupted run continues.
 Printed by task: mean PSNR of the baselines and of every method, and what the documents prior gains
@@ -127,14 +127,13 @@ def main() -> None:
     be_reproducible(asked.threads)
     documents = ImageEngine.load("embedded_documents")
     photographs = ImageEngine.load("embedded")
-    controls = without_prior(documents)
     variants = {
         "photographs": (photographs, Variant(photographs.spec.restoring_sampler)),
         "documents": (documents, DEFAULT),
-        EQUAL: controls[EQUAL],
+        **without_prior(documents),
     }
     if asked.controls:
-        variants |= controls | anchored(documents)
+        variants |= anchored(documents)
     pictures = middles(asked.photographs, asked.every)
     tasks = tuple(asked.task or TASKS)
     print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES), "documents"))
