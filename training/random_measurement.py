@@ -25,7 +25,7 @@ from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import FILLING
 from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.brightness_fit import single_pixels
-from aps_core.sampling.shrinkage_estimate import GAPS, MIXTURES, shrinkage_estimate
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 REACH = 12
 """Of a blur kernel in pixels."""
@@ -178,27 +178,24 @@ class RandomMeasurement:
         return self.beyond_1Chw * F.relu(self.limit - self.beyond_1Chw * x_1CHW)
 
     def first_estimate(self) -> Tensor:
-        """As :func:`aps_core.samplers.first_estimate.shrunk_estimate` (1, C, H, W)."""
+        """As :func:`aps_core.samplers.first_estimate.classical_estimate` (1, C, H, W)."""
         rows, columns = self.known_1cHW.shape[2:]
         if bool((self.known_1cHW == 0).any()):
             # a start with gaps would be kept: curvature counts of the change as well
             nothing_1CHW = torch.zeros(1, 3, rows, columns).to(self.seen_1Chw)
             smoothness = self.clipped_smoothness if self.clipped else 0.0
-            start_1CHW = total_variation_estimate(
+            return total_variation_estimate(
                 self,
                 nothing_1CHW,
                 weight=smoothness,
                 curvature_weight=0.0 if smoothness else FILLING,
-                steps=50,
-                learning_rate=0.1,
+                steps=100,
+                learning_rate=0.07,
             )
-            if self.clipped and not smoothness:
-                return start_1CHW
-            return shrinkage_estimate(self, start_1CHW, self.sigma, GAPS, steps=50)
         if self.factor == 1 and self.blur is None:
             return shrunk(self.seen_1Chw, self.sigma).clamp(-1, 1)
         start_1CHW = F.interpolate(self.seen_1Chw, size=(rows, columns), mode="bilinear")
-        return shrinkage_estimate(self, start_1CHW.clamp(-1, 1), self.sigma, MIXTURES, steps=100)
+        return shrinkage_estimate(self, start_1CHW.clamp(-1, 1), self.sigma, steps=100)
 
     @property
     def scale(self) -> float:

@@ -16,7 +16,7 @@ from aps_core.imaging.filters import gaussian
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.hdr import HDR
-from aps_core.samplers.first_estimate import shrunk_estimate
+from aps_core.samplers.first_estimate import classical_estimate
 
 TV_WEIGHTS = {
     "sr4": 4.0,
@@ -81,12 +81,12 @@ def total_variation(case: Case, weights: Mapping[str, float] = TV_WEIGHTS) -> Te
 
 
 def shrinkage(case: Case, clipped_smoothness: float = CLIPPED_SMOOTHNESS) -> Tensor:
-    """Shrinkage in the cosine transform, in turn with fits to the measurement: what restorations
-    with ``plug_and_play`` begin with.
+    """Shrinkage in the cosine transform, in turn with fits to the measurement; missing and clipped
+    values by slopes or total variation: what restorations with ``plug_and_play`` begin with.
     """
     likelihood = MeasurementObjective(case.operator, case.y_CHW, case.sigma, "l2")
     nothing_1CHW = case.truth_CHW.new_zeros(1, 3, case.height, case.width)
-    return shrunk_estimate(likelihood, nothing_1CHW, SHRINKAGE_STEPS, clipped_smoothness)
+    return classical_estimate(likelihood, nothing_1CHW, SHRINKAGE_STEPS, clipped_smoothness)
 
 
 def wiener(case: Case) -> Tensor:

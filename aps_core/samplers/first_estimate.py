@@ -32,26 +32,25 @@ def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | Non
     return total_variation_estimate(problem.objective, nothing(problem, samples), watch=watch)
 
 
-def shrunk_estimate(
+def classical_estimate(
     objective: Likelihood,
     start_BCHW: Tensor,
     steps: int,
     clipped_smoothness: float,
     watch: Watch | None = None,
 ) -> Tensor:
-    """The estimate (B, 3, H, W) by shrinkage in the cosine transform, in so many steps, in [-1, 1]:
-    of noisy pixels directly, otherwise in turn with fits to the measurement.
+    """The classical estimate (B, 3, H, W) in so many steps, in [-1, 1]. Noisy pixels are shrunk in
+    their cosine transform, blurred and reduced pictures in turn with fits to the measurement.
 
-    Where single pixels are missing or clipped, it begins with another estimate: slopes continue
-    into gaps, which total variation would fill with steps. That moves clipped values far beyond the
-    limit, nearly to black or white, where they stay. With a ``clipped_smoothness`` > 0, the weight
-    of the total variation of clipped pictures, they stay closer to it. ``start``: grey pictures,
-    for their size. Without a :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of
-    least total variation.
+    Where single pixels are missing or clipped, slopes continue into the gaps; total variation would
+    fill them with steps. That moves clipped values far beyond the limit. With a
+    ``clipped_smoothness`` > 0, the weight of the total variation of clipped pictures, they stay
+    closer to it. ``start``: grey pictures, for their size. Without a
+    :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of least total variation.
     """
     from aps_core.imaging.dct_shrinkage import shrunk
     from aps_core.imaging.total_variation import WEIGHT
-    from aps_core.sampling.shrinkage_estimate import GAPS, MIXTURES, shrinkage_estimate
+    from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
     if not isinstance(objective, MeasurementLikelihood):
         return _smooth(objective, start_BCHW, steps, watch, weight=WEIGHT)
@@ -60,21 +59,13 @@ def shrunk_estimate(
     if seen_BCHW is not None:
         return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
     if objective.coverage(varied_BCHW) == "mixtures":
-        return shrinkage_estimate(objective, start_BCHW, objective.sigma, MIXTURES, steps, watch)
-    known_B1HW, begun = objective.known(start_BCHW), (steps + 1) // 2
+        return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
+    known_B1HW = objective.known(start_BCHW)
     if known_B1HW is not None:
         start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
-        start_BCHW = _smooth(objective, start_BCHW, begun, watch, curvature_weight=FILLING)
     elif clipped_smoothness:
-        start_BCHW = _smooth(objective, start_BCHW, begun, watch, weight=clipped_smoothness)
-    else:
-        return _smooth(objective, start_BCHW, steps, watch, curvature_weight=FILLING)
-
-    def later(done: int, _: int, loss: Tensor, x_BCHW: Tensor) -> None:
-        if watch is not None:
-            watch(begun + done, steps, loss, x_BCHW)
-
-    return shrinkage_estimate(objective, start_BCHW, objective.sigma, GAPS, steps - begun, later)
+        return _smooth(objective, start_BCHW, steps, watch, weight=clipped_smoothness)
+    return _smooth(objective, start_BCHW, steps, watch, curvature_weight=FILLING)
 
 
 def _smooth(

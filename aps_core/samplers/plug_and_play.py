@@ -26,7 +26,7 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec
 from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import nothing, shrunk_estimate
+from aps_core.samplers.first_estimate import classical_estimate, nothing
 from aps_core.types import DenoisingPrior, Likelihood, MeasurementLikelihood
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class PlugAndPlay(SamplerSpec):
         if isinstance(problem.objective, Likelihood):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
             start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness
-            return shrunk_estimate(
+            return classical_estimate(
                 problem.objective, start_BCHW, self.first_steps, smoothness, watch
             )
         tokenizer = problem.prior.tokenizer

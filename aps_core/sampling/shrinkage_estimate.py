@@ -1,5 +1,5 @@
-"""The classical estimate of a picture: shrinkage in the cosine transform, in turn with fits to the
-measurement.
+"""The classical estimate of blurred and reduced pictures: shrinkage in the cosine transform, in
+turn with fits to the measurement.
 
 Half-quadratic splitting, with the noise that :func:`aps_core.imaging.dct_shrinkage.shrunk` removes
 falling from round to round, as in BM3D-based deblurring (Danielyan, Katkovnik & Egiazarian 2012).
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -19,41 +18,28 @@ from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.sampling.lbfgs import minimum
 from aps_core.types import Likelihood
 
+ROUNDS = 12
 FIRST_ERROR = 0.4
 """Of the first round's picture, in [-1, 1] (standard deviation)."""
+LAST_ERROR = 0.45
+"""Of the last round's, over the square root of the noise's standard deviation."""
 TRUST = 0.25
 """Weight of a shrunk picture in the next fit, over that of independent pixels with its error."""
-
-
-class Rounds(NamedTuple):
-    """How the error that is removed falls."""
-
-    number: int
-    last_error: float
-    """Of the last round's picture, over the square root of the noise's standard deviation."""
-
-
-MIXTURES, GAPS = Rounds(12, 0.45), Rounds(16, 0.22)
-"""For pictures that are blurred or reduced, and for missing or clipped values; chosen on withheld
-photographs and pages.
-"""
 
 
 def shrinkage_estimate(
     likelihood: Likelihood,
     start_BCHW: Tensor,
     sigma: float,
-    rounds: Rounds,
     steps: int,
     watch: Callable[[int, int, Tensor, Tensor], None] | None = None,
 ) -> Tensor:
-    """Estimates pictures that were not measured pixel by pixel.
+    """Estimates pictures that were blurred or reduced.
 
     Args:
         likelihood: of the measurement.
         start_BCHW: pictures to start from, in [-1, 1].
         sigma: standard deviation of the measurement's noise, > 0.
-        rounds: :data:`MIXTURES` or :data:`GAPS`.
         steps: evaluations of the likelihood in all, at most, but at least one a round.
         watch: called after every one with its number, ``steps``, the loss and the estimate; it may
             raise to cancel.
@@ -65,10 +51,10 @@ def shrinkage_estimate(
         SamplingDiverged: the likelihood is not finite.
     """
     x_BCHW = steepest_step(likelihood, start_BCHW)
-    last = rounds.last_error * math.sqrt(sigma)
-    fits = max(1, steps // rounds.number)
-    for number in range(rounds.number):
-        error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (rounds.number - 1))
+    last = LAST_ERROR * math.sqrt(sigma)
+    fits = max(1, steps // ROUNDS)
+    for number in range(ROUNDS):
+        error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (ROUNDS - 1))
         expected_BCHW = shrunk(x_BCHW, error, some_places(number))
         done = number * fits
 

@@ -21,7 +21,7 @@ from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.sampling.brightness_fit import BrightnessFit
 from aps_core.sampling.inner_watch import InnerWatch
-from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 from aps_core.sampling.views import view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
@@ -106,7 +106,7 @@ def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> No
     objective = measured(Bound(halved))
     prior, result, infos = listening(objective=objective, turned=turned)
     assert len(prior.heard) == 3
-    first = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, MIXTURES, steps=150)
+    first = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, steps=150)
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
     for i, heard in enumerate(prior.heard):
         laid = view(i, turned).laid(estimates[i].clamp(-1, 1))
@@ -120,7 +120,7 @@ def test_the_first_estimate_takes_the_given_steps() -> None:
         listening(objective=objective, settings={"first_steps": steps})[0].heard[0]
         for steps in (2, 300)
     )
-    expected = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, MIXTURES, steps=300)
+    expected = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, steps=300)
     torch.testing.assert_close(longer, expected, atol=1e-3, rtol=1e-3)
     assert (first - longer).abs().mean() > 0.05
 

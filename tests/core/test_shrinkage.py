@@ -14,9 +14,9 @@ from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
-from aps_core.samplers.first_estimate import shrunk_estimate
+from aps_core.samplers.first_estimate import classical_estimate
 from aps_core.sampling.lbfgs import minimum
-from aps_core.sampling.shrinkage_estimate import MIXTURES, shrinkage_estimate
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
@@ -69,7 +69,7 @@ def test_noise_is_removed_better_than_by_total_variation(photo, sigma):
         total_variation_estimate(objective, torch.zeros_like(photo), weight=weight / sigma)
         for weight in (0.6, 1.2)
     ]
-    estimate = shrunk_estimate(objective, torch.zeros_like(photo), 1, 0)
+    estimate = classical_estimate(objective, torch.zeros_like(photo), 1, 0)
     assert error(estimate, photo) < 0.8 * min(error(x, photo) for x in smooth)
 
 
@@ -79,26 +79,16 @@ def test_blurs_are_undone_better_than_by_total_variation(photo, operator):
     y, nothing = noisy(bound(photo), 0.05), torch.zeros_like(photo)
     objective = MeasurementObjective(bound, y, 0.05, "l2")
     smooth = [total_variation_estimate(objective, nothing, weight=weight) for weight in (4.0, 8.0)]
-    estimate = shrunk_estimate(objective, nothing, 150, 0)
+    estimate = classical_estimate(objective, nothing, 150, 0)
     assert error(estimate, photo) < 0.95 * min(error(x, photo) for x in smooth)
 
 
 def test_a_measurement_smaller_than_the_token_grid_is_continued(photo):
     bound = Bound(lambda x: x).cropped(60, 61)
     y = noisy(photo[..., :60, :61], 0.1)
-    estimate = shrunk_estimate(MeasurementObjective(bound, y, 0.1, "l2"), photo, 1, 0)
+    estimate = classical_estimate(MeasurementObjective(bound, y, 0.1, "l2"), photo, 1, 0)
     assert estimate.shape == photo.shape
     assert error(estimate[..., :60, :61], photo[..., :60, :61]) < 0.4 * 0.1**2
-
-
-def test_missing_pixels_are_filled_better_than_along_slopes(photo):
-    seen = torch.rand(1, 1, 64, 64, generator=torch.Generator().manual_seed(1)) < 0.4
-    bound = Bound(lambda x: x * seen, weight=seen.float())
-    y, nothing = noisy(photo, 0.05) * seen, torch.zeros_like(photo)
-    objective = MeasurementObjective(bound, y, 0.05, "l2")
-    slopes = total_variation_estimate(objective, y, weight=0.0, curvature_weight=4.0)
-    estimate = shrunk_estimate(objective, nothing, 150, 0)
-    assert error(estimate, photo) < 0.8 * error(slopes, photo)
 
 
 def test_estimates_of_a_batch_are_those_of_its_pictures(photo):
@@ -108,10 +98,10 @@ def test_estimates_of_a_batch_are_those_of_its_pictures(photo):
         noisy(bound(both), 0.05),
         torch.zeros_like(both).to(memory_format=torch.channels_last),
     )
-    together = shrunk_estimate(MeasurementObjective(bound, y, 0.05, "l2"), nothing, 150, 0)
+    together = classical_estimate(MeasurementObjective(bound, y, 0.05, "l2"), nothing, 150, 0)
     for i in range(2):
         objective = MeasurementObjective(bound, y[i], 0.05, "l2")
-        alone = shrunk_estimate(objective, nothing[:1], 150, 0)
+        alone = classical_estimate(objective, nothing[:1], 150, 0)
         assert error(together[i : i + 1], alone) < 0.02**2
 
 
@@ -132,6 +122,6 @@ def test_every_step_is_watched_and_may_end_it(photo):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, MIXTURES, 80, watch)
+        shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, 80, watch)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert {steps for _, steps in seen} == {80}

@@ -33,7 +33,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
         "plug_and_play": {
             "steps": 2,
             "inner_steps": 25,
-            "prior_weight": 1.0,
+            "prior_weight": 4.0,
             "area_weight": 0.05,
             "clipped_smoothness": 12.0,
             "turned": True,
