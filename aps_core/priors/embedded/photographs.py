@@ -35,6 +35,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
             "inner_steps": 25,
             "prior_weight": 4.0,
             "area_weight": 0.05,
+            "first_steps": 250,
             "clipped_smoothness": 12.0,
             "turned": True,
         },
