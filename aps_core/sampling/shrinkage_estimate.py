@@ -3,7 +3,7 @@ turn with fits to the measurement.
 
 Half-quadratic splitting, with the noise that :func:`aps_core.imaging.dct_shrinkage.shrunk` removes
 falling from round to round, as in BM3D-based deblurring (Danielyan, Katkovnik & Egiazarian 2012).
-Sharper than total variation, in less time.
+Sharper than total variation.
 """
 
 from __future__ import annotations
