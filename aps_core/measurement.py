@@ -78,13 +78,16 @@ class Measurement:
         y_BCHW = _batch(self.y).to(device)
         operator, size = self._operator(y_BCHW, device)
         sigma, given = self._sigma(y_BCHW, operator), self._registered()
-        if isinstance(given, OperatorSpec) and given.rounding:
-            least = given.rounding
+        assumed = sigma
+        if isinstance(given, OperatorSpec):
             if isinstance(sigma, float | int):
-                sigma = max(sigma, least)
+                sigma = max(sigma, given.rounding)
             else:
-                sigma = sigma.clamp(min=least)
-        return Bind(y_BCHW, operator, sigma, size)
+                sigma = sigma.clamp(min=given.rounding)
+            assumed = given.likelihood_noise(sigma)
+        return Bind(
+            y_BCHW=y_BCHW, operator=operator, sigma=sigma, likelihood_sigma=assumed, size=size
+        )
 
     def identified(
         self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
@@ -185,6 +188,8 @@ class Bind:
     y_BCHW: Tensor
     operator: BoundOperator
     sigma: float | Tensor
+    likelihood_sigma: float | Tensor
+    """With a weight for what the operator rounds off."""
     size: tuple[int, int]
     """Height and width of the picture to restore."""
 

@@ -1,7 +1,7 @@
 """Random measurements of pictures, from whose estimates a prior learns in training.
 
 The operators are of many kinds, and the network is not given which. The first estimate is
-total-variation least squares. A fit to the measurement is a linear system, and so are its
+that of the sampler. A fit to the measurement is a linear system, and so are its
 gradients.
 """
 
@@ -29,7 +29,7 @@ from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 REACH = 12
 """Of a blur kernel in pixels."""
-MISSING, CLIPPED, COMPRESSED = 0.25, 0.12, 0.18
+MISSING, CLIPPED, COMPRESSED = 0.2, 0.08, 0.14
 """Shares of the measurements at full size."""
 FIT_STEPS = 24
 """Of conjugate gradients."""
@@ -83,7 +83,7 @@ class RandomMeasurement:
         noise_1Chw = torch.randn(clean_1Chw.shape, generator=generator).to(x_1CHW)
         self.seen_1Chw = clean_1Chw + self.sigma * noise_1Chw
         if self.jpeg:  # as the service does, rounding is taken for noise
-            self.sigma = max(self.sigma, self.jpeg.rounding)
+            self.sigma = self.jpeg.likelihood_noise(self.sigma)
         self.beyond_1Chw = self.seen_1Chw.sign() * (self.seen_1Chw.abs() > self.limit)
         if missing:
             share = self._number(0.2, 0.9)
@@ -105,11 +105,11 @@ class RandomMeasurement:
 
     def _blur(self) -> Tensor:
         kind = self._number(0, 1)
-        if kind < 0.3:
+        if kind < 0.2:
             return torch.ones(1, 1)
-        if kind < 0.55:
+        if kind < 0.5:
             return self._gaussian(0.4, 3.5)
-        return self._disk() if kind < 0.65 else self._movement()
+        return self._disk() if kind < 0.6 else self._movement()
 
     def _gaussian(self, low: float, high: float) -> Tensor:
         wide = math.exp(self._number(math.log(low), math.log(high)))

@@ -29,7 +29,7 @@ class Restoration:
 
     @classmethod
     def of(cls, x_CHW: Tensor, generator: Generator, kinds: Kinds = Kinds()) -> Restoration:
-        """Begins with a total-variation estimate."""
+        """Begins with a classical estimate."""
         measurement = RandomMeasurement(x_CHW[None], generator, kinds)
         estimate_1CHW = measurement.first_estimate()
         pulled_1CHW = steepest_step(measurement, estimate_1CHW)

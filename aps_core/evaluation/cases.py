@@ -165,7 +165,7 @@ def make_case(
     y = noise.add_noise(spec.bind((3, height, width), engine.device)(x)[0], sigma, generator)
     operator = spec.without_rounding().bind((3, height, width), engine.device)
     sigma = max(sigma, spec.rounding)
-    objective = engine.measurement_objective(operator, y, sigma, setup.loss)
+    objective = engine.measurement_objective(operator, y, spec.likelihood_noise(sigma), setup.loss)
     return Case(
         protocol=protocol,
         task=task,

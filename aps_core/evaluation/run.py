@@ -123,7 +123,9 @@ def sampled(
     )
     return driver.sample(
         engine.prior,
-        engine.measurement_objective(case.operator, case.y_CHW, case.sigma, loss),
+        engine.measurement_objective(
+            case.operator, case.y_CHW, case.spec.likelihood_noise(case.sigma), loss
+        ),
         sampler,
         grid=engine.grid(case.height, case.width),
         generator=torch.Generator(engine.device).manual_seed(seed),

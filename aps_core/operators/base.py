@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, overload
 
 from pydantic import Field
 
@@ -24,6 +24,11 @@ Shape = tuple[int, int, int]
 
 KERNEL_SIDE = 63
 """Longest side of an uploaded kernel in pixels."""
+ROUNDING_WEIGHT = 2.0
+"""In the likelihood's noise. The errors of neighbouring pixels are alike and say less than those of
+noise: restorations from JPEGs gain 0.1 to 0.4 dB, and up to 2 dB where a blur came before
+(``docs/evaluation.md``).
+"""
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=KERNEL_SIDE)]
 KernelRows = Annotated[tuple[Row, ...], Field(min_length=1, max_length=KERNEL_SIDE)]
@@ -81,6 +86,19 @@ class OperatorSpec(Spec, family=True):
         be less.
         """
         return 0.0
+
+    @overload
+    def likelihood_noise(self, sigma: float) -> float: ...
+
+    @overload
+    def likelihood_noise(self, sigma: float | Tensor) -> float | Tensor: ...
+
+    def likelihood_noise(self, sigma: float | Tensor) -> float | Tensor:
+        """Standard deviation that a likelihood takes for noise: ``sigma`` and the rounding, with a
+        weight.
+        """
+        weighed = ROUNDING_WEIGHT * self.rounding
+        return (sigma**2 + weighed**2) ** 0.5 if weighed else sigma
 
     def without_rounding(self) -> OperatorSpec:
         """This operator as a likelihood sees it, where the rounding is part of the noise: a rounded

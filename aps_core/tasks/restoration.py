@@ -61,7 +61,8 @@ def _whole(
     operator = used.bind(shape, engine.device, mask_HW)
     exact = spec.with_sigma(y_CHW, operator.weight, least)
     spread = exact.spread(y_CHW)
-    objective = engine.measurement_objective(operator.cropped(*shape[1:]), y_CHW, spread, spec.loss)
+    sigma = spec.operator.likelihood_noise(spread)
+    objective = engine.measurement_objective(operator.cropped(*shape[1:]), y_CHW, sigma, spec.loss)
     result = job.sample(exact, objective, shape[1:])
     best_CHW = result.pictures_BCHW[result.best]
     words, asked = spec.operator.words(), judging_hook(context, spec.sampler.steps)

@@ -141,8 +141,9 @@ class TiledRun:
 
         spec, engine, (width, height) = self.spec, self.engine, tile.size
         operator, y_CHW = self.measured.part(tile, engine.device)
+        sigma = spec.operator.likelihood_noise(spec.spread(y_CHW))
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, spec.spread(y_CHW), spec.loss
+            operator.cropped(height, width), y_CHW, sigma, spec.loss
         )
         generator = torch.Generator(engine.device).manual_seed(_seed(spec.seed, tile))
         last = SamplerState(spec.sampler.steps, tokens.long(), generator.get_state())

@@ -405,7 +405,7 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
     config = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, continuous=continuous)
     net = ConvolutionalNet(config)
     sign = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None]
-    pictures = (sign * stripes(False)[..., 2:18, 2:18]).contiguous()
+    pictures = (0.8 * sign * stripes(False)[..., 2:18, 2:18]).contiguous()  # not clipped
     drawn = cycle(pictures.split(1))
     loss = ConvolutionalLoss(net, tokenizer, partial(next, drawn), 8, 0.1, 2, True, KINDS, 0)
     adam = torch.optim.Adam(net.parameters(), 1e-2)

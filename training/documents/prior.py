@@ -17,7 +17,7 @@ from training.convolutional import parser, train_convolutional
 from training.documents.crops import DocumentCrops, add_workers, stream
 from training.random_measurement import Kinds
 
-KINDS = Kinds(factors=(1, 1, 1, 2, 4, 4, 4, 4), area_weight=1.0, clipped_smoothness=0.0)
+KINDS = Kinds(factors=(1, 1, 1, 1, 2, 4, 4, 4), area_weight=1.0, clipped_smoothness=0.0)
 
 HELD_OUT = 16
 """Pictures of each validation set."""
