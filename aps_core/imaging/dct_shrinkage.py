@@ -19,7 +19,7 @@ from aps_core.imaging.resampling import mirror_pad
 SIDE = 8
 """Of the squares in pixels."""
 THRESHOLD = 2.7
-"""In standard deviations of the noise; coefficients below it are dropped in the first pass."""
+"""In standard deviations of white noise; coefficients below it are dropped in the first pass."""
 Places = Sequence[tuple[int, int]]
 ALL_PLACES: Places = tuple((top, left) for top in range(SIDE) for left in range(SIDE))
 """Rows and columns at which a grid of squares may begin."""
@@ -34,27 +34,33 @@ def some_places(number: int) -> Places:
     return tuple((top + i, left + j) for i in (0, apart) for j in (0, apart))
 
 
-def shrunk(y_BCHW: Tensor, sigma: float, places: Places = ALL_PLACES) -> Tensor:
+def shrunk(
+    y_BCHW: Tensor, sigma: float, places: Places = ALL_PLACES, threshold: float = THRESHOLD
+) -> Tensor:
     """Pictures of any size and three colours without their white noise of standard deviation
     ``sigma`` > 0. The values are nearly in the range of ``y_BCHW``. ``places``: of the squares.
+    ``threshold``: see :data:`THRESHOLD`.
     """
     mix_CC = _cosines(3).to(y_BCHW)  # brightness, and two differences of colours
     y_BCHW = torch.einsum("dc,bchw->bdhw", mix_CC, y_BCHW)
-    x_BCHW = _averaged(y_BCHW, y_BCHW, sigma, places, dropped=True)
-    x_BCHW = _averaged(y_BCHW, x_BCHW, sigma, places, dropped=False)
+    x_BCHW = _averaged(y_BCHW, None, sigma, places, threshold)
+    x_BCHW = _averaged(y_BCHW, x_BCHW, sigma, places, threshold)
     return torch.einsum("dc,bdhw->bchw", mix_CC, x_BCHW)
 
 
 def _averaged(
-    y_BCHW: Tensor, guide_BCHW: Tensor, sigma: float, places: Places, dropped: bool
+    y_BCHW: Tensor, guide_BCHW: Tensor | None, sigma: float, places: Places, threshold: float
 ) -> Tensor:
     """The mean over all places of the squares, which counts those most that keep least noise.
-    ``guide``: of the gains of ``y``'s coefficients, which are 0 or 1 if ``dropped``.
+    ``guide``: of the gains of ``y``'s coefficients; without it, those below the threshold are
+    dropped.
     """
     height, width = y_BCHW.shape[2:]
     rows, columns = (-(-(side + SIDE - 1) // SIDE) for side in (height, width))
     beyond = [(SIDE - 1, SIDE * n - side) for n, side in ((rows, height), (columns, width))]
-    y_BCHW, guide_BCHW = (mirror_pad(x, *beyond) for x in (y_BCHW, guide_BCHW))
+    y_BCHW = mirror_pad(y_BCHW, *beyond)
+    if guide_BCHW is not None:
+        guide_BCHW = mirror_pad(guide_BCHW, *beyond)
     cosines = _cosines(SIDE)
     dct_KK = torch.kron(cosines, cosines).to(y_BCHW)
     total_BCHW, weights_BCHW = torch.zeros_like(y_BCHW), torch.zeros_like(y_BCHW)
@@ -62,11 +68,10 @@ def _averaged(
         rows_on, columns_on = slice(top, top + SIDE * rows), slice(left, left + SIDE * columns)
         place = (..., rows_on, columns_on)
         y_BChwK = _squares(y_BCHW[place]) @ dct_KK.T
-        guide_BChwK = y_BChwK if dropped else _squares(guide_BCHW[place]) @ dct_KK.T
-        energy_BChwK = guide_BChwK.square()
-        if dropped:
-            gain_BChwK = (energy_BChwK > (THRESHOLD * sigma) ** 2).to(y_BChwK)
+        if guide_BCHW is None:
+            gain_BChwK = (y_BChwK.square() > (threshold * sigma) ** 2).to(y_BChwK)
         else:
+            energy_BChwK = (_squares(guide_BCHW[place]) @ dct_KK.T).square()
             gain_BChwK = energy_BChwK / (energy_BChwK + sigma**2)
         gain_BChwK[..., 0] = 1  # the mean of a square
         weight_BChw1 = 1 / gain_BChwK.square().sum(-1, keepdim=True)

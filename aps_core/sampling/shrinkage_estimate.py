@@ -19,6 +19,8 @@ from aps_core.sampling.lbfgs import minimum
 from aps_core.types import Likelihood
 
 ROUNDS = 12
+THRESHOLD = 3.0
+"""Of :func:`~aps_core.imaging.dct_shrinkage.shrunk`: errors of a fit are not white."""
 FIRST_ERROR = 0.4
 """Of the first round's picture, in [-1, 1] (standard deviation)."""
 LAST_ERROR = 0.45
@@ -55,7 +57,7 @@ def shrinkage_estimate(
     fits = max(1, steps // ROUNDS)
     for number in range(ROUNDS):
         error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (ROUNDS - 1))
-        expected_BCHW = shrunk(x_BCHW, error, some_places(number))
+        expected_BCHW = shrunk(x_BCHW, error, some_places(number), THRESHOLD)
         done = number * fits
 
         def evaluated(
@@ -71,4 +73,4 @@ def shrinkage_estimate(
             return loss
 
         x_BCHW = minimum(evaluated, expected_BCHW, fits)
-    return shrunk(x_BCHW, last).clamp(-1, 1)
+    return shrunk(x_BCHW, last, threshold=THRESHOLD).clamp(-1, 1)

@@ -13,6 +13,7 @@ from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
+from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.samplers.first_estimate import classical_estimate
 from aps_core.sampling.lbfgs import minimum
@@ -81,6 +82,21 @@ def test_blurs_are_undone_better_than_by_total_variation(photo, operator):
     smooth = [total_variation_estimate(objective, nothing, weight=weight) for weight in (4.0, 8.0)]
     estimate = classical_estimate(objective, nothing, 150, 0)
     assert error(estimate, photo) < 0.95 * min(error(x, photo) for x in smooth)
+
+
+@pytest.mark.parametrize("quality", [15, 50])
+def test_squares_of_a_jpeg_become_smooth(photo, quality):
+    """The rounding is taken for more noise than it is: its errors are alike."""
+    jpeg = JPEG(quality=quality)
+    y = jpeg.bind(photo.shape[1:])(photo)
+
+    def estimate(sigma):
+        objective = MeasurementObjective(Bound(lambda x: x), y, sigma, "l2")
+        return classical_estimate(objective, torch.zeros_like(photo), 1, 0)
+
+    found = estimate(jpeg.likelihood_noise(0.0))
+    assert error(found, photo) < 0.9 * error(y, photo)
+    assert error(found, photo) < error(estimate(jpeg.rounding), photo)
 
 
 def test_a_measurement_smaller_than_the_token_grid_is_continued(photo):
