@@ -101,7 +101,8 @@ def test_priors_are_chosen_by_what_they_are_specialised_in():
     assert specialised_in("documents", "jpeg", ["embedded", "embedded_text"]) is None
     assert specialised_in("photographs", "hdr") == "embedded_photographs"
     assert specialised_in("photographs", "denoise") == "embedded_photographs"
-    assert specialised_in("photographs", "jpeg") is None
+    assert specialised_in("photographs", "jpeg") == "embedded_photographs"
+    assert specialised_in("photographs", "inpainting") is None
     assert specialised_in("photographs", "hdr", ["embedded", "vq_diffusion"]) is None
 
 

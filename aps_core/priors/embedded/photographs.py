@@ -18,10 +18,12 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
     content: ClassVar[Content] = "photographs"
     operators: ClassVar[frozenset[str] | None] = frozenset(
         {
+            "compose",
             "defocus_blur",
             "denoise",
             "gaussian_blur",
             "hdr",
+            "jpeg",
             "kernel_blur",
             "linear_motion_blur",
             "motion_blur",
