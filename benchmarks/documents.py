@@ -51,7 +51,7 @@ BASELINES: dict[str, Callable[[Case], Tensor]] = {
 }
 DEFAULT = Variant(method="plug_and_play")
 EQUAL, SINGLE = CONTROLS = ("equal logits", "single optimisation")
-CONTROL_WEIGHTS = {"embedded_documents": (0.4, 0.1), "embedded_photographs": (6.4, 6.4)}
+CONTROL_WEIGHTS = {"embedded_documents": (0.4, 0.4), "embedded_photographs": (6.4, 6.4)}
 """Of equal logits by the prior that they replace, in the default's rounds and in a single one.
 Chosen on withheld pictures, as the default's was: estimates are believed less if no prior judges
 them.
