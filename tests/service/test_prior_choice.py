@@ -41,7 +41,8 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
     [
         (PAGE, {}, "embedded_documents"),
         (PHOTO, {}, "embedded_photographs"),
-        (PHOTO, {"operator": {"type": "jpeg"}}, "embedded"),  # better there
+        (PHOTO, {"operator": {"type": "jpeg"}}, "embedded_photographs"),
+        (PHOTO, {"operator": {"type": "colorize"}}, "embedded"),  # the other knows no colours
         (PHOTO, {"prior": "embedded"}, "embedded"),
         (PHOTO, {"operator": {"type": "hdr"}}, "embedded_photographs"),
         (PAGE, {"operator": {"type": "jpeg"}}, "embedded_documents"),
