@@ -17,9 +17,9 @@ from aps_core.evaluation.tables import markdown, mean, paired_interval
 from benchmarks.variants import TASKS
 
 RESULTS = Path(__file__).parent / "results"
-DEFAULT = RESULTS / "2026-11-26_photographs.csv"
+DEFAULT = RESULTS / "2026-11-27_photographs.csv"
 """The defaults and the baselines, by ``benchmarks.photographs``."""
-DOCUMENTS = RESULTS / "2026-11-26_documents.csv"
+DOCUMENTS = RESULTS / "2026-11-27_documents.csv"
 """By ``benchmarks.documents``."""
 OURS = "photographs"
 FILLING, FILLER = "inpainting70", "embedded"
