@@ -11,7 +11,6 @@ and what the other values gain with the 95 % interval, paired over pictures.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -51,26 +50,26 @@ def changed(name: str, factor: float) -> Iterator[float]:
         setattr(module, name, usual)
 
 
-def errors(cases: list[Case]) -> list[float]:
+def scores(cases: list[Case]) -> list[float]:
     """PSNR of the estimates."""
     return [float(psnr(shrinkage(case), case.truth_CHW[None])) for case in cases]
 
 
 def line(task: str, cases: list[Case], names: list[str]) -> list[str]:
     """Cells of a task."""
-    usual = errors(cases)
+    usual = scores(cases)
     cells = [task, f"{mean(usual):.2f}"]
     for name in names:
         for factor in (1 / FACTOR, FACTOR):
             with changed(name, factor) as value:
-                pairs = zip(errors(cases), usual, strict=True)
+                pairs = zip(scores(cases), usual, strict=True)
                 gain, low, high = paired_interval([other - as_is for other, as_is in pairs])
             cells.append(f"{value:g}: {gain:+.2f} [{low:.2f}, {high:.2f}]")
     return cells
 
 
 def main() -> None:
-    parser: argparse.ArgumentParser = study_arguments(__doc__, pictures=6)
+    parser = study_arguments(__doc__, pictures=6)
     parser.add_argument("--constant", choices=list(PLACES), action="append", default=[])
     asked = parser.parse_args()
     names = asked.constant or list(PLACES)

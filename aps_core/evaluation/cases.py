@@ -123,6 +123,11 @@ class Case:
     width: int
     objective: Objective
 
+    @property
+    def likelihood_sigma(self) -> float:
+        """``sigma`` as the likelihood takes it."""
+        return self.spec.likelihood_noise(self.sigma)
+
     def at_truth_size(self, x_BCHW: Tensor) -> Tensor:
         """Resizes pictures to the size at which they are compared."""
         size = self.truth_CHW.shape[-2:]

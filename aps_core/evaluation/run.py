@@ -123,9 +123,7 @@ def sampled(
     )
     return driver.sample(
         engine.prior,
-        engine.measurement_objective(
-            case.operator, case.y_CHW, case.spec.likelihood_noise(case.sigma), loss
-        ),
+        engine.measurement_objective(case.operator, case.y_CHW, case.likelihood_sigma, loss),
         sampler,
         grid=engine.grid(case.height, case.width),
         generator=torch.Generator(engine.device).manual_seed(seed),
