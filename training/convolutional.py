@@ -38,16 +38,17 @@ from training.loop import device_and_threads, mixed_precision, steps_done, train
 from training.muon import muon_and_adamw
 from training.prior import flipped
 from training.random_measurement import Kinds
-from training.restoration import Restoration
+from training.restoration import Restorations
+from training.stream import Draw, add_workers, stream
 
-RUNNING = 48
-"""Restorations under way, from which steps draw."""
+POOL = 4
+"""Sets of restorations under way for every factor of reduction, from which steps draw."""
 NOISY = 0.3
 """Share of rounds whose estimate is shifted at random, as it is for several samples."""
-UNDER_WAY = 0.75
-"""Share of crops that are restorations under way."""
+WITH_TOKENS = 0.25
+"""Share of crops of which tokens are decided."""
 GIVEN = 0.5
-"""Share of the other crops of which an estimate is given."""
+"""Share of these of which an estimate is given as well."""
 
 USUAL_ERROR = 0.01
 """Squared error of an estimate, which counts like one nat."""
@@ -73,7 +74,7 @@ class ConvolutionalLoss:
         self,
         net: ConvolutionalNet,
         tokenizer: PixelTokenizer,
-        draw: Callable[[], Tensor],
+        draw: Draw,
         batch: int,
         flips: float,
         rounds: int,
@@ -81,82 +82,104 @@ class ConvolutionalLoss:
         kinds: Kinds,
         seed: int,
     ) -> None:
-        """``draw``: one picture (1, 3, H, W) in [-1, 1]. ``batch``: crops B of a step.
-        ``flips``: largest share of flipped bits. ``rounds``: of a restoration. ``turned``: whether
-        steps turn their crops. ``kinds``: of measurements.
+        """``draw``: pictures of any size. ``batch``: about how many crops a step has. ``flips``:
+        largest share of flipped bits. ``rounds``: of a restoration. ``turned``: whether steps turn
+        their crops. ``kinds``: of measurements.
         """
         self.net = net
         self.tokenizer = tokenizer
         self.draw = draw
-        self.batch = batch
         self.flips = flips
         self.rounds = rounds
         self.turned = turned
         self.kinds = kinds
         self.generator = Generator().manual_seed(seed)
-        self.running: list[Restoration] = []
+        self.counts = kinds.counts(round((1 - WITH_TOKENS) * batch))
+        self.pool: dict[int, list[Restorations]] = {factor: [] for factor in self.counts}
 
-    def restorations(self) -> list[Restoration]:
-        """Those of this step. New ones take the place of finished ones."""
-        self.running = [under_way for under_way in self.running if under_way.rounds < self.rounds]
-        while len(self.running) < max(RUNNING, self.batch):
-            x_CHW = self.draw().to(self.tokenizer.codebook_KD.device)[0]
-            self.running.append(Restoration.of(x_CHW, self.generator, self.kinds))
-        chosen = torch.randperm(len(self.running), generator=self.generator)[: self.batch]
-        return [self.running[i] for i in chosen.tolist()]
+    def restorations(self) -> list[Restorations]:
+        """Those of this step, for every factor. New ones take the place of finished ones."""
+        chosen = []
+        for factor, pool in self.pool.items():
+            pool[:] = [under_way for under_way in pool if under_way.rounds < self.rounds]
+            while len(pool) < POOL:
+                x_BCHW = self.draw(self.counts[factor]).to(self.tokenizer.codebook_KD.device)
+                pool.append(Restorations.of(x_BCHW, factor, self.generator, self.kinds))
+            chosen.append(pool[int(torch.randint(POOL, (), generator=self.generator))])
+        return chosen
 
     def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
         chosen = self.restorations()
         turn = int(torch.randint(len(TURNS), (), generator=self.generator)) * self.turned
         seen = View(0, 0, *TURNS[turn])
-        x_BCHW = seen.laid(torch.stack([each.x_CHW for each in chosen]))
-        estimate_BCHW = seen.laid(torch.stack([each.estimate_CHW for each in chosen]))
-        pulled_BCHW = seen.laid(torch.stack([each.pulled_CHW for each in chosen]))
+        under_way = sum(len(each.x_BCHW) for each in chosen)
+        with_tokens = round(under_way * WITH_TOKENS / (1 - WITH_TOKENS))
+        drawn = torch.randperm(under_way, generator=self.generator)[:with_tokens]
+        rows = torch.cat([torch.arange(under_way), drawn])
+        x_BCHW, estimate_BCHW, pulled_BCHW = (
+            seen.laid(torch.cat(pictures))[rows.to(self.tokenizer.codebook_KD.device)]
+            for pictures in (
+                [each.x_BCHW for each in chosen],
+                [each.estimate_BCHW for each in chosen],
+                [each.pulled_BCHW for each in chosen],
+            )
+        )
         codes_BL = self.tokenizer.encode(x_BCHW)
         grid = (x_BCHW.shape[2], x_BCHW.shape[3])
-        under_way = chosen[: round(UNDER_WAY * self.batch)]
-        under_way_B = torch.arange(self.batch) < len(under_way)
-        fraction_B = torch.cos(torch.rand(self.batch, generator=self.generator) * math.pi / 2)
-        fraction_B[under_way_B] = 1.0
-        given_B = under_way_B | (torch.rand(self.batch, generator=self.generator) < GIVEN)
-        masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B[:, None]
-        masked_BL, given_B = masked_BL.to(codes_BL.device), given_B.to(codes_BL.device)
-        shown_BL = flipped(codes_BL, self.net.config.bits, self.flips, self.generator)
-        z_BL = torch.where(masked_BL, MASK, shown_BL)
+        masked_bL = self._masked(codes_BL[under_way:])
+        shown_bL = flipped(
+            codes_BL[under_way:], self.net.config.bits, self.flips, self.generator
+        ).where(~masked_bL, MASK)
+        z_BL = torch.cat([torch.full_like(codes_BL[:under_way], MASK), shown_bL])
+        given_B = torch.rand(len(rows), generator=self.generator) < GIVEN
+        given_B[:under_way] = True
+        given_B = given_B.to(z_BL.device)
         with mixed_precision(z_BL.device):
             said = self.net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, self.tokenizer, grid)
         continuous = self.net.config.continuous
         nats_BL = surprise(said, x_BCHW, given_B, self.tokenizer, continuous)
-        nll = nats_BL[masked_BL].mean()
+        nll = nats_BL[z_BL == MASK].mean()
         x_bar_BCHW = expected(said, z_BL, given_B, self.tokenizer)
-        fitted = self.advance(under_way, seen, said, x_bar_BCHW)
-        x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[len(under_way) :]])
+        fitted = self.advance(chosen, seen, said, x_bar_BCHW)
+        x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[under_way:]])
         estimate_error_B = squared_error(estimate_BCHW, x_BCHW) + SMALLEST_ERROR
         usual_B = (USUAL_ERROR * estimate_error_B).sqrt().where(given_B, USUAL_TOKEN_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
         return nll + error, {"nll": nll.item(), "error": error.item()}
 
+    def _masked(self, codes_BL: Tensor) -> Tensor:
+        """Whether tokens are undecided, with MMaDA's ratios."""
+        fraction_B1 = torch.cos(
+            torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2
+        )
+        masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B1
+        return masked_BL.to(codes_BL.device)
+
     def advance(
-        self, under_way: list[Restoration], seen: View, said: Answer, x_bar_BCHW: Tensor
+        self, chosen: list[Restorations], seen: View, said: Answer, x_bar_BCHW: Tensor
     ) -> Tensor:
-        """A round of those whose only input is their estimate in a view; returns their
+        """A round of those under way, of which the first answers are in a view; returns their
         fitted pictures, upright. The next estimate of some is shifted by some standard deviations
         at random.
         """
-        fitted, grid = [], (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
-        variance_BL1 = seen.pixels_back(said.variance_BL.detach()[..., None], grid)
-        weight_BL1 = seen.pixels_back(said.weight_BL[..., None], grid)
-        precision_BL1 = weight_BL1 / variance_BL1
+        grid = (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
+        variance_BL = seen.pixels_back(said.variance_BL.detach()[..., None], grid)[..., 0]
+        weight_BL = seen.pixels_back(said.weight_BL[..., None], grid)[..., 0]
         x_bar_BCHW = seen.back(x_bar_BCHW)
-        for i, each in enumerate(under_way):
-            fitted_CHW = each.fitted(x_bar_BCHW[i], precision_BL1[i, :, 0])
-            share = max(0.0, float(torch.rand((), generator=self.generator)) - 1 + NOISY) / NOISY
-            deviation_L = variance_BL1[i, :, 0].sqrt()
-            drawn_L = torch.randn(len(deviation_L), generator=self.generator).to(deviation_L)
-            noise_L = share * deviation_L * drawn_L
-            each.advance(fitted_CHW.detach(), noise_L.view(each.x_CHW.shape[1:]))
-            fitted.append(fitted_CHW)
-        return torch.stack(fitted)
+        all_fitted, start = [], 0
+        for each in chosen:
+            those = slice(start, start + len(each.x_BCHW))
+            start = those.stop
+            fitted_BCHW = each.fitted(x_bar_BCHW[those], weight_BL[those] / variance_BL[those])
+            drawn_B11 = torch.rand(len(each.x_BCHW), 1, 1, generator=self.generator)
+            share_B11 = (drawn_B11 - 1 + NOISY).clamp(min=0) / NOISY
+            deviation_BHW = variance_BL[those].sqrt().unflatten(1, each.x_BCHW.shape[2:])
+            noise_BHW = (
+                share_B11.to(deviation_BHW) * deviation_BHW * torch.randn_like(deviation_BHW)
+            )
+            each.advance(fitted_BCHW.detach(), noise_BHW)
+            all_fitted.append(fitted_BCHW)
+        return torch.cat(all_fitted)
 
 
 def export(net: nn.Module, out: Path, config: ConvolutionalConfig) -> None:
@@ -168,7 +191,7 @@ def export(net: nn.Module, out: Path, config: ConvolutionalConfig) -> None:
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of this stage, for photographs and documents."""
-    made = runs.parser(description, 1200, 4, "128-pixel crops a step (128 on a GPU)")
+    made = runs.parser(description, 1200, 4, "128-pixel crops a step (192 on a GPU)")
     made.add_argument("--width", type=int, default=192)
     made.add_argument("--blocks", type=int, default=10)
     made.add_argument("--coarse-blocks", type=int, default=0)
@@ -179,20 +202,21 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument(
         "--new-head", action="store_true", help="of --start, take all but the outputs"
     )
+    add_workers(made)
     return made
 
 
 def train_convolutional(
     args: argparse.Namespace,
-    draw: Callable[[int], Callable[[], Tensor]],
+    sampler: Callable[[int], Draw],
     held_out: dict[str, Tensor],
     *,
     turned: bool,
     kinds: Kinds,
     continuous: bool,
 ) -> None:
-    """Trains as ``args`` of :func:`parser` say. ``draw``: from a seed, a function that
-    draws a crop (1, 3, 128, 128) in [-1, 1]. ``held_out``: named sets of them. ``turned``: whether
+    """Trains as ``args`` of :func:`parser` say. ``sampler``: from a seed, a function
+    that draws crops of 128 pixels. ``held_out``: named sets of them. ``turned``: whether
     the content may lie any way. ``kinds``: of measurements. ``continuous``: kind of network
     (:class:`~aps_core.priors.convolutional.network.ConvolutionalConfig`).
     """
@@ -213,13 +237,16 @@ def train_convolutional(
     if args.start and not steps_done(out):
         trained = load_convolutional(args.start, tokenizer, device, torch.float32).net.state_dict()
         if args.new_head:
-            new = {f"head.{key}": value for key, value in net.head.state_dict().items()}
-            trained = {**trained, **new}
+            head = {f"head.{key}": value for key, value in net.head.state_dict().items()}
+            trained = {**trained, **head}
         # what the trained one lacks changes nothing at first
-        net.load_state_dict({**net.state_dict(), **trained})
+        new = {key: value for key, value in net.state_dict().items() if key not in trained}
+        nothing = {key: torch.zeros_like(value) for key, value in new.items() if ".narrow." in key}
+        net.load_state_dict({**new, **nothing, **trained})
     seed = args.seed + steps_done(out)
+    draw = stream(sampler, seed, args.workers)
     loss = ConvolutionalLoss(
-        net, tokenizer, draw(seed), args.batch, args.flips, args.rounds, turned, kinds, seed
+        net, tokenizer, draw, args.batch, args.flips, args.rounds, turned, kinds, seed
     )
 
     def validated(averaged: nn.Module) -> dict[str, float]:
@@ -254,7 +281,7 @@ def main() -> None:
     training, validation = corpus.load(args.corpus, icons=False)
     train_convolutional(
         args,
-        lambda seed: partial(corpus.CropSampler(training, 128, seed).batch, 1),
+        lambda seed: corpus.CropSampler(training, 128, seed).batch,
         {"photographs": torch.stack([corpus.square(p, 128) for p in validation[:16]])},
         turned=True,
         kinds=Kinds(),

@@ -12,9 +12,9 @@ from torch import Generator, Tensor, nn
 from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
-from aps_core.types import MASK
+from aps_core.types import MASK, Grid
 from training.random_measurement import Kinds
-from training.restoration import Restoration
+from training.restoration import Restorations
 
 CASES = {
     "all": (False, 1.0),
@@ -64,19 +64,6 @@ def expected(said: Answer, z_BL: Tensor, given_B: Tensor, tokenizer: PixelTokeni
     return x_bar_BCHW.index_put((alone_B,), tokenizer.decode(e_bLD, grid))
 
 
-def answer(
-    net: ConvolutionalNet,
-    restoration: Restoration,
-    z_BL: Tensor,
-    given_B: Tensor,
-    tokenizer: PixelTokenizer,
-) -> Answer:
-    """The network's, for one restoration."""
-    estimate_BCHW, pulled_BCHW = restoration.estimate_CHW[None], restoration.pulled_CHW[None]
-    grid = (estimate_BCHW.shape[2], estimate_BCHW.shape[3])
-    return net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, tokenizer, grid)
-
-
 @torch.no_grad()
 def validate(
     net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, kinds: Kinds
@@ -88,27 +75,36 @@ def validate(
     assert isinstance(net, ConvolutionalNet)
     generator = Generator().manual_seed(0)
     parts: dict[str, list[Tensor]] = defaultdict(list)
-    for x in x_BCHW.split(1):
+    counts, start = kinds.counts(len(x_BCHW)), 0
+    for factor, count in counts.items():
+        x = x_BCHW[start : start + count]
+        start += count
+        if not len(x):
+            continue
         grid = (x.shape[2], x.shape[3])
-        restoration = Restoration.of(x[0], generator, kinds)
+        restorations = Restorations.of(x, factor, generator, kinds)
         codes_BL = tokenizer.encode(x)
         order_BL = torch.rand(codes_BL.shape, generator=generator).to(codes_BL.device)
+
+        def answer(z_BL: Tensor, given_B: Tensor, of: Restorations, grid: Grid) -> Answer:
+            seen = of.estimate_BCHW, of.pulled_BCHW
+            return net.answer(z_BL, *seen, given_B, tokenizer, grid)
+
         for name, (given, share) in CASES.items():
             masked_BL = order_BL < share
             z_BL = torch.where(masked_BL, MASK, codes_BL)
-            given_B = torch.tensor([given], device=x.device)
-            said = answer(net, restoration, z_BL, given_B, tokenizer)
+            given_B = torch.full((len(x),), given, device=x.device)
+            said = answer(z_BL, given_B, restorations, grid)
             nats_BL = surprise(said, x, given_B, tokenizer, net.config.continuous)
             parts[f"nll_{name}"].append(nats_BL[masked_BL])
         tokens_BCHW = tokenizer.decode(tokenizer.codebook_KD[codes_BL], grid)
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
-        parts["psnr_first"].append(psnr(restoration.estimate_CHW[None], x))
-        while restoration.rounds < rounds:
-            z_BL, given_B = torch.full_like(codes_BL, MASK), torch.ones_like(given_B)
-            said = answer(net, restoration, z_BL, given_B, tokenizer)
-            x_bar_BCHW = expected(said, z_BL, given_B, tokenizer)
-            precision_L = said.weight_BL[0] / said.variance_BL[0]
-            fitted_CHW = restoration.fitted(x_bar_BCHW[0], precision_L)
-            restoration.advance(fitted_CHW, torch.zeros_like(fitted_CHW[0]))
-        parts["psnr_restored"].append(psnr(restoration.estimate_CHW[None], x))
+        parts["psnr_first"].append(psnr(restorations.estimate_BCHW, x))
+        nothing_BL, all_B = torch.full_like(codes_BL, MASK), torch.ones_like(given_B)
+        while restorations.rounds < rounds:
+            said = answer(nothing_BL, all_B, restorations, grid)
+            x_bar_BCHW = expected(said, nothing_BL, all_B, tokenizer)
+            fitted_BCHW = restorations.fitted(x_bar_BCHW, said.weight_BL / said.variance_BL)
+            restorations.advance(fitted_BCHW, torch.zeros_like(fitted_BCHW[:, 0]))
+        parts["psnr_restored"].append(psnr(restorations.estimate_BCHW, x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}

@@ -1,6 +1,6 @@
 """Running restorations, whose estimates are the inputs of a prior in training.
 
-A picture is measured by a random operator (:mod:`training.random_measurement`). Every round asks
+Pictures are measured by random operators (:mod:`training.random_measurement`). Every round asks
 the network, fits its answer to the measurement, and takes the result for the next estimate: what
 :mod:`aps_core.samplers.plug_and_play` does later, so the network learns from the estimates that it
 will meet.
@@ -14,37 +14,38 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.imaging.steepest_descent import steepest_step
-from training.random_measurement import Kinds, RandomMeasurement
+from training.random_measurement import Kinds, RandomMeasurements
 
 
 @dataclass
-class Restoration:
-    """A picture (C, H, W), and how far its restoration is."""
+class Restorations:
+    """Pictures (B, C, H, W) of one size, and how far their restoration is."""
 
-    x_CHW: Tensor
-    measurement: RandomMeasurement
-    estimate_CHW: Tensor
-    pulled_CHW: Tensor
+    x_BCHW: Tensor
+    measurements: RandomMeasurements
+    estimate_BCHW: Tensor
+    pulled_BCHW: Tensor
     rounds: int = 0
 
     @classmethod
-    def of(cls, x_CHW: Tensor, generator: Generator, kinds: Kinds = Kinds()) -> Restoration:
-        """Begins with a classical estimate."""
-        measurement = RandomMeasurement(x_CHW[None], generator, kinds)
-        estimate_1CHW = measurement.first_estimate()
-        pulled_1CHW = steepest_step(measurement, estimate_1CHW)
-        return cls(x_CHW, measurement, estimate_1CHW[0], pulled_1CHW[0])
+    def of(
+        cls, x_BCHW: Tensor, factor: int, generator: Generator, kinds: Kinds = Kinds()
+    ) -> Restorations:
+        """Begins with classical estimates of measurements that are reduced by a factor."""
+        measurements = RandomMeasurements.of(x_BCHW, factor, generator, kinds)
+        estimate_BCHW = measurements.first_estimate()
+        return cls(x_BCHW, measurements, estimate_BCHW, steepest_step(measurements, estimate_BCHW))
 
-    def fitted(self, x_CHW: Tensor, precision_L: Tensor) -> Tensor:
-        """The network's expected picture (C, H, W), fitted to the measurement; differentiable in
-        the picture and in the precision with which its brightness holds.
+    def fitted(self, x_BCHW: Tensor, precision_BL: Tensor) -> Tensor:
+        """The network's expected pictures (B, C, H, W), fitted to the measurements; differentiable
+        in the pictures and in the precision with which their brightness holds.
         """
-        precision_11HW = precision_L.view(1, 1, *x_CHW.shape[1:])
-        return self.measurement.fitted(x_CHW[None], precision_11HW)[0]
+        precision_B1HW = precision_BL.unflatten(1, (1, *x_BCHW.shape[2:]))
+        return self.measurements.fitted(x_BCHW, precision_B1HW)
 
     @torch.no_grad()
-    def advance(self, fitted_CHW: Tensor, noise_HW: Tensor) -> None:
-        """Ends a round: the fitted picture with noise is the next estimate."""
-        self.estimate_CHW = (fitted_CHW + noise_HW).clamp(-1, 1)
-        self.pulled_CHW = steepest_step(self.measurement, self.estimate_CHW[None])[0]
+    def advance(self, fitted_BCHW: Tensor, noise_BHW: Tensor) -> None:
+        """Ends a round: the fitted pictures with noise are the next estimates."""
+        self.estimate_BCHW = (fitted_BCHW + noise_BHW[:, None]).clamp(-1, 1)
+        self.pulled_BCHW = steepest_step(self.measurements, self.estimate_BCHW)
         self.rounds += 1

@@ -35,11 +35,14 @@ def some_places(number: int) -> Places:
 
 
 def shrunk(
-    y_BCHW: Tensor, sigma: float, places: Places = ALL_PLACES, threshold: float = THRESHOLD
+    y_BCHW: Tensor,
+    sigma: float | Tensor,
+    places: Places = ALL_PLACES,
+    threshold: float = THRESHOLD,
 ) -> Tensor:
     """Pictures of any size and three colours without their white noise of standard deviation
-    ``sigma`` > 0. The values are nearly in the range of ``y_BCHW``. ``places``: of the squares.
-    ``threshold``: see :data:`THRESHOLD`.
+    ``sigma`` > 0, one for all or one for each (B,). The values are nearly in the range of
+    ``y_BCHW``. ``places``: of the squares. ``threshold``: see :data:`THRESHOLD`.
     """
     mix_CC = _cosines(3).to(y_BCHW)  # brightness, and two differences of colours
     y_BCHW = torch.einsum("dc,bchw->bdhw", mix_CC, y_BCHW)
@@ -49,7 +52,11 @@ def shrunk(
 
 
 def _averaged(
-    y_BCHW: Tensor, guide_BCHW: Tensor | None, sigma: float, places: Places, threshold: float
+    y_BCHW: Tensor,
+    guide_BCHW: Tensor | None,
+    sigma: float | Tensor,
+    places: Places,
+    threshold: float,
 ) -> Tensor:
     """The mean over all places of the squares, which counts those most that keep least noise.
     ``guide``: of the gains of ``y``'s coefficients; without it, those below the threshold are
@@ -64,15 +71,16 @@ def _averaged(
     cosines = _cosines(SIDE)
     dct_KK = torch.kron(cosines, cosines).to(y_BCHW)
     total_BCHW, weights_BCHW = torch.zeros_like(y_BCHW), torch.zeros_like(y_BCHW)
+    noise = sigma.view(-1, 1, 1, 1, 1) if isinstance(sigma, Tensor) else sigma
     for top, left in places:
         rows_on, columns_on = slice(top, top + SIDE * rows), slice(left, left + SIDE * columns)
         place = (..., rows_on, columns_on)
         y_BChwK = _squares(y_BCHW[place]) @ dct_KK.T
         if guide_BCHW is None:
-            gain_BChwK = (y_BChwK.square() > (threshold * sigma) ** 2).to(y_BChwK)
+            gain_BChwK = (y_BChwK.square() > (threshold * noise) ** 2).to(y_BChwK)
         else:
             energy_BChwK = (_squares(guide_BCHW[place]) @ dct_KK.T).square()
-            gain_BChwK = energy_BChwK / (energy_BChwK + sigma**2)
+            gain_BChwK = energy_BChwK / (energy_BChwK + noise**2)
         gain_BChwK[..., 0] = 1  # the mean of a square
         weight_BChw1 = 1 / gain_BChwK.square().sum(-1, keepdim=True)
         x_BChwK = weight_BChw1 * ((gain_BChwK * y_BChwK) @ dct_KK)

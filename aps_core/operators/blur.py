@@ -37,7 +37,7 @@ def check_reach(reach: int, height: int, width: int) -> None:
 
 def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tensor], Tensor]:
     """Cross-correlation of (B, C, ``height``, ``width``) pictures with one (kh, kw) kernel of odd
-    sides.
+    sides, or with one for every picture (B, 1, kh, kw).
 
     Borders reflect without repeating the edge pixel. The cost hardly depends on the kernel size. On
     a CPU at 512 pixels, a 61x61 kernel takes a fiftieth of the time of a direct convolution; a
@@ -46,7 +46,7 @@ def reflecting_filter(kernel: Tensor, height: int, width: int) -> Callable[[Tens
     Raises:
         InvalidSpec: the picture is too small for the kernel.
     """
-    kh, kw = kernel.shape
+    kh, kw = kernel.shape[-2:]
     rows, columns = kh // 2, kw // 2
     check_reach(max(rows, columns), height, width)
     size = (fast_length(height + 2 * rows), fast_length(width + 2 * columns))

@@ -52,25 +52,41 @@ def shrinkage_estimate(
     Raises:
         SamplingDiverged: the likelihood is not finite.
     """
-    x_BCHW = steepest_step(likelihood, start_BCHW)
-    last = LAST_ERROR * math.sqrt(sigma)
     fits = max(1, steps // ROUNDS)
-    for number in range(ROUNDS):
-        error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (ROUNDS - 1))
-        expected_BCHW = shrunk(x_BCHW, error, some_places(number), THRESHOLD)
+
+    def fitted(number: int, expected_BCHW: Tensor, weight: float | Tensor) -> Tensor:
         done = number * fits
 
-        def evaluated(
-            at_BCHW: Tensor, expected_BCHW: Tensor = expected_BCHW, error: float = error
-        ) -> Tensor:
+        def evaluated(at_BCHW: Tensor) -> Tensor:
             nonlocal done
             square = (at_BCHW - expected_BCHW).square().sum()
-            loss = likelihood.negative_log_likelihood(at_BCHW).sum()
-            loss = loss + TRUST / (2 * error**2) * square
+            loss = likelihood.negative_log_likelihood(at_BCHW).sum() + weight / 2 * square
             done = min(done + 1, steps)
             if watch is not None:
                 watch(done, steps, loss.detach() / len(at_BCHW), at_BCHW.detach())
             return loss
 
-        x_BCHW = minimum(evaluated, expected_BCHW, fits)
+        return minimum(evaluated, expected_BCHW, fits)
+
+    return shrunk_in_rounds(steepest_step(likelihood, start_BCHW), math.sqrt(sigma), fitted)
+
+
+def shrunk_in_rounds(
+    x_BCHW: Tensor,
+    root_sigma: float | Tensor,
+    fitted: Callable[[int, Tensor, float | Tensor], Tensor],
+) -> Tensor:
+    """Pictures (B, 3, H, W) in [-1, 1] after all rounds.
+
+    Args:
+        x_BCHW: pictures to start from.
+        root_sigma: square root of the noise's standard deviation, one for all or one for each (B,).
+        fitted: from the number of the round, shrunk pictures, and the weight w of a precision of
+            each of their values: pictures of least negative log-likelihood + w/2 squared distance.
+    """
+    last = LAST_ERROR * root_sigma
+    for number in range(ROUNDS):
+        error = FIRST_ERROR * (last / FIRST_ERROR) ** (number / (ROUNDS - 1))
+        expected_BCHW = shrunk(x_BCHW, error, some_places(number), THRESHOLD)
+        x_BCHW = fitted(number, expected_BCHW, TRUST / error**2)
     return shrunk(x_BCHW, last, threshold=THRESHOLD).clamp(-1, 1)

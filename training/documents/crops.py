@@ -5,8 +5,6 @@ All random numbers come from one numpy generator. Crops are (3, S, S) float32 in
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 Array = NDArray[np.uint8]
 
@@ -48,13 +45,13 @@ def load_tiles(folder: Path, name: str) -> list[Array]:
 class DocumentCrops:
     """Draws crops from tiles (N, 512, 512) of ink and (N, 512, 512, 3) of colour."""
 
-    def __init__(self, ink: list[Array], colour: list[Array], seed: int | tuple[int, ...]) -> None:
+    def __init__(self, ink: list[Array], colour: list[Array], seed: int) -> None:
         self.ink = ink
         self.colour = colour
         self.rng = np.random.default_rng(seed)
 
     @classmethod
-    def of(cls, tiles: Path, seed: int | tuple[int, ...]) -> Self:
+    def of(cls, tiles: Path, seed: int) -> Self:
         """Crops of all the training tiles in a folder."""
         return cls(load_tiles(tiles, "ink"), load_tiles(tiles, "colour"), seed)
 
@@ -181,33 +178,3 @@ class DocumentCrops:
         if rng.random() < 0.15:
             x = x * self._light(x.shape[-1])
         return x
-
-
-class _Stream(IterableDataset[Tensor]):
-    """Batches without end; every worker process has its own seed."""
-
-    def __init__(self, tiles: Path, seed: int, draw: Callable[[DocumentCrops], Tensor]) -> None:
-        self.tiles = tiles
-        self.seed = seed
-        self.draw = draw
-
-    def __iter__(self) -> Iterator[Tensor]:
-        worker = get_worker_info()
-        crops = DocumentCrops.of(self.tiles, (self.seed, worker.id if worker else 0))
-        while True:
-            yield self.draw(crops)
-
-
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """The option for the last argument of :func:`stream`."""
-    parser.add_argument(
-        "--workers", type=int, default=0, help="processes that draw (14 with a GPU)"
-    )
-
-
-def stream(
-    tiles: Path, seed: int, draw: Callable[[DocumentCrops], Tensor], workers: int
-) -> Iterator[Tensor]:
-    """Batches without end, drawn in this process or ahead of time in ``workers`` others."""
-    dataset = _Stream(tiles, seed, draw)
-    return iter(DataLoader(dataset, batch_size=None, num_workers=workers))

@@ -5,7 +5,6 @@ python -m training.documents.prior --corpus CORPUS --out runs/documents
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from training.convolutional import parser, train_convolutional
-from training.documents.crops import DocumentCrops, add_workers, stream
+from training.documents.crops import DocumentCrops
 from training.random_measurement import Kinds
+from training.stream import Draw
 
 KINDS = Kinds(factors=(1, 1, 1, 1, 2, 4, 4, 4), area_weight=1.0, clipped_smoothness=0.0)
 
@@ -41,16 +41,13 @@ def held_out(corpus: Path, side: int = 128) -> dict[str, Tensor]:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    add_workers(made)
-    args = made.parse_args()
+    args = parser(__doc__).parse_args()
 
-    def draw(seed: int) -> Callable[[], Tensor]:
-        crops = partial(DocumentCrops.batch, count=1, size=128)
-        return partial(next, stream(args.corpus / "tiles", seed, crops, args.workers))
+    def sampler(seed: int) -> Draw:
+        return partial(DocumentCrops.of(args.corpus / "tiles", seed).batch, size=128)
 
     sets = {name: x_BCHW[:HELD_OUT] for name, x_BCHW in held_out(args.corpus).items()}
-    train_convolutional(args, draw, sets, turned=False, kinds=KINDS, continuous=False)
+    train_convolutional(args, sampler, sets, turned=False, kinds=KINDS, continuous=False)
 
 
 if __name__ == "__main__":

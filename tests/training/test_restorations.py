@@ -1,0 +1,243 @@
+"""Random measurements, their first estimates and fits, and a prior that learns from them."""
+
+from dataclasses import replace
+from itertools import cycle
+
+import numpy as np
+import pytest
+import torch
+
+from aps_core.priors.convolutional.network import (
+    Answer,
+    ConvolutionalConfig,
+    ConvolutionalNet,
+    ConvolutionalPrior,
+    load_convolutional,
+)
+from aps_core.samplers.plug_and_play import AREA_WEIGHT
+from aps_core.sampling import shrinkage_estimate
+from aps_core.sampling.brightness_fit import single_pixels, square_of_change
+from aps_core.tokenizers.pixels import PixelTokenizer
+from aps_core.types import MASK
+from training import convolutional, fits, random_measurement
+from training.convolutional import ConvolutionalLoss, export
+from training.convolutional_scores import surprise, validate
+from training.documents.prior import KINDS
+from training.random_measurement import RandomMeasurements, Sort
+from training.restoration import Restorations
+
+HALF_DECIDED = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
+
+
+def stripes(turned: bool) -> torch.Tensor:
+    lying = (torch.arange(64) // 4 % 2 * 2.0 - 1).expand(1, 3, 64, 64)
+    return (lying.mT if turned else lying).contiguous()
+
+
+def measurements(x, count, factor=1):
+    generator = torch.Generator().manual_seed(0)
+    return RandomMeasurements.of(x.expand(count, -1, -1, -1), factor, generator)
+
+
+def test_measurements_are_of_many_kinds_and_fit_their_own_picture():
+    x = stripes(False)
+    made = measurements(x, 60)
+    assert len({tuple(k.flatten().tolist()) for k in made.kernel_B1KK}) > 5
+    numbers = {sort: made.of_sorts([sort]) for sort in Sort}
+    assert all(2 < len(of_sort) < 40 for of_sort in numbers.values())
+    beyond = made.beyond_BChw != 0
+    assert beyond.flatten(1).any(1).nonzero().flatten().tolist() == numbers[Sort.CLIPPED]
+    clipped = made.those(numbers[Sort.CLIPPED])
+    fitted = clipped.fitted(torch.zeros_like(clipped.seen_BChw), torch.ones_like(x[:, :1]))
+    limit_B111 = clipped.limit_B[:, None, None, None]
+    assert (clipped.beyond_BChw * fitted >= limit_B111 * clipped.beyond_BChw.abs() - 1e-6).all()
+    assert torch.allclose(made.kernel_B1KK.sum((1, 2, 3)), torch.ones(60))
+    reduced = measurements(x, 20, factor=2), measurements(x, 20, factor=4)
+    for each in (made, *reduced):
+        own = each.negative_log_likelihood(x.expand(each.seen_BChw.shape[0], -1, -1, -1))
+        other = each.negative_log_likelihood(stripes(True).expand(len(own), -1, -1, -1))
+        assert (other > own).all()
+        half = each.known_BChw.flatten(1).sum(1) / 2  # of a chi-squared number
+        apart = (own - half) / half.sqrt()
+        mixtures = each.of_sorts([Sort.MIXTURES, Sort.GAPS])
+        assert apart[mixtures].abs().max() < 4.5
+    again = measurements(x, 20, factor=4)
+    assert torch.equal(reduced[1].seen_BChw, again.seen_BChw)
+
+
+def test_compression_counts_as_noise():
+    x = stripes(False)
+    made = measurements(x, 120)
+    own = made.negative_log_likelihood(x.expand(120, -1, -1, -1)) / made.known_BChw[0].numel() * 2
+    pixels = made.of_sorts([Sort.PIXELS])
+    assert own[pixels].max() < 1.2
+    assert own[pixels].min() < 0.5  # rounding of fewer levels than these stripes have
+
+
+def test_measurements_of_a_batch_are_those_of_its_pictures(monkeypatch):
+    """What is computed for all at once: first estimates and fits."""
+    monkeypatch.setattr(fits, "FIT_STEPS", 200)
+    crops = torch.cat([stripes(False), stripes(True)] * 6)[..., :24, :24]
+    for factor in (1, 4):
+        made = RandomMeasurements.of(crops, factor, torch.Generator().manual_seed(2))
+        precision = torch.rand(12, 1, 24, 24, generator=torch.Generator().manual_seed(1)) * 50 + 1
+        estimates, fitted = made.first_estimate(), made.fitted(crops * 0.5, precision)
+        for i in range(12):
+            alone = made.those([i])
+            assert torch.allclose(alone.first_estimate(), estimates[i : i + 1], atol=1e-3)
+            one = alone.fitted(crops[i : i + 1] * 0.5, precision[i : i + 1])
+            assert torch.allclose(one, fitted[i : i + 1], atol=1e-3)
+
+
+def test_first_estimates_are_the_samplers():
+    """Of blurred and of reduced pictures, at the samplers' number of steps."""
+    x = stripes(False) * 0.7
+    for factor in (1, 2):
+        made = measurements(x, 12, factor)
+        estimates = made.first_estimate()
+        for i in made.of_sorts([Sort.MIXTURES]):
+            alone, sigma = made.those([i]), float(made.sigma_B[i])
+            expected = shrinkage_estimate.shrinkage_estimate(
+                alone, torch.zeros_like(x), sigma, steps=150
+            )
+            apart = (estimates[i] - expected[0]).square().mean().sqrt()
+            assert apart < 0.2 * (expected - x).square().mean().sqrt() + 0.01
+
+
+def small_mixture():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.rand(1, 3, 14, 14, generator=generator) * 2 - 1
+    made = measurements(x, 20)
+    return x, made.those(made.of_sorts([Sort.MIXTURES])[:1]), generator
+
+
+def test_a_fit_solves_its_normal_equations(monkeypatch):
+    """Against a dense solution, of a blurred small picture."""
+    monkeypatch.setattr(fits, "FIT_STEPS", 200)
+    x, measurement, generator = small_mixture()
+    deviation_11HW = torch.rand(1, 1, 14, 14, generator=generator) + 0.1
+    fitted = measurement.fitted(x * 0.5, deviation_11HW**-2)
+    columns = [measurement.mixed(e.view(1, 1, 14, 14)).flatten() for e in torch.eye(196)]
+    matrix = torch.stack(columns, 1).double()
+    off = (measurement.seen_BChw - measurement.mixed(x * 0.5)).mean(1).flatten().double()
+    single = single_pixels(torch.eye(196).view(196, 14, 14)).flatten(1).T.double()
+    weights = torch.diag(deviation_11HW.flatten().double() ** -2)
+    precision = (1 - AREA_WEIGHT) * single.T @ weights @ single + AREA_WEIGHT * weights
+    scale = 3 / measurement.sigma_B**2
+    change = torch.linalg.solve(scale * matrix.T @ matrix + precision, scale * matrix.T @ off)
+    expected = x * 0.5 + change.view(1, 1, 14, 14).float()
+
+    def energy(picture: torch.Tensor) -> float:
+        moved = (picture - x * 0.5)[:, 0]
+        square = square_of_change(moved, AREA_WEIGHT)
+        divergence = (square / deviation_11HW[0].square()).sum() / 2
+        return float(measurement.negative_log_likelihood(picture) + divergence)
+
+    assert energy(expected) < 0.95 * energy(x * 0.5)
+    assert energy(fitted) == pytest.approx(energy(expected), rel=1e-3)
+
+
+def test_gradients_of_a_fit_are_its_differences(monkeypatch):
+    """In the picture that is fitted, and in the precision with which it holds."""
+    monkeypatch.setattr(fits, "FIT_STEPS", 200)
+    x, measurement, generator = small_mixture()
+    measurement = replace(measurement, sigma_B=torch.tensor([0.3]))
+    precision_11HW = 1 + 10 * torch.rand(1, 1, 14, 14, generator=generator)
+    weights = torch.randn(x.shape, generator=generator)
+    inputs = [(x * 0.5).requires_grad_(), precision_11HW.requires_grad_()]
+    (measurement.fitted(*inputs) * weights).sum().backward()
+    for moved in (0, 1):
+        uphill = inputs[moved].grad / inputs[moved].grad.norm()
+        ends = []
+        for step in (0.1, -0.1):
+            end = [t.detach() for t in inputs]
+            end[moved] = end[moved] + step * uphill
+            ends.append(float((measurement.fitted(*end) * weights).sum()))
+        slope = (ends[0] - ends[1]) / 0.2
+        assert slope == pytest.approx(float(inputs[moved].grad.norm()), rel=0.02)
+
+
+def test_first_estimates_fill_gaps_smoothly():
+    slope = torch.linspace(-0.8, 0.8, 64)
+    x = (0.5 * slope[:, None] + 0.5 * slope).expand(1, 3, 64, 64).contiguous()
+    made = measurements(x, 60)
+    gaps = made.those(made.of_sorts([Sort.GAPS]))
+    errors_B = (gaps.first_estimate() - x).square().flatten(1).mean(1).sqrt()
+    assert len(errors_B) > 3
+    assert (errors_B < 2 * gaps.sigma_B).all()
+
+
+def test_first_estimates_come_before_the_rounds():
+    """A network that knows the pictures restores them in one round."""
+    x = stripes(False).expand(2, -1, -1, -1)
+    restorations = Restorations.of(x, 2, torch.Generator().manual_seed(0))
+    first = restorations.estimate_BCHW
+    fitted = restorations.fitted(x, torch.full((2, 64 * 64), 0.001**-2))
+    restorations.advance(fitted, torch.zeros(2, 64, 64))
+    assert restorations.rounds == 1
+    assert (restorations.estimate_BCHW - x).abs().mean() < 0.1 * (first - x).abs().mean()
+
+
+def test_a_continuous_network_is_scored_by_its_normal_distribution():
+    """In nats of a level: the entropy of noise of one standard deviation, whatever the levels."""
+    tokenizer, generator = PixelTokenizer(), torch.Generator().manual_seed(0)
+    y = torch.rand(1, 1, 64, 64, generator=generator) - 0.5
+    drawn = torch.randn(1, 64 * 64, generator=generator)
+    nothing, ones = torch.zeros(1, 64 * 64, 16), torch.ones(1, 64 * 64)
+
+    def surprised(deviation: float) -> float:
+        mean = y.flatten(1) + 0.1 * drawn
+        said = Answer(
+            y_BLY=nothing,
+            colour_BL4=nothing[..., :4],
+            mean_BL=mean,
+            variance_BL=ones * deviation**2,
+            colours_BCHW=y,
+            weight_BL=ones,
+        )
+        x = y.expand(1, 3, -1, -1)
+        return float(surprise(said, x, torch.tensor([True]), tokenizer, True).mean())
+
+    entropy = 0.5 + 0.5 * np.log(2 * np.pi * 0.1**2) - np.log(2 / 15)
+    assert surprised(0.1) == pytest.approx(entropy, abs=0.05)
+    assert min(surprised(0.05), surprised(0.2)) > surprised(0.1) + 0.2
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate(
+    tmp_path, monkeypatch, continuous
+):
+    """Two sorts of pictures, stripes and the same inverted: one neighbour tells which."""
+    monkeypatch.setattr(fits, "FIT_STEPS", 4)
+    monkeypatch.setattr(shrinkage_estimate, "ROUNDS", 3)
+    monkeypatch.setattr(random_measurement, "ESTIMATE_STEPS", 20)
+    monkeypatch.setattr(convolutional, "WITH_TOKENS", 0.5)
+    monkeypatch.setattr(convolutional, "POOL", 2)
+    torch.manual_seed(0)
+    tokenizer = PixelTokenizer()
+    config = ConvolutionalConfig(bits=6, width=16, blocks=2, kernel=3, continuous=continuous)
+    net = ConvolutionalNet(config)
+    sign = torch.tensor([-1.0, 1.0]).repeat(4)[:, None, None, None]
+    pictures = (0.8 * sign * stripes(False)[..., 2:18, 2:18]).contiguous()  # not clipped
+    drawn = cycle(pictures)
+
+    def draw(count: int) -> torch.Tensor:
+        return torch.stack([next(drawn) for _ in range(count)])
+
+    loss = ConvolutionalLoss(net, tokenizer, draw, 8, 0.1, 2, True, KINDS, 0)
+    adam = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(120):
+        value, _ = loss(0.0)
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+    scores = validate(net, tokenizer, pictures, 2, KINDS)
+    assert max(scores["nll_quarter"], scores["nll_half"]) < scores["nll_all"] - 0.1
+    assert continuous or scores["nll_denoised_all"] < scores["nll_all"] - 0.1
+    assert scores["psnr_restored"] > scores["psnr_first"] + 0.5
+    export(net, tmp_path, config)
+    again = load_convolutional(tmp_path, tokenizer, "cpu", torch.float32)
+    z_BL = tokenizer.encode(pictures).masked_fill(torch.arange(256) % 2 == 0, MASK)
+    asked = {**HALF_DECIDED, "grid": (16, 16)}
+    expected = ConvolutionalPrior(net, tokenizer).logits(z_BL, **asked)
+    assert torch.allclose(again.logits(z_BL, **asked), expected, atol=0.05)
