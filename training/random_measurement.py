@@ -31,7 +31,7 @@ MISSING, CLIPPED, COMPRESSED = 0.2, 0.08, 0.14
 """Shares of the measurements at full size."""
 ESTIMATE_FITS = 8
 """Steps of conjugate gradients in every round of a first estimate."""
-ESTIMATE_STEPS = 100
+ESTIMATE_STEPS = 60
 """Of a first estimate with gaps."""
 
 
@@ -194,7 +194,7 @@ class RandomMeasurements:
             weight=smoothness,
             curvature_weight=0.0 if smoothness else FILLING,
             steps=ESTIMATE_STEPS,
-            learning_rate=0.07,
+            learning_rate=0.7 / math.sqrt(ESTIMATE_STEPS),
         )
 
     @torch.no_grad()
