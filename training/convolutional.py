@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
 
+from aps_core.checkpoints.metadata import read_config
 from aps_core.priors.convolutional.network import (
     Answer,
     ConvolutionalConfig,
@@ -49,6 +50,9 @@ WITH_TOKENS = 0.25
 """Share of crops of which tokens are decided."""
 GIVEN = 0.5
 """Share of these of which an estimate is given as well."""
+
+SHAPE = ("width", "blocks", "coarse_width", "coarse_blocks")
+"""Fields of the network's shape that may be chosen."""
 
 USUAL_ERROR = 0.01
 """Squared error of an estimate, which counts like one nat."""
@@ -192,10 +196,8 @@ def export(net: nn.Module, out: Path, config: ConvolutionalConfig) -> None:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of this stage, for photographs and documents."""
     made = runs.parser(description, 1200, 4, "128-pixel crops a step (192 on a GPU)")
-    made.add_argument("--width", type=int, default=192)
-    made.add_argument("--blocks", type=int, default=10)
-    made.add_argument("--coarse-blocks", type=int, default=0)
-    made.add_argument("--coarse-width", type=int, default=256)
+    for name in SHAPE:
+        made.add_argument(f"--{name.replace('_', '-')}", type=int)
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
     made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
@@ -204,6 +206,15 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     add_workers(made)
     return made
+
+
+def shape(args: argparse.Namespace, bits: int) -> ConvolutionalConfig:
+    """The network's: that of the run so far, or of the prior to start from, unless asked for."""
+    asked = {name: getattr(args, name) for name in SHAPE if getattr(args, name) is not None}
+    for folder in filter(None, (args.out, args.start)):
+        if (folder / "config.json").exists():
+            return read_config(folder, ConvolutionalConfig).model_copy(update=asked)
+    return ConvolutionalConfig(bits=bits, **asked)
 
 
 def train_convolutional(
@@ -224,15 +235,10 @@ def train_convolutional(
     torch.manual_seed(args.seed)
     out, schedule = runs.folder_and_schedule(args)
     tokenizer = PixelTokenizer(device)
-    bits = tokenizer.codebook_KD.shape[1]
-    config = ConvolutionalConfig(
-        bits=bits,
-        width=args.width,
-        blocks=args.blocks,
-        coarse_blocks=args.coarse_blocks,
-        coarse_width=args.coarse_width,
-        continuous=continuous,
+    config = shape(args, tokenizer.codebook_KD.shape[1]).model_copy(
+        update={"continuous": continuous}
     )
+    (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
     net = ConvolutionalNet(config).to(device)
     if args.start and not steps_done(out):
         trained = load_convolutional(args.start, tokenizer, device, torch.float32).net.state_dict()

@@ -64,8 +64,9 @@ def train(
     Resumes from ``out/state.pt`` if it exists. Appends JSON objects to ``out/log.jsonl`` and
     redraws ``out/curves.png`` at every validation. SIGTERM, SIGINT or a file ``out/STOP`` end the
     run after the current step and save its state. SIGKILL loses at most the progress since the
-    last validation. With ``export``, which writes a model to a folder, the averaged model is written
-    to ``out`` at the end, and those of the steps 64, 128, 256 and so on to ``out/snapshots/STEP``.
+    last validation. With ``export``, which writes a model to a folder, the averaged model is
+    written to ``out`` at the end, and those of the steps 64, 128, 256 and so on to
+    ``out/snapshots/STEP``.
     """
     out.mkdir(parents=True, exist_ok=True)
     run = _Run(model, list(optimizers), out)

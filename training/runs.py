@@ -38,6 +38,7 @@ def parser(
 def folder_and_schedule(args: argparse.Namespace) -> tuple[Path, Schedule]:
     """The run's folder and schedule: constant, or with ``--anneal`` annealing in a copy."""
     if not args.anneal:
+        args.out.mkdir(parents=True, exist_ok=True)
         return args.out, Constant(args.minutes)
     out, start = annealed_copy(args.out)
     return out, Anneal(start, start + args.anneal)

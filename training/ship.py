@@ -16,8 +16,8 @@ from aps_core.checkpoints.files import EMBEDDED
 LIMIT_BYTES = {
     "image": 20_000_000,
     "text": 12_000_000,
-    "documents": 8_000_000,
-    "photographs": 8_000_000,
+    "documents": 16_000_000,
+    "photographs": 16_000_000,
 }
 """The weights in each folder stay under this."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 
 import torch
@@ -31,6 +32,13 @@ class _Stream(IterableDataset[Tensor]):
             yield draw(CHUNK)
 
 
+def _apart(_: int) -> None:
+    """Ctrl-C and ``timeout`` signal a group of processes. The run ends its workers itself, when its
+    last step is done.
+    """
+    os.setpgrp()
+
+
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """The option for the last argument of :func:`stream`."""
     parser.add_argument(
@@ -42,7 +50,14 @@ def stream(sampler: Callable[[int], Draw], seed: int, workers: int) -> Draw:
     """Draws in this process, or ahead of time in ``workers`` others. ``sampler``: from a seed, a
     function that draws.
     """
-    chunks = iter(DataLoader(_Stream(sampler, seed), batch_size=None, num_workers=workers))
+    chunks = iter(
+        DataLoader(
+            _Stream(sampler, seed),
+            batch_size=None,
+            num_workers=workers,
+            worker_init_fn=_apart,
+        )
+    )
     left: list[Tensor] = []
 
     def draw(count: int) -> Tensor:

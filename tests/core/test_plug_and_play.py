@@ -349,4 +349,4 @@ def test_a_longer_first_estimate_is_counted_as_work() -> None:
 
     usual = work()
     assert work(first_steps=1000) > 2 * usual
-    assert work(steps=12) > 1.5 * usual
+    assert work(steps=16) > 1.5 * usual

@@ -1,6 +1,8 @@
 """Documents to train on: what is withheld, tiles, crops, and the files of the two stages."""
 
 import json
+import multiprocessing
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,15 @@ def test_a_stream_repeats_and_its_workers_differ(tmp_path, workers):
     assert all(torch.equal(x, again(len(x))) for x in drawn)
     assert not torch.equal(drawn[0], drawn[2])
     assert not torch.equal(drawn[0], stream(sampler, 6, workers)(3))
+
+
+def test_workers_are_not_in_the_group_of_their_run():
+    """Which Ctrl-C and ``timeout`` signal: the last step needs its crops."""
+    before = set(multiprocessing.active_children())
+    draw = stream(lambda seed: lambda count: torch.full((count,), seed), 5, 1)
+    assert draw(1) == 5000
+    (worker,) = set(multiprocessing.active_children()) - before
+    assert os.getpgid(worker.pid) != os.getpgid(0)
 
 
 def test_flips_disturb_at_most_their_share():

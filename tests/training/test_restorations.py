@@ -1,5 +1,6 @@
 """Random measurements, their first estimates and fits, and a prior that learns from them."""
 
+from argparse import Namespace
 from dataclasses import replace
 from itertools import cycle
 
@@ -20,7 +21,7 @@ from aps_core.sampling.brightness_fit import single_pixels, square_of_change
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import convolutional, fits, random_measurement
-from training.convolutional import ConvolutionalLoss, export
+from training.convolutional import ConvolutionalLoss, export, parser, shape
 from training.convolutional_scores import surprise, validate
 from training.documents.prior import KINDS
 from training.random_measurement import RandomMeasurements, Sort
@@ -241,3 +242,19 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
     asked = {**HALF_DECIDED, "grid": (16, 16)}
     expected = ConvolutionalPrior(net, tokenizer).logits(z_BL, **asked)
     assert torch.allclose(again.logits(z_BL, **asked), expected, atol=0.05)
+
+
+def test_a_run_keeps_its_shape_and_may_grow_what_it_starts_from(tmp_path):
+    def asked(**fields) -> ConvolutionalConfig:
+        given = parser("").parse_args(["--corpus", "C", "--out", str(tmp_path / "run")])
+        return shape(Namespace(**{**vars(given), **fields}), 6)
+
+    assert asked() == ConvolutionalConfig(bits=6)
+    begun = ConvolutionalConfig(bits=6, blocks=3, width=16)
+    (tmp_path / "config.json").write_text(begun.model_dump_json())
+    assert asked(start=tmp_path) == begun
+    grown = asked(start=tmp_path, blocks=4)
+    assert grown == begun.model_copy(update={"blocks": 4})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(grown.model_dump_json())
+    assert asked() == asked(start=tmp_path) == grown

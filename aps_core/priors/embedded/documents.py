@@ -20,7 +20,7 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
     content: ClassVar[Content] = "documents"
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
         "plug_and_play": {
-            "steps": 6,
+            "steps": 8,
             "inner_steps": 25,
             "prior_weight": 0.6,
             "area_weight": 1.0,

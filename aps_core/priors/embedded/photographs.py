@@ -33,7 +33,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
     )
     tuned: ClassVar[dict[str, dict[str, Any]]] = {
         "plug_and_play": {
-            "steps": 2,
+            "steps": 4,
             "inner_steps": 25,
             "prior_weight": 4.0,
             "area_weight": 0.05,
