@@ -3,6 +3,7 @@
 from argparse import Namespace
 from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from training.documents.prior import KINDS
 from training.random_measurement import RandomMeasurements, Sort
 from training.restoration import Restorations
 
-HALF_DECIDED = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
+HALF_DECIDED: dict[str, Any] = {"mask_fraction": 0.5, "condition": "", "guidance_scale": 0.0}
 
 
 def stripes(turned: bool) -> torch.Tensor:
