@@ -332,7 +332,11 @@ def test_links_of_the_readme_resolve():
 
 def test_the_json_of_a_result_contains_the_effective_settings(place: Place):
     place.run(
-        Block("", "bash", "aps restore photo.jpg --operator hdr --working-size 64 -o told.png")
+        Block(
+            "",
+            "bash",
+            "aps restore photo.jpg --prior embedded --operator hdr --working-size 64 -o told.png",
+        )
     )
     # and so the small settings are in force
     assert json.loads((place.folder / "told.json").read_text())["spec"]["sampler"]["steps"] == 2
