@@ -16,6 +16,7 @@ Draw = Callable[[int], Tensor]
 CHUNK = 8
 """Crops that one process draws at a time."""
 MOST_WORKERS = 1000
+"""Between the seeds of two streams."""
 
 
 class _Stream(IterableDataset[Tensor]):
