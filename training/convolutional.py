@@ -197,9 +197,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of this stage, for photographs and documents."""
     made = runs.parser(description, 1200, 4, "128-pixel crops a step (192 on a GPU)")
     for name in SHAPE:
-        made.add_argument(
-            f"--{name.replace('_', '-')}", type=int, help="default: of the run, or of --start"
-        )
+        made.add_argument(f"--{name.replace('_', '-')}", type=int, help="default: of --start")
     made.add_argument("--flips", type=float, default=0.1, help="largest share of flipped bits")
     made.add_argument("--rounds", type=int, default=4, help="of a restoration")
     made.add_argument("--start", type=Path, help="folder of a trained prior to start from")
