@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from aps_core.operators.blur import reflecting_filter
 from aps_core.sampling.brightness_fit import single_pixels
-from aps_core.sampling.cuda_graph import captured
+from training.recorded import recorded
 
 FIT_STEPS = 24
 """Of conjugate gradients."""
@@ -111,42 +111,17 @@ def solution(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
     return scale_B1HW * conjugate_gradients(matrix, scale_B1HW * goal_B1HW, FIT_STEPS)
 
 
-class _Recorded:
-    """:func:`solution` as a CUDA graph, for tensors of the same shapes."""
-
-    def __init__(self, seen: Seen, *others: Tensor) -> None:
-        self.seen = seen._replace(
-            kernel_B1KK=seen.kernel_B1KK.clone(), information_B1hw=seen.information_B1hw.clone()
-        )
-        self.others = [other.clone() for other in others]
-        self.result = torch.empty_like(others[0])
-        self.replay = captured(self._solve)
-
-    def _solve(self) -> None:
-        self.result.copy_(solution(self.seen, *self.others))
-
-    def __call__(self, seen: Seen, *others: Tensor) -> Tensor:
-        new = (seen.kernel_B1KK, seen.information_B1hw, *others)
-        held_ones = (self.seen.kernel_B1KK, self.seen.information_B1hw, *self.others)
-        for mine, theirs in zip(held_ones, new, strict=True):
-            mine.copy_(theirs)
-        self.replay()
-        return self.result.clone()
-
-
-_recorded: dict[tuple[torch.Size, torch.Size, float], _Recorded] = {}
-
-
 def solved(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
-    """:func:`solution`; on a GPU recorded for every shape, and replayed with one launch instead of
-    thousands.
-    """
-    if goal_B1HW.device.type != "cuda":
-        return solution(seen, precision_B1HW, goal_B1HW)
-    key = goal_B1HW.shape, seen.information_B1hw.shape, seen.area_weight
-    if key not in _recorded:
-        _recorded[key] = _Recorded(seen, precision_B1HW, goal_B1HW)
-    return _recorded[key](seen, precision_B1HW, goal_B1HW)
+    """:func:`solution`, recorded on a GPU."""
+
+    def from_tensors(
+        kernel_B1KK: Tensor, information_B1hw: Tensor, precision_B1HW: Tensor, goal_B1HW: Tensor
+    ) -> Tensor:
+        new = seen._replace(kernel_B1KK=kernel_B1KK, information_B1hw=information_B1hw)
+        return solution(new, precision_B1HW, goal_B1HW)
+
+    tensors = seen.kernel_B1KK, seen.information_B1hw, precision_B1HW, goal_B1HW
+    return recorded(("fit", seen.factor, seen.area_weight), from_tensors, *tensors)
 
 
 class Fitted(Function):

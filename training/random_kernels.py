@@ -1,4 +1,4 @@
-"""Random blur kernels (K, K) of sum 1, K = 25 pixels, from a generator of random numbers."""
+"""Random numbers, and blur kernels (K, K) of sum 1, K = 25 pixels, from a generator."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def log_number(generator: Generator, low: float, high: float) -> float:
     return math.exp(number(generator, math.log(low), math.log(high)))
 
 
+def evenly(generator: Generator, count: int) -> list[float]:
+    """Uniform numbers below 1 in random order, one in each of ``count`` equal parts: the share of
+    those below any number hardly varies.
+    """
+    places = torch.randperm(count, generator=generator) + number(generator, 0, 1)
+    return [float(place) for place in places / count]
+
+
 def point() -> Tensor:
     """No blur."""
     kernel_KK = torch.zeros(2 * REACH + 1, 2 * REACH + 1)
@@ -40,9 +48,8 @@ def narrow(generator: Generator) -> Tensor:
     return point() if number(generator, 0, 1) < 0.7 else _gaussian(generator, 0.3, 1.0)
 
 
-def blur(generator: Generator) -> Tensor:
-    """A Gaussian, a disk, a straight or bent movement, or none."""
-    kind = number(generator, 0, 1)
+def blur(generator: Generator, kind: float) -> Tensor:
+    """A Gaussian, a disk, a straight or bent movement, or none; ``kind`` is uniform below 1."""
     if kind < 0.2:
         return point()
     if kind < 0.5:

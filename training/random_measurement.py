@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,8 @@ from aps_core.samplers.first_estimate import FILLING
 from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
-from training.random_kernels import blur, integer, log_number, narrow, number, point
+from training.random_kernels import blur, evenly, integer, log_number, narrow, number, point
+from training.recorded import recorded
 
 MISSING, CLIPPED, COMPRESSED = 0.2, 0.08, 0.14
 """Shares of the measurements at full size."""
@@ -95,7 +96,7 @@ class RandomMeasurements:
     @classmethod
     def of(cls, x_BCHW: Tensor, factor: int, generator: Generator, kinds: Kinds = Kinds()) -> Self:
         """Measures pictures in [-1, 1] at random."""
-        drawn = [_Draw(generator, factor) for _ in range(len(x_BCHW))]
+        drawn = [_Draw(generator, factor, place) for place in evenly(generator, len(x_BCHW))]
         device, (rows, columns) = x_BCHW.device, x_BCHW.shape[2:]
         kernel_B1KK = torch.stack([one.kernel_KK for one in drawn])[:, None].to(device)
         y_BChw = mixing(kernel_B1KK, factor, rows, columns)(x_BCHW)
@@ -173,18 +174,27 @@ class RandomMeasurements:
     def first_estimate(self) -> Tensor:
         """As :func:`aps_core.samplers.first_estimate.classical_estimate` (B, C, H, W)."""
         estimate_BCHW = self.seen_BChw.new_zeros(*self.seen_BChw.shape[:2], *self.size)
-        filled: list[tuple[Iterable[Sort], float]] = [((Sort.GAPS, Sort.CLIPPED), 0.0)]
-        if smoothness := self.kinds.clipped_smoothness:
-            filled = [((Sort.GAPS,), 0.0), ((Sort.CLIPPED,), smoothness)]
-        for sorts, weight in filled:
-            if numbers := self.of_sorts(sorts):
-                estimate_BCHW[numbers] = self.those(numbers)._filled(weight)
-        if numbers := self.of_sorts([Sort.PIXELS]):
-            part = self.those(numbers)
-            estimate_BCHW[numbers] = shrunk(part.seen_BChw, part.sigma_B).clamp(-1, 1)
-        if numbers := self.of_sorts([Sort.MIXTURES]):
-            estimate_BCHW[numbers] = self.those(numbers)._sharpened()
+        for sort in Sort:
+            if numbers := self.of_sorts([sort]):
+                estimate_BCHW[numbers] = self.those(numbers)._recorded_estimate(sort)
         return estimate_BCHW
+
+    def _recorded_estimate(self, sort: Sort) -> Tensor:
+        """A first estimate, where all are of one sort."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+        def from_tensors(*values: Tensor) -> Tensor:
+            new: dict[str, Any] = dict(zip(tensors, values, strict=True))
+            return replace(self, **new)._estimate(sort)
+
+        return recorded((sort, self.factor, self.kinds), from_tensors, *tensors.values())
+
+    def _estimate(self, sort: Sort) -> Tensor:
+        if sort == Sort.MIXTURES:
+            return self._sharpened()
+        if sort == Sort.PIXELS:
+            return shrunk(self.seen_BChw, self.sigma_B).clamp(-1, 1)
+        return self._filled(self.kinds.clipped_smoothness if sort == Sort.CLIPPED else 0.0)
 
     def _filled(self, smoothness: float) -> Tensor:
         # a start with gaps would be kept: curvature counts of the change as well
@@ -238,15 +248,17 @@ class RandomMeasurements:
 class _Draw:
     """What is drawn for one picture."""
 
-    def __init__(self, generator: Generator, factor: int) -> None:
-        kind = number(generator, 0, 1) if factor == 1 else 1.0
-        gaps, clipped = kind < MISSING, MISSING <= kind < MISSING + CLIPPED
-        compressed = MISSING + CLIPPED <= kind < MISSING + CLIPPED + COMPRESSED
+    def __init__(self, generator: Generator, factor: int, kind: float) -> None:
+        """``kind``: uniform number below 1, which chooses the sort."""
+        full = factor == 1
+        gaps, clipped = full and kind < MISSING, full and MISSING <= kind < MISSING + CLIPPED
+        others = MISSING + CLIPPED + COMPRESSED
+        compressed = full and MISSING + CLIPPED <= kind < others
         self.kernel_KK = point()
         if factor > 1:
             self.kernel_KK = narrow(generator)
-        elif not (gaps or clipped or compressed):
-            self.kernel_KK = blur(generator)
+        elif kind >= others:
+            self.kernel_KK = blur(generator, (kind - others) / (1 - others))
         mixtures = factor > 1 or bool(self.kernel_KK.amax() < 1)
         self.sort = Sort.MIXTURES if mixtures else Sort.PIXELS
         if gaps or clipped:

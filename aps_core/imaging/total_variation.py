@@ -79,7 +79,8 @@ def total_variation_estimate(
         Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
     """
     x = start_BCHW.detach().float().clone().requires_grad_()
-    adam = torch.optim.Adam([x], lr=learning_rate)
+    # capturable: on a GPU, the host need not wait
+    adam = torch.optim.Adam([x], lr=learning_rate, capturable=x.is_cuda)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     for done in range(steps):
         with torch.enable_grad():
