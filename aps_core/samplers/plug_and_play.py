@@ -107,7 +107,7 @@ class PlugAndPlay(SamplerSpec):
         le=100,
         description=(
             "Weight of the total variation of the first estimate of clipped pictures. 0: slopes"
-            " continue into clipped areas, which become nearly black or white, as in documents."
+            " continue into clipped areas, which become nearly black or white."
         ),
     )
     colour_weight: float = Field(

@@ -25,6 +25,7 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
             "prior_weight": 0.6,
             "area_weight": 1.0,
             "deciding_noise": 0.1,
+            "clipped_smoothness": 0.25,
             "colour_weight": 8.0,
         },
     }
