@@ -126,6 +126,15 @@ class PlugAndPlay(SamplerSpec):
             " out; for content that may lie any way, unlike type."
         ),
     )
+    classical_share: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Share of the first estimate in the result. Both err, not quite alike: where the prior"
+            " hardly beats the first estimate, their mean beats both."
+        ),
+    )
     spread: float | None = Field(
         None,
         ge=0,
@@ -164,12 +173,19 @@ class PlugAndPlay(SamplerSpec):
             estimate_BCHW = state.carried["estimate"].float()
         else:
             estimate_BCHW = self._first(problem, z_BL)
+        carried = {}
+        if self.classical_share and isinstance(problem.objective, Likelihood):
+            carried["first"] = state.carried.get("first", estimate_BCHW).half()
         known_BL = self._known(problem, estimate_BCHW)
         denoised = problem.denoised(known_BL, estimate_BCHW, view(done, self.turned))
         fit = BrightnessFit(problem.objective, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         self._fit_colours(problem.objective, fit)
-        estimate_BCHW = fit.x_hat_BCHW.clamp(-1, 1)
+        x_hat_BCHW = fit.x_hat_BCHW
+        if carried and done + 1 == self.steps:
+            first_BCHW = carried["first"].to(x_hat_BCHW)
+            x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
+        estimate_BCHW = x_hat_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()
         spread = self.for_samples(len(z_BL)).spread
         if done + 1 == self.steps:
@@ -183,10 +199,11 @@ class PlugAndPlay(SamplerSpec):
         return Step(
             z_BL=z_BL,
             confidence_BL=torch.erf(HALF_LEVEL / (2**0.5 * deviation_BL)),
-            x_hat_BCHW=fit.x_hat_BCHW,
+            x_hat_BCHW=x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried={
+            carried=carried
+            | {
                 "estimate": estimate_BCHW.half(),
                 "deviation": deviation_BL.unflatten(1, problem.grid).half(),
             },

@@ -350,3 +350,18 @@ def test_a_longer_first_estimate_is_counted_as_work() -> None:
     usual = work()
     assert work(first_steps=1000) > 2 * usual
     assert work(steps=16) > 1.5 * usual
+
+
+def test_the_result_has_a_share_of_the_first_estimate() -> None:
+    """The rounds are the same; a run that is resumed ends likewise."""
+    objective = measured(Bound(halved))
+    prior, alone, infos = listening(objective=objective)
+    mixed: dict[str, Any] = {"objective": objective, "settings": {"classical_share": 0.25}}
+    second, both, both_infos = listening(**mixed)
+    torch.testing.assert_close(prior.heard, second.heard)
+    expected = 0.75 * infos[-1].x_hat_BCHW + 0.25 * prior.heard[0]
+    torch.testing.assert_close(both_infos[-1].x_hat_BCHW, expected, atol=2e-3, rtol=1e-3)
+    torch.testing.assert_close(both.x_BCHW, expected.clamp(-1, 1), atol=2e-3, rtol=1e-3)
+    assert (both.x_BCHW - alone.x_BCHW).abs().max() > 0.01
+    _, resumed, _ = listening(**mixed, resume=both_infos[0].state)
+    torch.testing.assert_close(resumed.x_BCHW, both.x_BCHW)

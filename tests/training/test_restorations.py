@@ -235,7 +235,7 @@ def test_the_convolutional_prior_learns_from_decided_tokens_and_from_an_estimate
 
     loss = ConvolutionalLoss(net, tokenizer, draw, 8, 0.1, 2, True, KINDS, 0)
     adam = torch.optim.Adam(net.parameters(), 1e-2)
-    for _ in range(120):
+    for _ in range(240 if continuous else 120):
         value, _ = loss(0.0)
         adam.zero_grad()
         value.backward()

@@ -40,5 +40,6 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
             "first_steps": 250,
             "clipped_smoothness": 12.0,
             "turned": True,
+            "classical_share": 0.4,
         },
     }
