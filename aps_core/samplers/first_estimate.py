@@ -38,9 +38,12 @@ def classical_estimate(
     steps: int,
     clipped_smoothness: float,
     watch: Watch | None = None,
+    *,
+    filling_steps: int | None = None,
 ) -> Tensor:
     """The classical estimate (B, 3, H, W) in so many steps, in [-1, 1]. Noisy pixels are shrunk in
     their cosine transform, blurred and reduced pictures in turn with fits to the measurement.
+    ``filling_steps``: if single pixels are missing or clipped (default: ``steps``).
 
     Where single pixels are missing or clipped, slopes continue into the gaps; total variation would
     fill them with steps. That moves clipped values far beyond the limit. With a
@@ -60,6 +63,7 @@ def classical_estimate(
         return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
     if objective.coverage(varied_BCHW) == "mixtures":
         return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
+    steps = filling_steps or steps
     known_B1HW = objective.known(start_BCHW)
     if known_B1HW is not None:
         start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)

@@ -99,7 +99,19 @@ class PlugAndPlay(SamplerSpec):
         150,
         ge=1,
         le=1000,
-        description="Steps of the first estimate; long blurs of detailed pictures take more.",
+        description=(
+            "Steps of the first estimate of a blurred or reduced picture; long blurs of detailed"
+            " pictures take more."
+        ),
+    )
+    filling_steps: int = Field(
+        150,
+        ge=1,
+        le=1000,
+        description=(
+            "Steps of the first estimate of missing or clipped pixels. With fewer, longer ones,"
+            " clipped values end farther beyond the limit."
+        ),
     )
     clipped_smoothness: float = Field(
         0.0,
@@ -215,7 +227,12 @@ class PlugAndPlay(SamplerSpec):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
             start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness
             return classical_estimate(
-                problem.objective, start_BCHW, self.first_steps, smoothness, watch
+                problem.objective,
+                start_BCHW,
+                self.first_steps,
+                smoothness,
+                watch,
+                filling_steps=self.filling_steps,
             )
         tokenizer = problem.prior.tokenizer
         p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
@@ -272,4 +289,4 @@ class PlugAndPlay(SamplerSpec):
     @property
     def extra_passes(self) -> int:
         """The first estimate and the verdict, as measured with a blur on a CPU."""
-        return 10 + self.first_steps // 2
+        return 10 + max(self.first_steps, self.filling_steps) // 2

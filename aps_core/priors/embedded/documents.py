@@ -22,7 +22,8 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
         "plug_and_play": {
             "steps": 8,
             "inner_steps": 25,
-            "prior_weight": 0.6,
+            "first_steps": 300,
+            "prior_weight": 0.75,
             "area_weight": 1.0,
             "deciding_noise": 0.1,
             "clipped_smoothness": 0.25,

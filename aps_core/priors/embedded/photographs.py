@@ -38,6 +38,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
             "prior_weight": 4.0,
             "area_weight": 0.05,
             "first_steps": 250,
+            "filling_steps": 250,
             "clipped_smoothness": 12.0,
             "turned": True,
             "classical_share": 0.4,
