@@ -26,7 +26,7 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
             "prior_weight": 0.75,
             "area_weight": 1.0,
             "deciding_noise": 0.1,
-            "clipped_smoothness": 0.25,
+            "clipped_smoothness": 2.0,
             "colour_weight": 8.0,
         },
     }
