@@ -36,6 +36,7 @@ def steepest_step(likelihood: Likelihood, x_BCHW: Tensor) -> Tensor:
     down_BCHW = -uphill_BCHW / steepness_B111.clamp(min=torch.finfo(torch.float32).tiny)
     change_BCHW = gradient(x_BCHW + PROBE * down_BCHW) - uphill_BCHW
     curvature_B111 = (change_BCHW * down_BCHW).mean((1, 2, 3), keepdim=True) / PROBE
+    # a number in its place could not be recorded in a CUDA graph
     straight_B111 = torch.zeros_like(steepness_B111)
     length_B111 = torch.where(curvature_B111 > 0, steepness_B111 / curvature_B111, straight_B111)
     return (x_BCHW + length_B111 * down_BCHW).clamp(-1, 1)

@@ -79,7 +79,7 @@ def total_variation_estimate(
         Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
     """
     x = start_BCHW.detach().float().clone().requires_grad_()
-    # capturable: on a GPU, the host need not wait
+    # capturable: on a GPU, all steps can be recorded as a CUDA graph
     adam = torch.optim.Adam([x], lr=learning_rate, capturable=x.is_cuda)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     for done in range(steps):
