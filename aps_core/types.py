@@ -167,9 +167,7 @@ class Objective(Protocol):
     noise_floor: float
     """Misfit expected of the true picture. Below it, a fit only reproduces noise. 0 if unknown."""
     temperature: float
-    """Loss per nat: ``exp(-loss / temperature)`` is proportional to the likelihood. 0 if
-    unknown.
-    """
+    """Loss per nat: ``exp(-loss / temperature)`` is proportional to the likelihood; 0: unknown."""
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Loss (B,), which Adam minimises, and misfit (B,) in the units of the measurement."""
@@ -186,9 +184,18 @@ class Likelihood(Protocol):
 
 
 Coverage = Literal["pixels", "gaps", "mixtures"]
-"""What was measured: every pixel by itself, single pixels of which some may be missing or clipped,
-or mixtures of pixels.
-"""
+"""What was measured: all pixels, some of them (others missing or clipped), or mixtures."""
+
+
+class Pixels(NamedTuple):
+    """Pixels that were measured each by itself: noisy values, which of these are known (boolean;
+    others were clipped or not measured), their noise (standard deviation), and if some are missing.
+    """
+
+    y_BCHW: Tensor
+    known_BCHW: Tensor
+    sigma: float
+    missing: bool
 
 
 @runtime_checkable
@@ -202,14 +209,8 @@ class MeasurementLikelihood(Likelihood, Protocol):
         """What was measured of pictures (B, 3, H, W)."""
         ...
 
-    def pixels(self, x_BCHW: Tensor) -> Tensor | None:
-        """The measurements of pictures (B, 3, H, W) that were measured as they are, else None."""
-        ...
-
-    def known(self, x_BCHW: Tensor) -> Tensor | None:
-        """Where pictures (B, 3, H, W) were measured, each pixel by itself, (B, 1, H, W) boolean;
-        None if none is missing, or if measured values are not those of pixels.
-        """
+    def pixels(self, x_BCHW: Tensor) -> Pixels | None:
+        """The measured pixels of pictures (B, 3, H, W); None if mixtures of them were measured."""
         ...
 
 

@@ -198,7 +198,7 @@ class RandomMeasurements:
 
     def _filled(self, smoothness: float) -> Tensor:
         # a start with gaps would be kept: curvature counts of the change as well
-        return total_variation_estimate(
+        filled_BCHW = total_variation_estimate(
             self,
             torch.zeros_like(self.seen_BChw),
             weight=smoothness,
@@ -206,6 +206,8 @@ class RandomMeasurements:
             steps=ESTIMATE_STEPS,
             learning_rate=0.7 / math.sqrt(ESTIMATE_STEPS),
         )
+        noisy_BCHW = self.seen_BChw.where(self.known_BChw > 0, filled_BCHW)
+        return shrunk(noisy_BCHW, self.sigma_B).clamp(-1, 1)
 
     @torch.no_grad()
     def _sharpened(self) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.imaging.resampling import mirror_pad
-from aps_core.types import BoundOperator, Coverage, Features
+from aps_core.types import BoundOperator, Coverage, Features, Pixels
 
 LEAST_SIGMA = 1e-3
 """Smaller deviations of noise count as this one, an eighth of the distance between two levels of an
@@ -98,30 +98,42 @@ class MeasurementObjective:
         """Gaps are possible if A has a weight or clips; pixels are measured if A returns them."""
         if self.operator.clips or self.operator.weight is not None:
             return "gaps"
-        measured = self.operator.unclipped(x_BCHW)
-        height, width = measured.shape[-2:]
-        return "pixels" if torch.equal(measured, x_BCHW[..., :height, :width]) else "mixtures"
+        return "mixtures" if self._gain(x_BCHW) is None else "pixels"
 
-    def pixels(self, x_BCHW: Tensor) -> Tensor | None:
-        """``y``, one for each picture, continued beyond what was measured."""
-        if self.coverage(x_BCHW) != "pixels":
+    def pixels(self, x_BCHW: Tensor) -> Pixels | None:
+        """Those of ``y``, divided by A's factor, if A multiplies every pixel by the same one.
+        Beyond what was measured they are mirrored, but not known.
+        """
+        gain = self._gain(x_BCHW)
+        if gain is None:
             return None
         y_BCHW = self.y_BCHW.expand(len(x_BCHW), -1, -1, -1)
-        beyond = (n - seen for n, seen in zip(x_BCHW.shape[2:], y_BCHW.shape[2:], strict=True))
-        return mirror_pad(y_BCHW, *((0, n) for n in beyond))
-
-    def known(self, x_BCHW: Tensor) -> Tensor | None:
-        """Where A has a weight above 0, if A only multiplies pictures by its weight."""
         weight = self.operator.weight
-        if weight is None or self.operator.clips:
+        known_BCHW = self.inside_BCHW if self.operator.clips else torch.ones_like(y_BCHW).bool()
+        known_BCHW = (known_BCHW if weight is None else known_BCHW & (weight > 0)).expand_as(y_BCHW)
+        below, beside = (
+            n - seen for n, seen in zip(x_BCHW.shape[2:], y_BCHW.shape[2:], strict=True)
+        )
+        return Pixels(
+            y_BCHW=mirror_pad(y_BCHW, (0, below), (0, beside)) / gain,
+            known_BCHW=F.pad(known_BCHW, (0, beside, 0, below), value=False),
+            sigma=self.sigma / gain,
+            missing=weight is not None,
+        )
+
+    def _gain(self, x_BCHW: Tensor) -> float | None:
+        """By which A multiplies all that it measures of pictures of this size; None if it does
+        anything else.
+        """
+        drawn_BCHW = torch.rand(x_BCHW.shape, generator=torch.Generator().manual_seed(0))
+        measured = self.operator.unclipped(drawn_BCHW.to(x_BCHW))
+        seen = drawn_BCHW.to(x_BCHW)[..., : measured.shape[-2], : measured.shape[-1]]
+        if measured.shape != seen.shape:
             return None
-        measured = self.operator.unclipped(x_BCHW)
-        height, width = measured.shape[-2:]
-        if not torch.equal(measured * weight, x_BCHW[..., :height, :width] * weight):
-            return None
-        seen_B1hw = (weight > 0).expand_as(measured).all(1, keepdim=True)
-        beyond = (0, x_BCHW.shape[-1] - width, 0, x_BCHW.shape[-2] - height)
-        return F.pad(seen_B1hw, beyond, value=False)
+        if self.operator.weight is not None:
+            measured, seen = measured * self.operator.weight, seen * self.operator.weight
+        gain = float((measured * seen).sum() / seen.square().sum())
+        return gain if gain > 0 and torch.allclose(measured, gain * seen, atol=1e-4) else None
 
     def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""

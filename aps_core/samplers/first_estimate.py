@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aps_core.types import Likelihood, MeasurementLikelihood
+from aps_core.types import Likelihood, MeasurementLikelihood, Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,13 +43,13 @@ def classical_estimate(
 ) -> Tensor:
     """The classical estimate (B, 3, H, W) in so many steps, in [-1, 1]. Noisy pixels are shrunk in
     their cosine transform, blurred and reduced pictures in turn with fits to the measurement.
-    ``filling_steps``: if single pixels are missing or clipped (default: ``steps``).
+    Missing and clipped pixels are filled first, in ``filling_steps`` (default: ``steps``).
 
-    Where single pixels are missing or clipped, slopes continue into the gaps; total variation would
-    fill them with steps. That moves clipped values far beyond the limit. With a
-    ``clipped_smoothness`` > 0, the weight of the total variation of clipped pictures, they stay
-    closer to it. ``start``: grey pictures, for their size. Without a
-    :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of least total variation.
+    Slopes continue into the gaps; total variation would fill them with steps. That moves clipped
+    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
+    variation of clipped pictures, they stay closer to it. ``start``: grey pictures, for their size.
+    Without a :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of least total
+    variation.
     """
     from aps_core.imaging.dct_shrinkage import shrunk
     from aps_core.imaging.total_variation import WEIGHT
@@ -57,38 +57,34 @@ def classical_estimate(
 
     if not isinstance(objective, MeasurementLikelihood):
         return _smooth(objective, start_BCHW, steps, watch, weight=WEIGHT)
-    varied_BCHW = _varied(start_BCHW)
-    seen_BCHW = objective.pixels(varied_BCHW)
-    if seen_BCHW is not None:
-        return shrunk(seen_BCHW, objective.sigma).clamp(-1, 1)
-    if objective.coverage(varied_BCHW) == "mixtures":
+    coverage = objective.coverage(start_BCHW)
+    if coverage == "mixtures":
         return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
+    seen = objective.pixels(start_BCHW)
+    if seen is not None and coverage == "pixels":
+        return shrunk(seen.y_BCHW, seen.sigma).clamp(-1, 1)
+    weight = clipped_smoothness
+    if seen is not None and seen.missing:
+        start_BCHW, weight = _surroundings(seen), 0.0
     steps = filling_steps or steps
-    known_B1HW = objective.known(start_BCHW)
-    if known_B1HW is not None:
-        start_BCHW = _surroundings(objective, known_B1HW, start_BCHW)
-    elif clipped_smoothness:
-        return _smooth(objective, start_BCHW, steps, watch, weight=clipped_smoothness)
-    return _smooth(objective, start_BCHW, steps, watch, curvature_weight=FILLING)
+    filled_BCHW = _smooth(objective, start_BCHW, steps, watch, weight=weight)
+    if seen is None:
+        return filled_BCHW
+    noisy_BCHW = seen.y_BCHW.where(seen.known_BCHW, filled_BCHW)
+    return shrunk(noisy_BCHW, seen.sigma).clamp(-1, 1)
 
 
 def _smooth(
-    objective: Likelihood,
-    start_BCHW: Tensor,
-    steps: int,
-    watch: Watch | None,
-    *,
-    weight: float = 0.0,
-    curvature_weight: float = 0.0,
+    objective: Likelihood, start_BCHW: Tensor, steps: int, watch: Watch | None, *, weight: float
 ) -> Tensor:
-    """The estimate of least total variation or curvature."""
+    """The estimate of least total variation, with a ``weight`` > 0, or curvature."""
     from aps_core.imaging.total_variation import total_variation_estimate
 
     return total_variation_estimate(
         objective,
         start_BCHW,
         weight=weight,
-        curvature_weight=curvature_weight,
+        curvature_weight=0.0 if weight else FILLING,
         steps=steps,
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,
@@ -102,17 +98,7 @@ def nothing(problem: Problem, samples: int) -> Tensor:
     return tokenizer.codebook_KD.new_zeros(shape).float()
 
 
-def _varied(like_BCHW: Tensor) -> Tensor:
-    """Pictures that no operator but the identity returns as they are."""
-    import torch
-
-    drawn_BCHW = torch.rand(like_BCHW.shape, generator=torch.Generator().manual_seed(0))
-    return drawn_BCHW.to(like_BCHW)
-
-
-def _surroundings(
-    likelihood: MeasurementLikelihood, known_B1HW: Tensor, nothing_BCHW: Tensor
-) -> Tensor:
+def _surroundings(seen: Pixels) -> Tensor:
     """Smooth pictures (B, 3, H, W) of the colours of known pixels near by. Slopes alone would take
     too many steps to cross a large hole.
     """
@@ -120,13 +106,9 @@ def _surroundings(
 
     from aps_core.imaging.blending import filled
     from aps_core.imaging.filters import gaussian, separable
-    from aps_core.imaging.steepest_descent import steepest_step
 
-    if not bool(known_B1HW.any()):
-        return nothing_BCHW
-    known_HW = known_B1HW[0, 0].float()
-    seen_BCHW = steepest_step(likelihood, nothing_BCHW)  # the measurement, where there is one
+    known_HW = seen.known_BCHW[0].all(0).float()
     line = gaussian(SOFTNESS, round(2 * SOFTNESS), known_HW.dtype, known_HW.device)
     inside_HW = separable(torch.ones_like(known_HW), line)
-    filled_BCHW = torch.stack([filled(seen_CHW, known_HW) for seen_CHW in seen_BCHW])
+    filled_BCHW = torch.stack([filled(y_CHW.clamp(-1, 1), known_HW) for y_CHW in seen.y_BCHW])
     return separable(filled_BCHW, line) / inside_HW

@@ -10,7 +10,10 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
 next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
-(:mod:`aps_core.sampling.views`).
+(:mod:`aps_core.sampling.views`). Where pixels were measured each by itself, and none is missing,
+the first answer is the best: every round then starts from the first estimate, and the mean of all
+answers counts.
+
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
 noise level for all. No token is an anchor: they are decided together after the last round.
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from aps_core.sampling.brightness_fit import BrightnessFit
     from aps_core.sampling.driver import Problem
-    from aps_core.types import Objective, SamplerState
+    from aps_core.types import Objective, Pixels, SamplerState
 
 
 HALF_LEVEL = 1 / 15
@@ -160,8 +163,8 @@ class PlugAndPlay(SamplerSpec):
     needs_denoiser: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
-    def init(self, problem: Problem, z_BL: Tensor) -> None:
-        """Nothing to prepare.
+    def init(self, problem: Problem, z_BL: Tensor) -> Pixels | None:
+        """The pixels that were measured, if each was by itself.
 
         Raises:
             InvalidSpec: the prior is no denoiser.
@@ -171,8 +174,11 @@ class PlugAndPlay(SamplerSpec):
                 "The sampler 'plug_and_play' needs a prior that is also a denoiser; choose another"
                 " sampler."
             )
+        if isinstance(problem.objective, MeasurementLikelihood):
+            return problem.objective.pixels(nothing(problem, len(z_BL)))
+        return None
 
-    def step(self, problem: Problem, memory: None, state: SamplerState) -> Step:
+    def step(self, problem: Problem, memory: Pixels | None, state: SamplerState) -> Step:
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
@@ -181,23 +187,25 @@ class PlugAndPlay(SamplerSpec):
 
         assert isinstance(problem.prior, DenoisingPrior)
         z_BL, done = state.z_BL, state.step
-        if "estimate" in state.carried:
-            estimate_BCHW = state.carried["estimate"].float()
-        else:
-            estimate_BCHW = self._first(problem, z_BL)
-        carried = {}
-        if self.classical_share and isinstance(problem.objective, Likelihood):
-            carried["first"] = state.carried.get("first", estimate_BCHW).half()
-        known_BL = self._known(problem, estimate_BCHW)
-        denoised = problem.denoised(known_BL, estimate_BCHW, view(done, self.turned))
+        first_BCHW = state.carried["first"].float() if done else self._first(problem, z_BL)
+        estimate_BCHW = state.carried["estimate"].float() if done else first_BCHW
+        known_BL = self._known(memory, z_BL)
+        seen = view(done, self.steps, self.turned)
+        denoised = problem.denoised(known_BL, estimate_BCHW, seen)
         fit = BrightnessFit(problem.objective, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         self._fit_colours(problem.objective, fit)
-        x_hat_BCHW = fit.x_hat_BCHW
-        if carried and done + 1 == self.steps:
-            first_BCHW = carried["first"].to(x_hat_BCHW)
-            x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
-        estimate_BCHW = x_hat_BCHW.clamp(-1, 1)
+        x_hat_BCHW, next_BCHW = fit.x_hat_BCHW, fit.x_hat_BCHW
+        carried = {"first": first_BCHW.half()}
+        if memory is not None and not memory.missing:
+            if done:
+                x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
+            carried["mean"], next_BCHW = x_hat_BCHW.half(), first_BCHW
+        if done + 1 == self.steps:
+            if isinstance(problem.objective, Likelihood):
+                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
+            next_BCHW = x_hat_BCHW
+        estimate_BCHW = next_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()
         spread = self.for_samples(len(z_BL)).spread
         if done + 1 == self.steps:
@@ -238,17 +246,13 @@ class PlugAndPlay(SamplerSpec):
         p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
-    def _known(self, problem: Problem, estimate_BCHW: Tensor) -> Tensor:
+    def _known(self, seen: Pixels | None, z_BL: Tensor) -> Tensor:
         """Pixels (B, L) whose tokens are decided, see :attr:`deciding_noise`."""
         import torch
 
-        objective, (rows, columns) = problem.objective, problem.grid
-        if isinstance(objective, MeasurementLikelihood) and objective.sigma < self.deciding_noise:
-            known_B1HW = objective.known(estimate_BCHW)
-            if known_B1HW is not None:
-                return known_B1HW.flatten(1)
-        shape = len(estimate_BCHW), rows * columns
-        return torch.zeros(shape, dtype=torch.bool, device=estimate_BCHW.device)
+        if seen is not None and seen.missing and seen.sigma < self.deciding_noise:
+            return seen.known_BCHW.all(1).flatten(1)
+        return torch.zeros_like(z_BL, dtype=torch.bool)
 
     def _fit_colours(self, objective: Objective, fit: BrightnessFit) -> None:
         """If values of the measurement are mixtures of pixels. Where pixels are measured by

@@ -58,10 +58,12 @@ MOVES = ((0, 0), (2, 2), (1, 3), (3, 1))
 """Within squares of four pixels, down and right."""
 
 
-def view(done: int, turned: bool) -> View:
-    """That of the round after ``done`` others."""
-    round_of_four = done % len(MOVES)
-    return View(*MOVES[round_of_four], *(TURNS[round_of_four] if turned else ()))
+def view(done: int, rounds: int, turned: bool) -> View:
+    """That of the round after ``done`` others. The last one is not moved: squares of a reduced
+    picture's pixels then lie on the network's, as in its training.
+    """
+    move = MOVES[done % len(MOVES) if done + 1 < rounds else 0]
+    return View(*move, *(TURNS[done % len(TURNS)] if turned else ()))
 
 
 def denoised_in(

@@ -169,6 +169,25 @@ def test_coverage_tells_single_pixels_from_mixtures() -> None:
     }
 
 
+def test_pixels_are_those_that_were_measured_each_by_itself() -> None:
+    """On the scale of pictures; and none, if values are mixtures, of colours as well."""
+    x = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    stretched = MeasurementObjective(Bound(lambda x: 4 * x, clips=True), 4 * x, 0.1).pixels(x)
+    assert stretched is not None
+    torch.testing.assert_close(stretched.y_BCHW, x)
+    assert stretched.sigma == pytest.approx(0.025)
+    assert torch.equal(stretched.known_BCHW, (4 * x).abs() < 0.7)
+    assert not stretched.missing
+    mask = torch.ones(1, 1, 8, 8)
+    mask[..., 2] = 0
+    gaps = MeasurementObjective(Bound(lambda x: x * mask, weight=mask), x * mask, 0.1).pixels(x)
+    assert gaps is not None
+    assert gaps.missing
+    assert torch.equal(gaps.known_BCHW, mask.expand_as(x) > 0)
+    for mixed in (lambda x: x.roll(1, 3), lambda x: x.flip(1), lambda x: x[..., ::2], lambda x: -x):
+        assert MeasurementObjective(Bound(mixed), mixed(x), 0.1).pixels(x) is None
+
+
 def test_little_noise_is_removed_by_as_strong_a_threshold_as_much_noise() -> None:
     """With a constant weight of the total variation, little noise would remain."""
     truth = torch.zeros(1, 3, 24, 24)

@@ -17,12 +17,13 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     ConvolutionalPrior,
 )
-from aps_core.samplers.plug_and_play import PlugAndPlay
+from aps_core.samplers.first_estimate import classical_estimate
+from aps_core.samplers.plug_and_play import AREA_WEIGHT, PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.sampling.brightness_fit import BrightnessFit
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
-from aps_core.sampling.views import view
+from aps_core.sampling.views import denoised_in, view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
 from aps_core.types import MASK, Denoised, Grid, Sample, StepInfo
@@ -109,7 +110,7 @@ def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> No
     first = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, steps=150)
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
     for i, heard in enumerate(prior.heard):
-        laid = view(i, turned).laid(estimates[i].clamp(-1, 1))
+        laid = view(i, 3, turned).laid(estimates[i].clamp(-1, 1))
         torch.testing.assert_close(heard, laid, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
 
@@ -152,8 +153,34 @@ def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
     objective = measured(Bound(lambda x_BCHW: x_BCHW))
     prior, _, _ = listening(objective=objective)
     for i, pulled in enumerate(prior.pulled):
-        seen_BCHW = view(i, turned=False).back(pulled)
+        seen_BCHW = view(i, 3, turned=False).back(pulled)
         torch.testing.assert_close(seen_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "operator", [Bound(lambda x_BCHW: x_BCHW), Bound(lambda x_BCHW: 2 * x_BCHW, clips=True)]
+)
+def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operator: Bound) -> None:
+    """And the mean of the answers is the result, even of a run that is resumed."""
+    objective = measured(operator)
+    prior, result, infos = listening(objective=objective, turned=True)
+    first = classical_estimate(objective, torch.zeros(1, 3, *GRID), 150, 0)
+    nothing_BL = torch.zeros(1, GRID[0] * GRID[1], dtype=torch.bool)
+    answers = []
+    for i, (heard, pulled) in enumerate(zip(prior.heard, prior.pulled, strict=True)):
+        seen = view(i, 3, turned=True)
+        torch.testing.assert_close(seen.back(heard), first, atol=1e-3, rtol=0)
+        said = denoised_in(Listener(), seen, nothing_BL, seen.back(heard), seen.back(pulled), GRID)
+        fit = BrightnessFit(objective, said, 1.0, AREA_WEIGHT)
+        fit.run(5, SILENT)
+        answers.append(fit.x_hat_BCHW)
+    assert (answers[0] - answers[1]).abs().max() > 0.01
+    for i, info in enumerate(infos):
+        mean = torch.stack(answers[: i + 1]).mean(0)
+        torch.testing.assert_close(info.x_hat_BCHW, mean, atol=2e-3, rtol=0)
+    torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW.clamp(-1, 1), atol=1e-3, rtol=0)
+    resumed = listening(objective=objective, turned=True, resume=infos[1].state)[1]
+    torch.testing.assert_close(resumed.x_BCHW, result.x_BCHW)
 
 
 def test_a_large_hole_takes_the_colours_around_it() -> None:
@@ -204,7 +231,7 @@ def test_single_pixels_that_were_measured_are_shown_as_decided_tokens() -> None:
     prior, _, _ = listening(objective=measured(missing(EVERY_THIRD_11HW)))
     known_BL = EVERY_THIRD_11HW.flatten(1) > 0
     for i, (shown, heard) in enumerate(zip(prior.shown, prior.heard, strict=True)):
-        decided = view(i, turned=False).laid_pixels(known_BL, GRID)[0]
+        decided = view(i, 3, turned=False).laid_pixels(known_BL, GRID)[0]
         assert torch.equal(shown != MASK, decided)
         assert torch.equal(shown[decided], prior.tokenizer.encode(heard)[decided])
 
@@ -216,12 +243,13 @@ def test_padding_and_pixels_with_a_missing_colour_are_not_known() -> None:
     weight_1CHW[0, :, 5, 7] = 0
     operator = Bound(lambda x_BCHW: x_BCHW[..., :6, :] * weight_1CHW, weight=weight_1CHW)
     objective = MeasurementObjective(operator, operator(picture())[0], 0.05, "l2")
-    known_B1HW = objective.known(picture().expand(2, -1, -1, -1))
-    assert known_B1HW is not None
-    assert known_B1HW.shape == (2, 1, *GRID)
-    assert known_B1HW.sum(dim=(1, 2, 3)).tolist() == [46, 46]
-    assert not known_B1HW[0, 0, 2, 3]
-    assert not known_B1HW[0, 0, 6:].any()
+    pixels = objective.pixels(picture().expand(2, -1, -1, -1))
+    assert pixels is not None
+    assert pixels.known_BCHW.shape == (2, 3, *GRID)
+    known_BHW = pixels.known_BCHW.all(1)
+    assert known_BHW.sum(dim=(1, 2)).tolist() == [46, 46]
+    assert not known_BHW[0, 2, 3]
+    assert not known_BHW[0, 6:].any()
 
 
 @pytest.mark.parametrize(

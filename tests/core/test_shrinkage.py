@@ -99,6 +99,32 @@ def test_squares_of_a_jpeg_become_smooth(photo, quality):
     assert error(found, photo) < error(estimate(jpeg.rounding), photo)
 
 
+@pytest.mark.parametrize("smoothness", [0, 8])
+def test_noise_of_clipped_pictures_is_removed_better_than_by_total_variation(photo, smoothness):
+    """Of the values that are known."""
+    photo = 0.6 * photo
+    y = noisy((2 * photo).clamp(-1, 1), 0.1)
+    objective = MeasurementObjective(Bound(lambda x: 2 * x, clips=True), y, 0.1, "l2")
+    inside = (2 * photo).abs() < 0.7
+    assert 0.1 < 1 - inside.float().mean() < 0.5
+    estimate = classical_estimate(objective, torch.zeros_like(photo), 150, smoothness)
+    for weight in (2.0, 4.0, 8.0):
+        smooth = total_variation_estimate(objective, torch.zeros_like(photo), weight=weight)
+        assert error(estimate[inside], photo[inside]) < 0.9 * error(smooth[inside], photo[inside])
+
+
+def test_noise_of_known_pixels_is_removed_beside_gaps(photo):
+    known = (torch.rand(photo.shape[2:], generator=torch.Generator().manual_seed(1)) < 0.7).float()
+    objective = MeasurementObjective(
+        Bound(lambda x: x * known, weight=known), noisy(photo, 0.1) * known, 0.1, "l2"
+    )
+    estimate = classical_estimate(objective, torch.zeros_like(photo), 150, 0)
+    smooth = total_variation_estimate(
+        objective, torch.zeros_like(photo), weight=0, curvature_weight=4.0
+    )
+    assert error(estimate, photo) < 0.9 * error(smooth, photo)
+
+
 def test_a_measurement_smaller_than_the_token_grid_is_continued(photo):
     bound = Bound(lambda x: x).cropped(60, 61)
     y = noisy(photo[..., :60, :61], 0.1)

@@ -10,7 +10,7 @@ from aps_core.types import MASK, Denoised, Grid
 
 GRID = (6, 10)
 KNOWN_BL = (torch.arange(120) % 3 == 0).view(2, 60)
-VIEWS = [view(done, turned) for done in range(4) for turned in (False, True)]
+VIEWS = [view(done, 5, turned) for done in range(4) for turned in (False, True)]
 
 
 class Echo:
@@ -59,3 +59,10 @@ def test_beyond_a_moved_picture_nothing_is_known_and_its_border_goes_on() -> Non
     laid = seen.laid(pictures(0))
     assert torch.equal(laid[..., 0, 1:], pictures(0)[..., 0, :])
     assert torch.equal(laid[..., 2:, 0], pictures(0)[..., :, 0])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_last_round_is_not_moved(turned: bool) -> None:
+    last = view(7, 8, turned)
+    assert (last.down, last.right) == (0, 0)
+    assert (last.transposed, last.mirrored) == (turned, (-2,) if turned else ())
