@@ -169,7 +169,10 @@ class CarriedEvidence(AnchoredSampler):
         return self.corrected(problem, x_BCHW, watch)
 
     def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
-        """The pictures, corrected by the measurement if its noise is known."""
+        """The pictures, corrected by the measurement if its noise is known. Where some pixels are
+        missing or clipped, the others are those that were measured, with their noise removed.
+        """
+        from aps_core.imaging.dct_shrinkage import shrunk
         from aps_core.imaging.total_variation import total_variation_estimate
 
         objective = problem.objective
@@ -180,7 +183,7 @@ class CarriedEvidence(AnchoredSampler):
             # thresholds for noise are proportional to sigma (Donoho & Johnstone 1994), and the
             # likelihood is divided by sigma^2
             smoothness = self.denoising / objective.sigma
-        return total_variation_estimate(
+        x_BCHW = total_variation_estimate(
             objective,
             x_BCHW,
             weight=smoothness,
@@ -190,6 +193,10 @@ class CarriedEvidence(AnchoredSampler):
             learning_rate=0.03,
             watch=watch,
         )
+        seen = objective.pixels(x_BCHW)
+        if seen is None or coverage == "pixels":
+            return x_BCHW
+        return shrunk(seen.y_BCHW.where(seen.known_BCHW, x_BCHW), seen.sigma).clamp(-1, 1)
 
     @property
     def decodes(self) -> int:

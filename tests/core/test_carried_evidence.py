@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from aps_core.errors import SamplingCancelled
 from aps_core.imaging.total_variation import (
@@ -155,6 +156,23 @@ def test_curvature_continues_a_slope_through_a_gap() -> None:
         return float((estimate - truth)[..., 9:15].abs().mean())
 
     assert error(2.0) < error(0.0) / 3
+
+
+def test_known_pixels_beside_gaps_are_the_measured_ones_without_their_noise() -> None:
+    """Whatever the tokenizer made of them; those in the gap stay as they were."""
+    truth = torch.linspace(-0.8, 0.8, 32).expand(1, 3, 32, 32).contiguous()
+    mask = torch.ones(1, 1, 32, 32)
+    mask[..., 10:22, 10:22] = 0
+    noise = 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
+    operator = Bound(lambda x: x * mask, weight=mask)
+    objective = MeasurementObjective(operator, (truth + noise) * mask, 0.1)
+    problem = cast(Any, SimpleNamespace(objective=objective, watch_beside=lambda *_: None))
+    blocks = F.interpolate(F.avg_pool2d(truth, 4), scale_factor=4.0)
+    found = CarriedEvidence(correction=200.0).finish(problem, blocks)
+    outside = mask.expand_as(truth) > 0
+    assert (blocks - truth)[outside].square().mean().sqrt() > 0.025
+    assert (found - truth)[outside].square().mean().sqrt() < 0.025
+    assert (found - blocks)[..., 13:19, 13:19].abs().max() < 0.06
 
 
 def test_coverage_tells_single_pixels_from_mixtures() -> None:
