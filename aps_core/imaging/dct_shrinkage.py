@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from aps_core.imaging.resampling import mirror_pad
+from aps_core.types import Pixels
 
 SIDE = 8
 """Of the squares in pixels."""
@@ -49,6 +50,14 @@ def shrunk(
     x_BCHW = _averaged(y_BCHW, None, sigma, places, threshold)
     x_BCHW = _averaged(y_BCHW, x_BCHW, sigma, places, threshold)
     return torch.einsum("dc,bdhw->bchw", mix_CC, x_BCHW)
+
+
+def without_noise(seen: Pixels, filled_BCHW: Tensor) -> Tensor:
+    """Pictures (B, 3, H, W) in [-1, 1] of the pixels that were measured, with their noise shrunk;
+    the others, which were clipped or not measured, are those of ``filled``.
+    """
+    noisy_BCHW = seen.y_BCHW.where(seen.known_BCHW, filled_BCHW)
+    return shrunk(noisy_BCHW, seen.sigma).clamp(-1, 1)
 
 
 def _averaged(

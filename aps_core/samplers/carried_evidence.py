@@ -172,7 +172,7 @@ class CarriedEvidence(AnchoredSampler):
         """The pictures, corrected by the measurement if its noise is known. Where some pixels are
         missing or clipped, the others are those that were measured, with their noise removed.
         """
-        from aps_core.imaging.dct_shrinkage import shrunk
+        from aps_core.imaging.dct_shrinkage import without_noise
         from aps_core.imaging.total_variation import total_variation_estimate
 
         objective = problem.objective
@@ -193,10 +193,8 @@ class CarriedEvidence(AnchoredSampler):
             learning_rate=0.03,
             watch=watch,
         )
-        seen = objective.pixels(x_BCHW)
-        if seen is None or coverage == "pixels":
-            return x_BCHW
-        return shrunk(seen.y_BCHW.where(seen.known_BCHW, x_BCHW), seen.sigma).clamp(-1, 1)
+        seen = objective.pixels(x_BCHW) if coverage == "gaps" else None
+        return x_BCHW if seen is None else without_noise(seen, x_BCHW)
 
     @property
     def decodes(self) -> int:

@@ -51,7 +51,7 @@ def classical_estimate(
     Without a :class:`~aps_core.types.MeasurementLikelihood`, it is the estimate of least total
     variation.
     """
-    from aps_core.imaging.dct_shrinkage import shrunk
+    from aps_core.imaging.dct_shrinkage import shrunk, without_noise
     from aps_core.imaging.total_variation import WEIGHT
     from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
@@ -68,10 +68,7 @@ def classical_estimate(
         start_BCHW, weight = _surroundings(seen), 0.0
     steps = filling_steps or steps
     filled_BCHW = _smooth(objective, start_BCHW, steps, watch, weight=weight)
-    if seen is None:
-        return filled_BCHW
-    noisy_BCHW = seen.y_BCHW.where(seen.known_BCHW, filled_BCHW)
-    return shrunk(noisy_BCHW, seen.sigma).clamp(-1, 1)
+    return filled_BCHW if seen is None else without_noise(seen, filled_BCHW)
 
 
 def _smooth(

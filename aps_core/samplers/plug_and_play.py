@@ -12,7 +12,7 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
 (:mod:`aps_core.sampling.views`). Where pixels were measured each by itself, and none is missing,
 the first answer is the best: every round then starts from the first estimate, and the mean of all
-answers counts.
+answers counts. Beside missing pixels, the others are finally the measured ones without their noise.
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -182,6 +182,7 @@ class PlugAndPlay(SamplerSpec):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
+        from aps_core.imaging.dct_shrinkage import without_noise
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
 
@@ -202,6 +203,8 @@ class PlugAndPlay(SamplerSpec):
                 x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
             carried["mean"], next_BCHW = x_hat_BCHW.half(), first_BCHW
         if done + 1 == self.steps:
+            if memory is not None and memory.missing:
+                x_hat_BCHW = without_noise(memory, x_hat_BCHW)
             if isinstance(problem.objective, Likelihood):
                 x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
             next_BCHW = x_hat_BCHW

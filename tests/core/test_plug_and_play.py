@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, SamplingDiverged
+from aps_core.imaging.dct_shrinkage import without_noise
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
@@ -26,7 +27,7 @@ from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 from aps_core.sampling.views import denoised_in, view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
-from aps_core.types import MASK, Denoised, Grid, Sample, StepInfo
+from aps_core.types import MASK, Denoised, Grid, Pixels, Sample, StepInfo
 
 GRID = (8, 8)
 EVERY_THIRD_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()
@@ -181,6 +182,27 @@ def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operato
     torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW.clamp(-1, 1), atol=1e-3, rtol=0)
     resumed = listening(objective=objective, turned=True, resume=infos[1].state)[1]
     torch.testing.assert_close(resumed.x_BCHW, result.x_BCHW)
+
+
+def test_pixels_beside_missing_ones_are_finally_the_measured_ones_without_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the last round, and nowhere else but in the first estimate."""
+    calls: list[tuple[Pixels, Tensor]] = []
+
+    def remembered(seen: Pixels, filled_BCHW: Tensor) -> Tensor:
+        calls.append((seen, filled_BCHW))
+        return without_noise(seen, filled_BCHW)
+
+    monkeypatch.setattr("aps_core.imaging.dct_shrinkage.without_noise", remembered)
+    objective = measured(missing(EVERY_THIRD_11HW))
+    result, infos = listening(objective=objective)[1:]
+    (_, _), (seen, fitted_BCHW) = calls
+    assert torch.equal(seen.y_BCHW, objective.y_BCHW)
+    torch.testing.assert_close(infos[-1].x_hat_BCHW, without_noise(seen, fitted_BCHW))
+    torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW, atol=1e-3, rtol=0)
+    listening(objective=measured(Bound(halved)))
+    assert len(calls) == 2
 
 
 def test_a_large_hole_takes_the_colours_around_it() -> None:
