@@ -125,9 +125,9 @@ class MeasurementObjective:
         """By which A multiplies all that it measures of pictures of this size; None if it does
         anything else.
         """
-        drawn_BCHW = torch.rand(x_BCHW.shape, generator=torch.Generator().manual_seed(0))
-        measured = self.operator.unclipped(drawn_BCHW.to(x_BCHW))
-        seen = drawn_BCHW.to(x_BCHW)[..., : measured.shape[-2], : measured.shape[-1]]
+        drawn_BCHW = torch.rand(x_BCHW.shape, generator=torch.Generator().manual_seed(0)).to(x_BCHW)
+        measured = self.operator.unclipped(drawn_BCHW)
+        seen = drawn_BCHW[..., : measured.shape[-2], : measured.shape[-1]]
         if measured.shape != seen.shape:
             return None
         if self.operator.weight is not None:
