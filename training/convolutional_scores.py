@@ -106,5 +106,5 @@ def validate(
             x_bar_BCHW = expected(said, nothing_BL, all_B, tokenizer)
             fitted_BCHW = restorations.fitted(x_bar_BCHW, said.weight_BL / said.variance_BL)
             restorations.advance(fitted_BCHW, torch.zeros_like(fitted_BCHW[:, 0]))
-        parts["psnr_restored"].append(psnr(restorations.estimate_BCHW, x))
+        parts["psnr_restored"].append(psnr(fitted_BCHW.clamp(-1, 1), x))
     return {name: torch.cat(values).mean().item() for name, values in parts.items()}

@@ -50,11 +50,11 @@ def narrow(generator: Generator) -> Tensor:
 
 def blur(generator: Generator, kind: float) -> Tensor:
     """A Gaussian, a disk, a straight or bent movement, or none; ``kind`` is uniform below 1."""
-    if kind < 0.2:
+    if kind < 0.15:
         return point()
-    if kind < 0.5:
+    if kind < 0.45:
         return _gaussian(generator, 0.4, 3.5)
-    return _disk(generator) if kind < 0.6 else _movement(generator)
+    return _disk(generator) if kind < 0.55 else _movement(generator)
 
 
 def _gaussian(generator: Generator, low: float, high: float) -> Tensor:

@@ -28,8 +28,6 @@ from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mi
 from training.random_kernels import blur, evenly, integer, log_number, narrow, number, point
 from training.recorded import recorded
 
-MISSING, CLIPPED, COMPRESSED = 0.2, 0.08, 0.14
-"""Shares of the measurements at full size."""
 ESTIMATE_FITS = 8
 """Steps of conjugate gradients in every round of a first estimate."""
 ESTIMATE_STEPS = 60
@@ -57,12 +55,18 @@ class Sort(Enum):
     """What a first estimate depends on."""
 
     PIXELS = auto()
-    """Every pixel is measured by itself, or compressed."""
+    """Every pixel is measured by itself."""
+    CLIPPED = auto()
+    """The same, but some are clipped."""
     GAPS = auto()
     """The same, but some are missing."""
-    CLIPPED = auto()
+    COMPRESSED = auto()
     MIXTURES = auto()
     """Blurred or reduced."""
+
+
+SHARES = {Sort.GAPS: 0.15, Sort.CLIPPED: 0.08, Sort.COMPRESSED: 0.12}
+"""Of the measurements at full size; the others are blurred, or only noisy."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ class RandomMeasurements:
     def _estimate(self, sort: Sort) -> Tensor:
         if sort == Sort.MIXTURES:
             return self._sharpened()
-        if sort == Sort.PIXELS:
+        if sort in (Sort.PIXELS, Sort.COMPRESSED):
             return shrunk(self.seen_BChw, self.sigma_B).clamp(-1, 1)
         return self._filled(self.kinds.clipped_smoothness if sort == Sort.CLIPPED else 0.0)
 
@@ -252,25 +256,28 @@ class _Draw:
 
     def __init__(self, generator: Generator, factor: int, kind: float) -> None:
         """``kind``: uniform number below 1, which chooses the sort."""
-        full = factor == 1
-        gaps, clipped = full and kind < MISSING, full and MISSING <= kind < MISSING + CLIPPED
-        others = MISSING + CLIPPED + COMPRESSED
-        compressed = full and MISSING + CLIPPED <= kind < others
-        self.kernel_KK = point()
         if factor > 1:
-            self.kernel_KK = narrow(generator)
-        elif kind >= others:
-            self.kernel_KK = blur(generator, (kind - others) / (1 - others))
-        mixtures = factor > 1 or bool(self.kernel_KK.amax() < 1)
-        self.sort = Sort.MIXTURES if mixtures else Sort.PIXELS
-        if gaps or clipped:
-            self.sort = Sort.GAPS if gaps else Sort.CLIPPED
+            self.sort, self.kernel_KK = Sort.MIXTURES, narrow(generator)
+        else:
+            self.sort, self.kernel_KK = _at_full_size(generator, kind)
+        mixtures, clipped = self.sort == Sort.MIXTURES, self.sort == Sort.CLIPPED
         low, high = (0.005, 0.12) if mixtures else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = log_number(generator, low, high)
         self.limit = number(generator, 0.25, 0.8) - 3 * self.sigma if clipped else math.inf
-        self.share = number(generator, 0.2, 0.9) if gaps else 1.0
+        self.share = number(generator, 0.2, 0.9) if self.sort == Sort.GAPS else 1.0
         """Of the pixels that are known."""
+        compressed = self.sort == Sort.COMPRESSED
         self.jpeg = JPEG(quality=10 + integer(generator, 80)) if compressed else None
+
+
+def _at_full_size(generator: Generator, kind: float) -> tuple[Sort, Tensor]:
+    """A sort and a kernel, by a uniform number below 1."""
+    for sort, share in SHARES.items():
+        if kind < share:
+            return sort, point()
+        kind -= share
+    kernel_KK = blur(generator, kind / (1 - sum(SHARES.values())))
+    return Sort.MIXTURES if kernel_KK.amax() < 1 else Sort.PIXELS, kernel_KK
 
 
 def _compressed(x_CHW: Tensor, jpeg: JPEG, generator: Generator) -> Tensor:

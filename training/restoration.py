@@ -1,9 +1,10 @@
 """Running restorations, whose estimates are the inputs of a prior in training.
 
 Pictures are measured by random operators (:mod:`training.random_measurement`). Every round asks
-the network, fits its answer to the measurement, and takes the result for the next estimate: what
-:mod:`aps_core.samplers.plug_and_play` does later, so the network learns from the estimates that it
-will meet.
+the network, fits its answer to the measurement, and takes the result for the next estimate; where
+every pixel was measured by itself, rounds begin from the first estimate. So does
+:mod:`aps_core.samplers.plug_and_play` later, and the network learns from the estimates that it will
+meet.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.imaging.steepest_descent import steepest_step
-from training.random_measurement import Kinds, RandomMeasurements
+from training.random_measurement import Kinds, RandomMeasurements, Sort
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Restorations:
 
     x_BCHW: Tensor
     measurements: RandomMeasurements
+    first_BCHW: Tensor
     estimate_BCHW: Tensor
     pulled_BCHW: Tensor
     rounds: int = 0
@@ -33,8 +35,9 @@ class Restorations:
     ) -> Restorations:
         """Begins with classical estimates of measurements that are reduced by a factor."""
         measurements = RandomMeasurements.of(x_BCHW, factor, generator, kinds)
-        estimate_BCHW = measurements.first_estimate()
-        return cls(x_BCHW, measurements, estimate_BCHW, steepest_step(measurements, estimate_BCHW))
+        first_BCHW = measurements.first_estimate()
+        pulled_BCHW = steepest_step(measurements, first_BCHW)
+        return cls(x_BCHW, measurements, first_BCHW, first_BCHW, pulled_BCHW)
 
     def fitted(self, x_BCHW: Tensor, precision_BL: Tensor) -> Tensor:
         """The network's expected pictures (B, C, H, W), fitted to the measurements; differentiable
@@ -45,7 +48,10 @@ class Restorations:
 
     @torch.no_grad()
     def advance(self, fitted_BCHW: Tensor, noise_BHW: Tensor) -> None:
-        """Ends a round: the fitted pictures with noise are the next estimates."""
-        self.estimate_BCHW = (fitted_BCHW + noise_BHW[:, None]).clamp(-1, 1)
+        """Ends a round: the fitted pictures or the first ones with noise are the next estimates."""
+        next_BCHW = fitted_BCHW.clone()
+        alone = self.measurements.of_sorts([Sort.PIXELS, Sort.CLIPPED])
+        next_BCHW[alone] = self.first_BCHW[alone]
+        self.estimate_BCHW = (next_BCHW + noise_BHW[:, None]).clamp(-1, 1)
         self.pulled_BCHW = steepest_step(self.measurements, self.estimate_BCHW)
         self.rounds += 1

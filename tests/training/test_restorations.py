@@ -71,9 +71,10 @@ def test_compression_counts_as_noise():
     x = stripes(False)
     made = measurements(x, 120)
     own = made.negative_log_likelihood(x.expand(120, -1, -1, -1)) / made.known_BChw[0].numel() * 2
-    pixels = made.of_sorts([Sort.PIXELS])
-    assert own[pixels].max() < 1.2
-    assert own[pixels].min() < 0.5  # rounding of fewer levels than these stripes have
+    compressed = made.of_sorts([Sort.COMPRESSED])
+    assert own[made.of_sorts([Sort.PIXELS])].sub(1).abs().max() < 0.2
+    assert own[compressed].max() < 1.2
+    assert own[compressed].min() < 0.5  # rounding of fewer levels than these stripes have
 
 
 def test_measurements_of_a_batch_are_those_of_its_pictures(monkeypatch):
@@ -185,6 +186,17 @@ def test_first_estimates_come_before_the_rounds():
     restorations.advance(fitted, torch.zeros(2, 64, 64))
     assert restorations.rounds == 1
     assert (restorations.estimate_BCHW - x).abs().mean() < 0.1 * (first - x).abs().mean()
+
+
+def test_pixels_measured_by_themselves_are_restored_from_the_first_estimate_again():
+    """Others from the last result."""
+    made = Restorations.of(stripes(False).expand(60, -1, -1, -1), 1, torch.Generator())
+    first, fitted = made.estimate_BCHW, torch.full_like(made.x_BCHW, 0.5)
+    made.advance(fitted, torch.zeros(60, 64, 64))
+    for sort in Sort:
+        expected = first if sort in (Sort.PIXELS, Sort.CLIPPED) else fitted
+        numbers = made.measurements.of_sorts([sort])
+        assert torch.equal(made.estimate_BCHW[numbers], expected[numbers])
 
 
 def test_a_continuous_network_is_scored_by_its_normal_distribution():

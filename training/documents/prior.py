@@ -17,7 +17,7 @@ from training.documents.crops import DocumentCrops
 from training.random_measurement import Kinds
 from training.stream import Draw
 
-KINDS = Kinds(factors=(1, 1, 1, 1, 2, 4, 4, 4), area_weight=1.0, clipped_smoothness=2.0)
+KINDS = Kinds(factors=(1, 1, 1, 1, 1, 2, 4, 4, 4), area_weight=1.0, clipped_smoothness=2.0)
 
 HELD_OUT = 16
 """Pictures of each validation set."""
