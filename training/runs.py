@@ -10,6 +10,9 @@ import torch
 
 from training.schedule import Anneal, Constant, Schedule
 
+START = "start.txt"
+"""File of an annealed run: the minutes after which its rate falls."""
+
 
 def parser(
     description: str | None, minutes: float, batch: int, batch_help: str
@@ -27,7 +30,12 @@ def parser(
     made.add_argument(
         "--minutes", type=float, default=minutes, help="compute in all; may be raised later"
     )
-    made.add_argument("--anneal", type=float, metavar="MINUTES", help="end a copy of the run")
+    made.add_argument(
+        "--anneal",
+        type=float,
+        metavar="MINUTES",
+        help="end a copy of the run, or, if there is none, a new one after --minutes",
+    )
     made.add_argument("--batch", type=int, default=batch, help=batch_help)
     made.add_argument("--rate", type=float, default=2e-3)
     made.add_argument("--threads", type=int)
@@ -36,12 +44,22 @@ def parser(
 
 
 def folder_and_schedule(args: argparse.Namespace) -> tuple[Path, Schedule]:
-    """The run's folder and schedule: constant, or with ``--anneal`` annealing in a copy."""
+    """The run's folder and schedule: constant, or with ``--anneal`` annealing, in a copy of a
+    constant run. Without one, the run itself is constant and then annealed.
+    """
+    args.out.mkdir(parents=True, exist_ok=True)
     if not args.anneal:
-        args.out.mkdir(parents=True, exist_ok=True)
         return args.out, Constant(args.minutes)
-    out, start = annealed_copy(args.out)
+    own = args.out / START
+    if not (args.out / "state.pt").exists():
+        own.write_text(f"{args.minutes}\n")
+    out, start = (args.out, read_start(own)) if own.exists() else annealed_copy(args.out)
     return out, Anneal(start, start + args.anneal)
+
+
+def read_start(file: Path) -> float:
+    """Minutes after which a run is annealed."""
+    return float(file.read_text())
 
 
 def annealed_copy(out: Path) -> tuple[Path, float]:
@@ -50,10 +68,10 @@ def annealed_copy(out: Path) -> tuple[Path, float]:
     An annealing run that is there already is continued; remove the folder to take a later state.
     """
     target = out.with_name(f"{out.name}-annealed")
-    start = target / "start.txt"
+    start = target / START
     if not start.exists():
         target.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(out / "state.pt", target / "state.pt")
         spent = torch.load(target / "state.pt", weights_only=True, map_location="cpu")["spent"]
         start.write_text(f"{spent}\n")
-    return target, float(start.read_text())
+    return target, read_start(start)

@@ -56,12 +56,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class Anneal:
-    """From a constant run's rate at ``start`` to zero at ``end``, 1 - sqrt (Haegele 2024)."""
+    """Constant until ``start``, then to zero at ``end``, 1 - sqrt (Haegele 2024)."""
 
     start: float
     end: float
 
     def rate(self, minutes: float) -> float:
+        if minutes < self.start:
+            return Constant(self.start).rate(minutes)
         return 1 - math.sqrt(max(0.0, minutes - self.start) / (self.end - self.start)) + 1e-3
 
     def share(self, minutes: float) -> float:

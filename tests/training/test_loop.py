@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from training import runs
 from training.loop import steps_done, train
 from training.muon import HiddenMuon
 from training.schedule import Anneal, Constant, Cosine
@@ -126,6 +127,29 @@ def test_schedules():
     assert constant.share(50) == 0.5
     assert constant.share(1000) == 1
     assert anneal.rate(600) == pytest.approx(constant.rate(600))
+    assert anneal.rate(0.5) == constant.rate(0.5)
     assert anneal.rate(660) < 0.01
     assert anneal.rate(610) > anneal.rate(650)
     assert Cosine(60).rate(60) < 0.01
+
+
+def options(out, *more):
+    return runs.parser("", 1200, 4, "").parse_args(["--corpus", "", "--out", str(out), *more])
+
+
+def test_a_run_may_anneal_itself(tmp_path):
+    """If there is none to copy; continued, it keeps its schedule."""
+    out = tmp_path / "run"
+    for _ in range(2):
+        where, schedule = runs.folder_and_schedule(options(out, "--minutes", "3", "--anneal", "5"))
+        assert (where, schedule) == (out, Anneal(3, 8))
+        torch.save({"spent": 4.0}, out / "state.pt")
+
+
+def test_a_constant_run_is_annealed_in_a_copy(tmp_path):
+    out = tmp_path / "run"
+    assert runs.folder_and_schedule(options(out)) == (out, Constant(1200))
+    for spent in (4.0, 6.0):  # a later state is not taken
+        torch.save({"spent": spent}, out / "state.pt")
+        where, schedule = runs.folder_and_schedule(options(out, "--anneal", "5"))
+        assert (where, schedule) == (tmp_path / "run-annealed", Anneal(4, 9))
