@@ -154,15 +154,19 @@ def test_colours_are_corrected_and_brightness_is_not() -> None:
 
 
 @pytest.mark.parametrize("grid", [(5, 7), (6, 3), (1, 1)])
-def test_any_grid_is_read_whole(prior: ConvolutionalPrior, grid: tuple[int, int]) -> None:
-    """An odd grid is an even one whose last row and column are unknown."""
-    rows, columns = grid
-    z_BL = tokens(grid)
-    even = torch.nn.functional.pad(
-        z_BL.view(2, rows, columns), (0, columns % 2, 0, rows % 2), value=MASK
-    )
-    expected = prior.logits(even.flatten(1), grid=(even.shape[1], even.shape[2]), **ASKED)
-    expected = expected.view(2, *even.shape[1:], 64)[:, :rows, :columns].flatten(1, 2)
+@pytest.mark.parametrize("coarse_blocks", [0, 1])
+def test_beyond_any_grid_its_border_goes_on(grid: tuple[int, int], coarse_blocks: int) -> None:
+    """To full squares of positions, as in training."""
+    shape = {"coarse_blocks": coarse_blocks, "coarse_width": 8}
+    net = ConvolutionalNet(CONFIG.model_copy(update=shape))
+    nn.init.normal_(net.head.weight, std=0.1)
+    prior, side = ConvolutionalPrior(net, PixelTokenizer()), 4 if coarse_blocks else 2
+    (rows, columns), z_BL = grid, tokens(grid)
+    beyond = (0, -columns % side, 0, -rows % side)
+    full_Bhw = nn.functional.pad(z_BL.view(2, *grid).float(), beyond, "replicate").long()
+    full = (full_Bhw.shape[1], full_Bhw.shape[2])
+    expected = prior.logits(full_Bhw.flatten(1), grid=full, **ASKED)
+    expected = expected.view(2, *full, 64)[:, :rows, :columns].flatten(1, 2)
     torch.testing.assert_close(prior.logits(z_BL, grid=grid, **ASKED), expected)
 
 
@@ -183,7 +187,7 @@ def test_a_folder_loads_and_errors_name_what_is_wrong(prior: ConvolutionalPrior,
         load_convolutional(tmp_path, PixelTokenizer(), "cpu", torch.float32)
 
 
-@pytest.mark.parametrize("grid", [(8, 12), (7, 10)])
+@pytest.mark.parametrize("grid", [(8, 12), (12, 20)])
 def test_coarse_blocks_join_a_trained_network_and_see_further(grid: tuple[int, int]) -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
     nn.init.normal_(prior.net.head.weight, std=0.1)

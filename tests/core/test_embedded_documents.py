@@ -56,6 +56,20 @@ def test_a_restoration_is_better_than_its_first_estimate(engine):
     assert torch.cat(gains).mean() > 1
 
 
+def test_plain_paper_has_no_edge_at_its_border(engine):
+    """Where rounds move the picture, and its last squares of pixels are not full."""
+    setup, paper = Setup.recommended(engine), torch.full((3, 64, 64), 0.9)
+    paper[:, 28:32, 10:50] = -0.9
+    case = make_case(engine, setup, "native", "motion_blur", "paper", paper, 0.05, 0)
+    sampler = PlugAndPlay(**engine.spec.recommended_for(PlugAndPlay))
+    result = driver.sample(
+        engine.prior, case.objective, sampler, grid=(64, 64), generator=torch.Generator()
+    )
+    off_HW = (result.x_BCHW[0] - paper).abs().mean(0)
+    for border_P in (off_HW[-6:], off_HW[:6], off_HW[:, -6:], off_HW[:, :6]):
+        assert border_P.mean() < 0.03
+
+
 def test_a_sampler_that_does_not_suit_the_prior_is_noted(engine):
     y = middles(PAGES, 10)[0][1][:, :32, :32]
     quick = {"steps": 1, "inner_steps": 1}

@@ -50,11 +50,10 @@ class Coarse(nn.Module):
         nn.init.zeros_(self.up.bias)
 
     def forward(self, x_BhwC: Tensor) -> Tensor:
-        """Same shape in and out."""
-        h, w = x_BhwC.shape[1:3]
-        x_BChw = F.pad(self.norm(x_BhwC).permute(0, 3, 1, 2), (0, w % 2, 0, h % 2))
+        """Same shape in and out; even numbers of rows and columns."""
+        x_BChw = self.norm(x_BhwC).permute(0, 3, 1, 2)
         y_BhwC = self.down(F.pixel_unshuffle(x_BChw, 2).permute(0, 2, 3, 1).contiguous())
         for block in self.blocks:
             y_BhwC = block(y_BhwC)
         change_BChw = F.pixel_shuffle(self.up(y_BhwC).permute(0, 3, 1, 2), 2)
-        return x_BhwC + change_BChw.permute(0, 2, 3, 1)[:, :h, :w]
+        return x_BhwC + change_BChw.permute(0, 2, 3, 1)

@@ -176,8 +176,9 @@ class ConvolutionalNet(nn.Module):
         """Outputs (B, L, O) from the inputs of all tokens."""
         (rows, columns), patch = grid, self.config.patch
         known_BIhw = known_BLI.transpose(1, 2).unflatten(2, grid)
-        # beyond the picture nothing is known
-        known_BIhw = F.pad(known_BIhw, (0, -columns % patch, 0, -rows % patch))
+        # beyond the picture its border goes on, because training has only pictures of full squares
+        side = 2 * patch if self.coarse else patch
+        known_BIhw = F.pad(known_BIhw, (0, -columns % side, 0, -rows % side), mode="replicate")
         h = self.embed(F.pixel_unshuffle(known_BIhw, patch).permute(0, 2, 3, 1).contiguous())
         for i, block in enumerate(self.blocks):
             if self.coarse and i == len(self.blocks) // 2:

@@ -23,6 +23,7 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
             "steps": 8,
             "inner_steps": 25,
             "first_steps": 300,
+            "filling_steps": 60,
             "prior_weight": 0.75,
             "area_weight": 1.0,
             "deciding_noise": 0.1,
