@@ -30,15 +30,16 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     load_convolutional,
 )
+from aps_core.priors.embedded.photographs import EmbeddedPhotographsPrior
 from aps_core.sampling.views import TURNS, View
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
 from training.convolutional_scores import expected, surprise, validate
 from training.loop import device_and_threads, mixed_precision, steps_done, train
+from training.measurement_kinds import Kinds
 from training.muon import muon_and_adamw
 from training.prior import flipped
-from training.random_measurement import Kinds
 from training.restoration import Restorations
 from training.stream import Draw, add_workers, stream
 
@@ -290,7 +291,7 @@ def main() -> None:
         lambda seed: corpus.CropSampler(training, 128, seed).batch,
         {"photographs": torch.stack([corpus.square(p, 128) for p in validation[:16]])},
         turned=True,
-        kinds=Kinds(),
+        kinds=Kinds.of(EmbeddedPhotographsPrior, factors=(1, 1, 1, 1, 2, 4)),
         continuous=True,
     )
 

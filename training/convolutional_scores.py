@@ -13,7 +13,7 @@ from aps_core.evaluation.metrics import psnr
 from aps_core.priors.convolutional.network import Answer, ConvolutionalNet
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, of_codes
 from aps_core.types import MASK, Grid
-from training.random_measurement import Kinds
+from training.measurement_kinds import Kinds
 from training.restoration import Restorations
 
 CASES = {

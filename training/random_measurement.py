@@ -22,9 +22,9 @@ from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import FILLING
-from aps_core.samplers.plug_and_play import AREA_WEIGHT
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
+from training.measurement_kinds import Kinds
 from training.random_kernels import blur, evenly, integer, log_number, narrow, number, point
 from training.recorded import recorded
 
@@ -32,23 +32,6 @@ ESTIMATE_FITS = 8
 """Steps of conjugate gradients in every round of a first estimate."""
 ESTIMATE_STEPS = 60
 """Of a first estimate with gaps."""
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Which measurements of a prior's pictures are drawn, and how they are fitted."""
-
-    factors: tuple[int, ...] = (1, 1, 1, 1, 2, 4)
-    """By which sizes are reduced, equally often."""
-    area_weight: float = AREA_WEIGHT
-    """Of :class:`~aps_core.samplers.plug_and_play.PlugAndPlay`."""
-    clipped_smoothness: float = 12.0
-    """The same."""
-
-    def counts(self, pictures: int) -> dict[int, int]:
-        """About how many of so many pictures are reduced by each factor, at least one."""
-        shares = {f: pictures * self.factors.count(f) / len(self.factors) for f in self.factors}
-        return {factor: max(1, round(share)) for factor, share in shares.items()}
 
 
 class Sort(Enum):
@@ -198,17 +181,19 @@ class RandomMeasurements:
             return self._sharpened()
         if sort in (Sort.PIXELS, Sort.COMPRESSED):
             return shrunk(self.seen_BChw, self.sigma_B).clamp(-1, 1)
-        return self._filled(self.kinds.clipped_smoothness if sort == Sort.CLIPPED else 0.0)
+        if sort == Sort.CLIPPED:
+            return self._filled(self.kinds.clipped_smoothness, self.kinds.filling_steps)
+        return self._filled(0.0, ESTIMATE_STEPS)
 
-    def _filled(self, smoothness: float) -> Tensor:
+    def _filled(self, smoothness: float, steps: int) -> Tensor:
         # a start with gaps would be kept: curvature counts of the change as well
         filled_BCHW = total_variation_estimate(
             self,
             torch.zeros_like(self.seen_BChw),
             weight=smoothness,
             curvature_weight=0.0 if smoothness else FILLING,
-            steps=ESTIMATE_STEPS,
-            learning_rate=0.7 / math.sqrt(ESTIMATE_STEPS),
+            steps=steps,
+            learning_rate=0.7 / math.sqrt(steps),
         )
         noisy_BCHW = self.seen_BChw.where(self.known_BChw > 0, filled_BCHW)
         return shrunk(noisy_BCHW, self.sigma_B).clamp(-1, 1)

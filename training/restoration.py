@@ -15,7 +15,8 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.imaging.steepest_descent import steepest_step
-from training.random_measurement import Kinds, RandomMeasurements, Sort
+from training.measurement_kinds import Kinds
+from training.random_measurement import RandomMeasurements, Sort
 
 
 @dataclass

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from aps_core.sampling import cuda_graph
-from training.random_measurement import Kinds, RandomMeasurements, Sort
+from training.measurement_kinds import Kinds
+from training.random_measurement import RandomMeasurements, Sort
 from training.recorded import recorded
 
 pytestmark = [

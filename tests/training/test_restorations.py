@@ -16,7 +16,8 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalPrior,
     load_convolutional,
 )
-from aps_core.samplers.plug_and_play import AREA_WEIGHT
+from aps_core.priors.embedded.documents import EmbeddedDocumentsPrior
+from aps_core.samplers.plug_and_play import AREA_WEIGHT, PlugAndPlay
 from aps_core.sampling import shrinkage_estimate
 from aps_core.sampling.brightness_fit import single_pixels, square_of_change
 from aps_core.tokenizers.pixels import PixelTokenizer
@@ -25,6 +26,7 @@ from training import convolutional, fits, random_measurement
 from training.convolutional import ConvolutionalLoss, export, parser, shape
 from training.convolutional_scores import surprise, validate
 from training.documents.prior import KINDS
+from training.measurement_kinds import Kinds
 from training.random_measurement import RandomMeasurements, Sort
 from training.restoration import Restorations
 
@@ -175,6 +177,23 @@ def test_first_estimates_fill_gaps_smoothly():
     errors_B = (gaps.first_estimate() - x).square().flatten(1).mean(1).sqrt()
     assert len(errors_B) > 3
     assert (errors_B < 2 * gaps.sigma_B).all()
+
+
+def test_clipped_pixels_go_as_far_beyond_the_limit_as_in_restorations():
+    """With few, long steps farther, so the steps are those of the prior's sampler."""
+    far = {}
+    for steps in (20, 200):
+        kinds = Kinds(clipped_smoothness=2.0, filling_steps=steps)
+        made = RandomMeasurements.of(
+            stripes(False).expand(60, -1, -1, -1), 1, torch.Generator().manual_seed(0), kinds
+        )
+        clipped = made.those(made.of_sorts([Sort.CLIPPED]))
+        beyond = clipped.beyond_BChw != 0
+        far[steps] = float(clipped.first_estimate()[beyond].abs().mean())
+    assert far[20] > far[200] + 0.1
+    settings = PlugAndPlay(**EmbeddedDocumentsPrior.recommended_for(PlugAndPlay))
+    assert settings.filling_steps == KINDS.filling_steps
+    assert settings.clipped_smoothness == KINDS.clipped_smoothness
 
 
 def test_first_estimates_come_before_the_rounds():

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aps_core.priors.embedded.documents import EmbeddedDocumentsPrior
 from training.convolutional import parser, train_convolutional
 from training.documents.crops import DocumentCrops
-from training.random_measurement import Kinds
+from training.measurement_kinds import Kinds
 from training.stream import Draw
 
-KINDS = Kinds(factors=(1, 1, 1, 1, 1, 2, 4, 4, 4), area_weight=1.0, clipped_smoothness=2.0)
+KINDS = Kinds.of(EmbeddedDocumentsPrior, factors=(1, 1, 1, 1, 1, 2, 4, 4, 4))
 
 HELD_OUT = 16
 """Pictures of each validation set."""
