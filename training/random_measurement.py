@@ -242,9 +242,11 @@ class _Draw:
     def __init__(self, generator: Generator, factor: int, kind: float) -> None:
         """``kind``: uniform number below 1, which chooses the sort."""
         if factor > 1:
-            self.sort, self.kernel_KK = Sort.MIXTURES, narrow(generator)
+            sort, kernel_KK = Sort.MIXTURES, narrow(generator)
         else:
-            self.sort, self.kernel_KK = _at_full_size(generator, kind)
+            sort, kernel_KK = _at_full_size(generator, kind)
+        self.sort = sort
+        self.kernel_KK = kernel_KK
         mixtures, clipped = self.sort == Sort.MIXTURES, self.sort == Sort.CLIPPED
         low, high = (0.005, 0.12) if mixtures else (0.01, 0.05) if clipped else (0.02, 0.3)
         self.sigma = log_number(generator, low, high)
