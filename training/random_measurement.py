@@ -44,6 +44,7 @@ class Sort(Enum):
     GAPS = auto()
     """The same, but some are missing."""
     COMPRESSED = auto()
+    """A JPEG of every pixel."""
     MIXTURES = auto()
     """Blurred or reduced."""
 
