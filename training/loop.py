@@ -96,7 +96,7 @@ def train(
             if run.spent >= next_validation or run.spent >= schedule.end:
                 scores = validate(run.averaged())
                 bar.write(f"step {run.step} {run.spent:.1f} min {_shown(scores)}")
-                run.log(scores)
+                run.log(values | scores)
                 run.save()
                 plot(out)
                 next_validation = run.spent + validate_every_minutes

@@ -28,8 +28,9 @@ def parser(
         "--out", type=Path, required=True, help="run folder; an existing run is resumed"
     )
     made.add_argument(
-        "--minutes", type=float, default=minutes, help="compute in all; may be raised later"
+        "--minutes", type=float, help=f"compute in all, by default {minutes:g}; may be raised later"
     )
+    made.set_defaults(default_minutes=minutes)
     made.add_argument(
         "--anneal",
         type=float,
@@ -45,13 +46,19 @@ def parser(
 
 def folder_and_schedule(args: argparse.Namespace) -> tuple[Path, Schedule]:
     """The run's folder and schedule: constant, or with ``--anneal`` annealing, in a copy of a
-    constant run. Without one, the run itself is constant and then annealed.
+    constant run. Without one, the run itself is constant for ``--minutes`` and then annealed.
+
+    Raises:
+        SystemExit: ``--anneal`` without ``--minutes``, and there is no run to copy.
     """
-    args.out.mkdir(parents=True, exist_ok=True)
     if not args.anneal:
-        return args.out, Constant(args.minutes)
+        args.out.mkdir(parents=True, exist_ok=True)
+        return args.out, Constant(args.minutes or args.default_minutes)
     own = args.out / START
     if not (args.out / "state.pt").exists():
+        if args.minutes is None:
+            raise SystemExit(f"No run in {args.out}; to start one that anneals, give --minutes.")
+        args.out.mkdir(parents=True, exist_ok=True)
         own.write_text(f"{args.minutes}\n")
     out, start = (args.out, read_start(own)) if own.exists() else annealed_copy(args.out)
     return out, Anneal(start, start + args.anneal)

@@ -40,8 +40,8 @@ def test_runs_of_different_networks_are_refused(tmp_path):
     assert not (tmp_path / "mean").exists()
 
 
-def trained(out: Path, minutes: float) -> dict:
-    """The state of a small run that goes on for so long."""
+def trained(out: Path, *, spent: float = 0.0) -> dict:
+    """The state of a small run that goes on for a while."""
     torch.manual_seed(0)
     net = torch.nn.Linear(2, 1)
     seed = len(out.name)  # another one for every run
@@ -52,13 +52,13 @@ def trained(out: Path, minutes: float) -> dict:
         return value, {"loss": value.item()}
 
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
-    train(net, loss, [optimizer], out, Constant(minutes), lambda averaged: {})
+    train(net, loss, [optimizer], out, Constant(spent + 0.002), lambda averaged: {})
     return torch.load(out / "state.pt", weights_only=True)
 
 
 def test_runs_go_on_from_the_mean_of_their_states(tmp_path):
     runs = [tmp_path / "one", tmp_path / "other"]
-    before = [trained(run, 0.002) for run in runs]
+    before = [trained(run) for run in runs]
     average_states(runs)
     after = [torch.load(run / "state.pt", weights_only=True) for run in runs]
     for path in (("model", "weight"), ("optimizers", 0, "state", 0, "exp_avg")):
@@ -67,4 +67,4 @@ def test_runs_go_on_from_the_mean_of_their_states(tmp_path):
         assert torch.allclose(merged, (one + other) / 2)
         assert torch.equal(merged, also)
     assert [state["step"] for state in after] == [state["step"] for state in before]
-    assert trained(runs[0], 0.004)["step"] > before[0]["step"]
+    assert trained(runs[0], spent=after[0]["spent"])["step"] > before[0]["step"]

@@ -1,5 +1,6 @@
 """A training run may be stopped at any step and goes on from there."""
 
+import json
 import os
 import signal
 
@@ -11,6 +12,9 @@ from training import runs
 from training.loop import steps_done, train
 from training.muon import HiddenMuon
 from training.schedule import Anneal, Constant, Cosine
+
+FOREVER = Constant(1e9, warmup=1e-9)
+"""At a rate that does not depend on how fast the machine is."""
 
 
 class Regression:
@@ -55,17 +59,17 @@ def test_a_stopped_run_continues_where_it_was(tmp_path, way):
             os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    model, first = run(tmp_path, Constant(1e9), at=7, action=stop)
+    model, first = run(tmp_path, FOREVER, at=7, action=stop)
     assert first.steps == 7
     assert signal.getsignal(signal.SIGTERM) is before
     assert steps_done(tmp_path) == 7
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert torch.equal(state["model"]["weight"], model.weight)
 
-    continued, second = run(tmp_path, Constant(1e9), at=3, action=stop)
+    continued, second = run(tmp_path, FOREVER, at=3, action=stop)
     assert second.steps == 3
     assert steps_done(tmp_path) == 10
-    straight, _ = run(tmp_path / "straight", Constant(1e9), 10, (tmp_path / "straight/STOP").touch)
+    straight, _ = run(tmp_path / "straight", FOREVER, 10, (tmp_path / "straight/STOP").touch)
     assert continued.weight.item() == pytest.approx(straight.weight.item(), abs=1e-3)
 
 
@@ -74,7 +78,7 @@ def test_averages_of_early_steps_stay(tmp_path):
         (folder / "bias.txt").write_text(str(model.bias.item()))
 
     stop = (tmp_path / "STOP").touch
-    run(tmp_path, Constant(1e9), 150, stop, export)
+    run(tmp_path, FOREVER, 150, stop, export)
     folders = sorted((tmp_path / "snapshots").iterdir(), key=lambda each: int(each.name))
     assert [each.name for each in folders] == ["64", "128"]
     early, late = (float((each / "bias.txt").read_text()) for each in folders)
@@ -105,10 +109,10 @@ def test_muon_is_that_of_torch(shape):
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     def intrude():
         with pytest.raises(SystemExit, match="Another run"):
-            run(tmp_path, Constant(1e9))
+            run(tmp_path, FOREVER)
         (tmp_path / "STOP").touch()
 
-    run(tmp_path, Constant(1e9), at=2, action=intrude)
+    run(tmp_path, FOREVER, at=2, action=intrude)
     assert steps_done(tmp_path) == 2
 
 
@@ -153,3 +157,17 @@ def test_a_constant_run_is_annealed_in_a_copy(tmp_path):
         torch.save({"spent": spent}, out / "state.pt")
         where, schedule = runs.folder_and_schedule(options(out, "--anneal", "5"))
         assert (where, schedule) == (tmp_path / "run-annealed", Anneal(4, 9))
+
+
+def test_a_mistyped_run_is_not_started(tmp_path):
+    with pytest.raises(SystemExit, match=r"No run in .*mistyped"):
+        runs.folder_and_schedule(options(tmp_path / "mistyped", "--anneal", "5"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_shorter_than_the_interval_of_its_log_has_curves(tmp_path):
+    run(tmp_path, Constant(1e-9))
+    (row,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert row["step"] == 1
+    assert "loss" in row
+    assert (tmp_path / "curves.png").stat().st_size
