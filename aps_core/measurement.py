@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.diagnosis import Found
+    from aps_core.likelihood import Noise
     from aps_core.runtime.engine import ImageEngine
     from aps_core.types import InnerHook
 
@@ -78,15 +79,11 @@ class Measurement:
         y_BCHW = _batch(self.y).to(device)
         operator, size = self._operator(y_BCHW, device)
         sigma, given = self._sigma(y_BCHW, operator), self._registered()
-        assumed = sigma
+        assumed: Noise = sigma
         if isinstance(given, OperatorSpec):
-            if isinstance(sigma, float | int):
-                sigma = max(sigma, given.rounding)
-            else:
-                sigma = sigma.clamp(min=given.rounding)
-            assumed = given.likelihood_noise(sigma)
+            assumed, sigma = given.likelihood_noise(sigma), given.judged_noise(sigma)
         return Bind(
-            y_BCHW=y_BCHW, operator=operator, sigma=sigma, likelihood_sigma=assumed, size=size
+            y_BCHW=y_BCHW, operator=operator, sigma=sigma, likelihood_noise=assumed, size=size
         )
 
     def identified(
@@ -188,8 +185,9 @@ class Bind:
     y_BCHW: Tensor
     operator: BoundOperator
     sigma: float | Tensor
-    likelihood_sigma: float | Tensor
-    """With a weight for what the operator rounds off."""
+    """Of the noise, as a verdict takes it."""
+    likelihood_noise: Noise
+    """As the likelihood takes it."""
     size: tuple[int, int]
     """Height and width of the picture to restore."""
 

@@ -149,7 +149,7 @@ def restore(
     objective = compared.bind(
         bind.cropped(),
         y_BCHW,
-        bind.likelihood_sigma,
+        bind.likelihood_noise,
         engine.features
         if engine is not None
         else lambda kind: perceptual_features(kind, tokenizer, device),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -171,46 +171,6 @@ class Objective(Protocol):
 
     def __call__(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Loss (B,), which Adam minimises, and misfit (B,) in the units of the measurement."""
-        ...
-
-
-@runtime_checkable
-class Likelihood(Protocol):
-    """An objective whose noise is known well enough to weigh it against other knowledge."""
-
-    def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
-        """``-log q(y | x)`` (B,) in nats, up to a constant."""
-        ...
-
-
-Coverage = Literal["pixels", "gaps", "mixtures"]
-"""What was measured: all pixels, some of them (others missing or clipped), or mixtures."""
-
-
-class Pixels(NamedTuple):
-    """Pixels that were measured each by itself: noisy values, which of these are known (boolean;
-    others were clipped or not measured), their noise (standard deviation), and if some are missing.
-    """
-
-    y_BCHW: Tensor
-    known_BCHW: Tensor
-    sigma: float
-    missing: bool
-
-
-@runtime_checkable
-class MeasurementLikelihood(Likelihood, Protocol):
-    """A likelihood that knows how the measurement was made."""
-
-    sigma: float
-    """Standard deviation of the noise, > 0."""
-
-    def coverage(self, x_BCHW: Tensor) -> Coverage:
-        """What was measured of pictures (B, 3, H, W)."""
-        ...
-
-    def pixels(self, x_BCHW: Tensor) -> Pixels | None:
-        """The measured pixels of pictures (B, 3, H, W); None if mixtures of them were measured."""
         ...
 
 

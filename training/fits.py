@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from aps_core.operators.blur import reflecting_filter
 from aps_core.sampling.brightness_fit import single_pixels
+from training.block_rounding import information
 from training.recorded import recorded
 
 FIT_STEPS = 24
@@ -75,6 +76,8 @@ class Seen(NamedTuple):
     kernel_B1KK: Tensor
     information_B1hw: Tensor
     """Number of colours known of every value, over the variance of its noise."""
+    rounding_BC88: Tensor
+    """Precision of a JPEG's coefficients (:mod:`training.block_rounding`)."""
     factor: int
     area_weight: float
 
@@ -105,8 +108,11 @@ def solution(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
 
     def matrix(v_B1HW: Tensor) -> Tensor:
         x_B1HW = scale_B1HW * v_B1HW
-        held_B1HW = held(precision_B1HW, x_B1HW, seen.area_weight)
-        return scale_B1HW * (held_B1HW + back(seen.information_B1hw * mixed(x_B1HW)))
+        pulled_B1HW = held(precision_B1HW, x_B1HW, seen.area_weight)
+        pulled_B1HW = pulled_B1HW + back(seen.information_B1hw * mixed(x_B1HW))
+        if seen.factor == 1:
+            pulled_B1HW = pulled_B1HW + information(seen.rounding_BC88, x_B1HW)
+        return scale_B1HW * pulled_B1HW
 
     return scale_B1HW * conjugate_gradients(matrix, scale_B1HW * goal_B1HW, FIT_STEPS)
 
@@ -114,13 +120,19 @@ def solution(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
 def solved(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
     """:func:`solution`, recorded on a GPU."""
 
-    def from_tensors(
-        kernel_B1KK: Tensor, information_B1hw: Tensor, precision_B1HW: Tensor, goal_B1HW: Tensor
-    ) -> Tensor:
-        new = seen._replace(kernel_B1KK=kernel_B1KK, information_B1hw=information_B1hw)
+    def from_tensors(*tensors: Tensor) -> Tensor:
+        kernel_B1KK, information_B1hw, rounding_BC88, precision_B1HW, goal_B1HW = tensors
+        new = Seen(
+            kernel_B1KK=kernel_B1KK,
+            information_B1hw=information_B1hw,
+            rounding_BC88=rounding_BC88,
+            factor=seen.factor,
+            area_weight=seen.area_weight,
+        )
         return solution(new, precision_B1HW, goal_B1HW)
 
-    tensors = seen.kernel_B1KK, seen.information_B1hw, precision_B1HW, goal_B1HW
+    known = seen.kernel_B1KK, seen.information_B1hw, seen.rounding_BC88
+    tensors = *known, precision_B1HW, goal_B1HW
     return recorded(("fit", seen.factor, seen.area_weight), from_tensors, *tensors)
 
 

@@ -23,6 +23,7 @@ from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import FILLING
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
+from training import block_rounding
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
 from training.measurement_kinds import Kinds
 from training.random_kernels import blur, evenly, integer, log_number, narrow, number, point
@@ -59,7 +60,7 @@ class RandomMeasurements:
     those at full size, some have missing pixels, some were clipped, and some compressed as a JPEG.
     All are noisy.
 
-    Implements :class:`aps_core.types.Likelihood`.
+    Implements :class:`aps_core.likelihood.Likelihood`.
     """
 
     sorts: tuple[Sort, ...]
@@ -68,7 +69,9 @@ class RandomMeasurements:
     factor: int
     kernel_B1KK: Tensor
     sigma_B: Tensor
-    """Of the noise; where JPEG was applied, its rounding counts as noise, as in the service."""
+    """Of the noise; of a JPEG, of white noise in the place of it and the rounding."""
+    rounding_BC88: Tensor
+    """Precision of a JPEG's coefficients (:mod:`training.block_rounding`)."""
     limit_B: Tensor
     """Of every value: of those beyond it, only the sign is known. Infinite, if not clipped."""
     seen_BChw: Tensor
@@ -103,13 +106,15 @@ class RandomMeasurements:
             if one.sort == Sort.GAPS:
                 drawn_hw = torch.rand(y_BChw.shape[2:], generator=generator)
                 known_BChw[i] = (drawn_hw < one.share).to(known_BChw)
-        sigmas = [one.jpeg.likelihood_noise(one.sigma) if one.jpeg else one.sigma for one in drawn]
+        sigmas = [one.rounding.deviation if one.rounding else one.sigma for one in drawn]
+        rounding_BC88 = torch.stack([block_rounding.precision(one.rounding) for one in drawn])
         return cls(
             sorts=tuple(one.sort for one in drawn),
             size=(rows, columns),
             factor=factor,
             kernel_B1KK=kernel_B1KK,
             sigma_B=torch.tensor(sigmas, device=device),
+            rounding_BC88=rounding_BC88.to(device),
             limit_B=limit_B,
             seen_BChw=y_BChw * known_BChw,
             known_BChw=known_BChw,
@@ -125,6 +130,7 @@ class RandomMeasurements:
             sorts=tuple(self.sorts[i] for i in numbers),
             kernel_B1KK=self.kernel_B1KK[rows],
             sigma_B=self.sigma_B[rows],
+            rounding_BC88=self.rounding_BC88[rows],
             limit_B=self.limit_B[rows],
             seen_BChw=self.seen_BChw[rows],
             known_BChw=self.known_BChw[rows],
@@ -142,17 +148,20 @@ class RandomMeasurements:
         return mixing(self.kernel_B1KK, self.factor, *self.size)
 
     @property
-    def variance_B111(self) -> Tensor:
-        """Of the noise."""
-        return self.sigma_B.square()[:, None, None, None]
+    def information_B111(self) -> Tensor:
+        """Inverse variance of every value's noise; 0 of a JPEG, whose coefficients count."""
+        rounded_B = self.rounding_BC88.flatten(1).amax(1) > 0
+        return torch.where(rounded_B, 0.0, self.sigma_B**-2)[:, None, None, None]
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """Of pictures, (B,)."""
         off_BChw = self.known_BChw * self.mixed(x_BCHW) - self.seen_BChw
         if self.factor == 1:
             off_BChw = off_BChw + self.within(x_BCHW)
-        loss_B: Tensor = (off_BChw.square() / self.variance_B111).flatten(1).sum(1) / 2
-        return loss_B
+        loss_B: Tensor = (off_BChw.square() * self.information_B111).flatten(1).sum(1) / 2
+        if self.factor > 1:
+            return loss_B
+        return loss_B + block_rounding.negative_log_likelihood(self.rounding_BC88, off_BChw)
 
     def within(self, x_BCHW: Tensor) -> Tensor:
         """How far pictures are within the limit where they should be beyond."""
@@ -210,9 +219,9 @@ class RandomMeasurements:
             weight_B111 = weight_B[:, None, None, None]
 
             def matrix(v_BCHW: Tensor) -> Tensor:
-                return back(mixed(v_BCHW)) / self.variance_B111 + weight_B111 * v_BCHW
+                return self.information_B111 * back(mixed(v_BCHW)) + weight_B111 * v_BCHW
 
-            pull_BCHW = back(self.seen_BChw - mixed(expected_BCHW)) / self.variance_B111
+            pull_BCHW = self.information_B111 * back(self.seen_BChw - mixed(expected_BCHW))
             return expected_BCHW + conjugate_gradients(matrix, pull_BCHW, ESTIMATE_FITS)
 
         return shrunk_in_rounds(steepest_step(self, start_BCHW), self.sigma_B.sqrt(), fitted)
@@ -224,12 +233,15 @@ class RandomMeasurements:
         """
         with torch.no_grad():
             off_BChw = self.seen_BChw - self.known_BChw * self.mixed(x_BCHW)
-            weighed_B1hw = off_BChw.sum(1, keepdim=True) / self.variance_B111
+            weighed_B1hw = off_BChw.sum(1, keepdim=True) * self.information_B111
             pull_B1HW = adjoint(self.mixed, x_BCHW[:, :1])(weighed_B1hw)
+            if self.factor == 1:
+                pull_B1HW = pull_B1HW + block_rounding.pull(self.rounding_BC88, off_BChw)
             known_B1hw = self.known_BChw.sum(1, keepdim=True)
         seen = Seen(
             kernel_B1KK=self.kernel_B1KK,
-            information_B1hw=known_B1hw / self.variance_B111,
+            information_B1hw=known_B1hw * self.information_B111,
+            rounding_BC88=self.rounding_BC88,
             factor=self.factor,
             area_weight=self.kinds.area_weight,
         )
@@ -256,6 +268,7 @@ class _Draw:
         """Of the pixels that are known."""
         compressed = self.sort == Sort.COMPRESSED
         self.jpeg = JPEG(quality=10 + integer(generator, 80)) if compressed else None
+        self.rounding = self.jpeg.likelihood_noise(self.sigma) if self.jpeg else None
 
 
 def _at_full_size(generator: Generator, kind: float) -> tuple[Sort, Tensor]:

@@ -84,7 +84,7 @@ def shrinkage(case: Case, clipped_smoothness: float = CLIPPED_SMOOTHNESS) -> Ten
     """Shrinkage in the cosine transform, in turn with fits to the measurement; missing and clipped
     values by slopes or total variation: what restorations with ``plug_and_play`` begin with.
     """
-    likelihood = MeasurementObjective(case.operator, case.y_CHW, case.likelihood_sigma, "l2")
+    likelihood = MeasurementObjective(case.operator, case.y_CHW, case.likelihood_noise, "l2")
     nothing_1CHW = case.truth_CHW.new_zeros(1, 3, case.height, case.width)
     return classical_estimate(likelihood, nothing_1CHW, SHRINKAGE_STEPS, clipped_smoothness)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import noise
+from aps_core.likelihood import Noise
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.runtime.engine import ImageEngine
@@ -121,12 +122,9 @@ class Case:
     height: int
     """Height of the measured and restored picture in pixels."""
     width: int
+    likelihood_noise: Noise
+    """As likelihoods take it; ``sigma`` is at least the operator's rounding."""
     objective: Objective
-
-    @property
-    def likelihood_sigma(self) -> float:
-        """``sigma`` as the likelihood takes it."""
-        return self.spec.likelihood_noise(self.sigma)
 
     def at_truth_size(self, x_BCHW: Tensor) -> Tensor:
         """Resizes pictures to the size at which they are compared."""
@@ -169,8 +167,7 @@ def make_case(
     generator = torch.Generator(engine.device).manual_seed(seed)
     y = noise.add_noise(spec.bind((3, height, width), engine.device)(x)[0], sigma, generator)
     operator = spec.without_rounding().bind((3, height, width), engine.device)
-    sigma = max(sigma, spec.rounding)
-    objective = engine.measurement_objective(operator, y, spec.likelihood_noise(sigma), setup.loss)
+    likelihood_noise = spec.likelihood_noise(sigma)
     return Case(
         protocol=protocol,
         task=task,
@@ -179,10 +176,11 @@ def make_case(
         y_CHW=y,
         spec=spec,
         operator=operator,
-        sigma=sigma,
+        sigma=max(sigma, spec.rounding),
         height=height,
         width=width,
-        objective=objective,
+        likelihood_noise=likelihood_noise,
+        objective=engine.measurement_objective(operator, y, likelihood_noise, setup.loss),
     )
 
 

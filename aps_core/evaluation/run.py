@@ -123,7 +123,7 @@ def sampled(
     )
     return driver.sample(
         engine.prior,
-        engine.measurement_objective(case.operator, case.y_CHW, case.likelihood_sigma, loss),
+        engine.measurement_objective(case.operator, case.y_CHW, case.likelihood_noise, loss),
         sampler,
         grid=engine.grid(case.height, case.width),
         generator=torch.Generator(engine.device).manual_seed(seed),

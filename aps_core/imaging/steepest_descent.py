@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from aps_core.types import Likelihood
+from aps_core.likelihood import Likelihood
 
 PROBE = 0.01
 """Length of the step by which the curvature is measured, for pictures in [-1, 1]."""

@@ -15,6 +15,7 @@ from aps_core.registry import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.likelihood import Noise
     from aps_core.types import BoundOperator, Features, Objective
 
     FeatureSource = Callable[[str], Features]
@@ -42,7 +43,7 @@ class LossSpec(Spec, family=True):
         self,
         operator: BoundOperator,
         y_BCHW: Tensor,
-        sigma: float | Tensor,
+        sigma: Noise,
         features: FeatureSource,
     ) -> Objective:
         """Creates the objective of one measurement, or of several at once.
@@ -51,7 +52,7 @@ class LossSpec(Spec, family=True):
             operator: A, bound to the picture's shape.
             y_BCHW: one measurement (1, ...) for all samples, or one per sample.
             sigma: standard deviation of its noise on the [-1, 1] scale, as a number or a tensor
-                that broadcasts to ``y_BCHW``.
+                that broadcasts to ``y_BCHW``; or coloured noise.
             features: returns a feature extractor by name.
 
         Raises:

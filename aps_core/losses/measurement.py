@@ -12,6 +12,7 @@ from aps_core.losses.base import LossSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.likelihood import Noise
     from aps_core.losses.base import FeatureSource
     from aps_core.objectives.measurement import MeasurementObjective
     from aps_core.types import BoundOperator
@@ -74,7 +75,7 @@ class MeasurementLoss(LossSpec):
         self,
         operator: BoundOperator,
         y_BCHW: Tensor,
-        sigma: float | Tensor,
+        sigma: Noise,
         features: FeatureSource,
     ) -> MeasurementObjective:
         """Data term plus, if weighted, the perceptual term."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.imaging.resampling import mirror_pad
-from aps_core.types import BoundOperator, Coverage, Features, Pixels
+from aps_core.likelihood import Coverage, Pixels
+from aps_core.types import BoundOperator, Features
+
+if TYPE_CHECKING:
+    from aps_core.likelihood import ColouredNoise, Noise
 
 LEAST_SIGMA = 1e-3
 """Smaller deviations of noise count as this one, an eighth of the distance between two levels of an
@@ -36,7 +42,8 @@ class MeasurementObjective:
             W).
         sigma: standard deviation of its noise, on the scale of ``y``. A tensor gives every value
             its own (photon noise). Residuals are then divided by it and multiplied by its mean over
-            the observed values. The noise floor and the misfit use this mean.
+            the observed values. The noise floor and the misfit use this mean. Coloured noise
+            counts as white until :meth:`whitened`.
         norm: 'l1' or 'l2' norm of the residual.
         perceptual: feature extractor of the perceptual term; None for none.
         perceptual_weight: weight of the perceptual term, >= 0.
@@ -46,7 +53,7 @@ class MeasurementObjective:
         self,
         operator: BoundOperator,
         y: Tensor,
-        sigma: float | Tensor,
+        sigma: Noise,
         norm: Literal["l1", "l2"] = "l1",
         perceptual: Features | None = None,
         perceptual_weight: float = 0.0,
@@ -59,6 +66,11 @@ class MeasurementObjective:
         self.observed = float(seen) / len(y_BCHW)
         self.norm = norm
         self.trust: Tensor | None = None
+        self.coloured: ColouredNoise | None = None
+        self.whitening: Callable[[Tensor], Tensor] | None = None
+        if not isinstance(sigma, float | int | Tensor):
+            self.coloured = sigma
+            sigma = sigma.deviation
         deviation = sigma
         if isinstance(sigma, Tensor):
             spread = sigma.clamp(min=LEAST_SIGMA).expand_as(y_BCHW)
@@ -89,10 +101,17 @@ class MeasurementObjective:
             loss_B = loss_B + self.perceptual_weight * self.observed * distance_B
         return loss_B, misfit_B / self.observed
 
+    def whitened(self) -> Self:
+        """With residuals as independent values, if the noise is coloured."""
+        changed = copy(self)
+        if self.coloured is not None:
+            changed.whitening = self.coloured.whitening(self.y_BCHW)
+        return changed
+
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """Of Gaussian noise, whatever the norm of the loss; (B,) in nats up to a constant."""
-        residual_BCHW = self._residual(self._measured(x_BCHW)[0]) / self.sigma
-        return residual_BCHW.square().flatten(1).sum(1) / 2
+        residual = self._residual(self._measured(x_BCHW)[0]) / self.sigma
+        return residual.square().flatten(1).sum(1) / 2
 
     def coverage(self, x_BCHW: Tensor) -> Coverage:
         """Gaps are possible if A has a weight or clips; pixels are measured if A returns them."""
@@ -119,6 +138,7 @@ class MeasurementObjective:
             known_BCHW=F.pad(known_BCHW, (0, beside, 0, below), value=False),
             sigma=self.sigma / gain,
             missing=weight is not None,
+            white=self.whitening is None,
         )
 
     def _gain(self, x_BCHW: Tensor) -> float | None:
@@ -147,6 +167,8 @@ class MeasurementObjective:
 
     def _residual(self, measured_BCHW: Tensor) -> Tensor:
         residual = measured_BCHW - self.y_BCHW
+        if self.whitening is not None:
+            return self.whitening(residual)
         return residual if self.trust is None else residual * self.trust
 
     def _norm(self, measured_BCHW: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ from aps_core.registry import Spec
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from aps_core.likelihood import Noise
 
 Shape = tuple[int, int, int]
 
@@ -82,23 +84,21 @@ class OperatorSpec(Spec, family=True):
 
     @property
     def rounding(self) -> float:
-        """Standard deviation of what A rounds off, on the [-1, 1] scale; noise is never taken to
-        be less.
-        """
+        """Standard deviation of what A rounds off, on the [-1, 1] scale."""
         return 0.0
 
-    @overload
-    def likelihood_noise(self, sigma: float) -> float: ...
-
-    @overload
-    def likelihood_noise(self, sigma: float | Tensor) -> float | Tensor: ...
-
-    def likelihood_noise(self, sigma: float | Tensor) -> float | Tensor:
-        """Standard deviation that a likelihood takes for noise: ``sigma`` and the rounding, with a
-        weight.
+    def likelihood_noise(self, sigma: float | Tensor) -> Noise:
+        """What a likelihood takes for noise: white noise of standard deviation ``sigma``, and what
+        A rounds off, here as more white noise, with a weight.
         """
         weighed = ROUNDING_WEIGHT * self.rounding
         return (sigma**2 + weighed**2) ** 0.5 if weighed else sigma
+
+    def judged_noise(self, sigma: float | Tensor) -> float | Tensor:
+        """Standard deviation that a verdict takes for noise: at least the rounding's."""
+        if isinstance(sigma, float | int):
+            return max(sigma, self.rounding)
+        return sigma.clamp(min=self.rounding)
 
     def without_rounding(self) -> OperatorSpec:
         """This operator as a likelihood sees it, where the rounding is part of the noise: a rounded

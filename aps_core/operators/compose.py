@@ -17,6 +17,8 @@ from aps_core.registry import AnyOf
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from aps_core.likelihood import Noise
 else:
     torch = lazy_import("torch")
 
@@ -48,6 +50,12 @@ class Compose(OperatorSpec):
     def rounding(self) -> float:
         """The largest of the stages'."""
         return float(max(step.rounding for step in self.stages))
+
+    def likelihood_noise(self, sigma: float | Tensor) -> Noise:
+        """That of the last stage, if it rounds most: no other then changes what was rounded."""
+        last = self.stages[-1]
+        rounded = last.rounding == self.rounding
+        return last.likelihood_noise(sigma) if rounded else super().likelihood_noise(sigma)
 
     def without_rounding(self) -> OperatorSpec:
         """The stages without their rounding."""

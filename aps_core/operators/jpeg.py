@@ -1,8 +1,9 @@
-"""JPEG compression, differentiable by straight-through rounding."""
+"""JPEG compression, differentiable by straight-through rounding; and its rounding as noise."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -38,6 +39,8 @@ CHROMINANCE = (
 )
 # JFIF: Y, Cb, Cr from R, G, B in 0..255, chroma centred on 0.
 TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
+CHROMA = 2.0
+"""Factor of the rounding errors of chroma, because most encoders halve its resolution."""
 
 
 class JPEG(OperatorSpec):
@@ -57,11 +60,19 @@ class JPEG(OperatorSpec):
     @property
     def rounding(self) -> float:
         """Uniform rounding error of the lowest frequencies, where most of a picture's contrast is:
-        a step over the square root of 12. Compression hides the noise, but not this error, and
-        without it the inverse of a blur before the compression amplifies it.
+        a step over the square root of 12.
         """
         step = (LUMINANCE[1][1] * self._scale + 50) // 100
         return float(max(1, step) / math.sqrt(12) / 127.5)
+
+    def likelihood_noise(self, sigma: float | Tensor) -> RoundingNoise:
+        """``sigma`` and the rounding of every cosine coefficient by its own step. Where steps are
+        large, the picture may differ much from its JPEG.
+        """
+        white = float(torch.as_tensor(sigma).square().mean().sqrt())
+        alike = super().likelihood_noise(white)
+        assert isinstance(alike, float)
+        return RoundingNoise(self._tables("cpu"), white, alike)
 
     def without_rounding(self) -> OperatorSpec:
         """The picture itself: what is left of a JPEG round trip."""
@@ -80,37 +91,83 @@ class JPEG(OperatorSpec):
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        tables = torch.tensor(
-            (LUMINANCE, CHROMINANCE, CHROMINANCE), dtype=torch.float32, device=device
-        )
-        tables = ((tables * self._scale + 50) / 100).floor().clamp(1, 255)
-        n = torch.arange(8, dtype=torch.float32, device=device)
-        dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
-        dct[0] /= math.sqrt(2)
-        colour = torch.tensor(TO_YCC)
-        constants = (tables, dct, colour.to(device), torch.linalg.inv(colour).to(device))
+        tables_C88, to_ycc = self._tables(device), torch.tensor(TO_YCC)
+        constants = tables_C88, to_ycc.to(device), torch.linalg.inv(to_ycc).to(device)
         return Bound(lambda x: _compress(x, *(t.to(x.dtype) for t in constants)))
 
+    def _tables(self, device: torch.device | str) -> Tensor:
+        """Quantisation steps of Y, Cb and Cr (3, 8, 8), in levels of 8 bits."""
+        standard = LUMINANCE, CHROMINANCE, CHROMINANCE
+        tables_C88 = torch.tensor(standard, dtype=torch.float32, device=device)
+        return ((tables_C88 * self._scale + 50) / 100).floor().clamp(1, 255)
 
-def _compress(
-    x_BCHW: Tensor, tables_C88: Tensor, dct: Tensor, to_ycc: Tensor, to_rgb: Tensor
-) -> Tensor:
+
+class RoundingNoise:
+    """White noise and the rounding of a JPEG's coefficients, whose errors are independent and
+    uniform, here taken for normal. Implements :class:`aps_core.likelihood.ColouredNoise`.
+
+    Blocks that begin elsewhere, because the picture was cut, change little: what matters is that
+    high frequencies were rounded most.
+    """
+
+    def __init__(self, tables_C88: Tensor, white: float, deviation: float) -> None:
+        """``tables``: steps in levels of 8 bits. ``white``: standard deviation of the white noise
+        on the [-1, 1] scale. ``deviation``: of white noise in the place of both.
+        """
+        self.deviation = deviation
+        chroma_C11 = torch.tensor((1.0, CHROMA, CHROMA))[:, None, None]
+        self.to_ycc = 127.5 * torch.tensor(TO_YCC)
+        white_C11 = (white * self.to_ycc).norm(dim=1)[:, None, None]
+        variance_C88 = white_C11.square() + (chroma_C11 * tables_C88).square() / 12
+        self.scale_C88 = deviation / variance_C88.sqrt()
+
+    def whitening(self, like_BCHW: Tensor) -> Callable[[Tensor], Tensor]:
+        """To scaled coefficients (B, C, h, w, 8, 8) of h x w blocks. Those of the padding of a
+        picture without whole blocks count as part of the others.
+        """
+        to_ycc = self.to_ycc.to(like_BCHW)
+        height, width = like_BCHW.shape[2:]
+        inside = height * width / ((height + -height % 8) * (width + -width % 8))
+        scale_C1188 = math.sqrt(inside) * self.scale_C88.to(like_BCHW)[:, None, None]
+
+        def whitened(residual_BCHW: Tensor) -> Tensor:
+            ycc_BCHW = torch.einsum("ij,bjhw->bihw", to_ycc, residual_BCHW)
+            values: Tensor = scale_C1188 * block_coefficients(ycc_BCHW)
+            return values
+
+        return whitened
+
+
+def block_coefficients(x_BCHW: Tensor) -> Tensor:
+    """Cosine coefficients of the 8x8 blocks of edge-padded pictures, (B, C, h, w, 8, 8)."""
+    height, width = x_BCHW.shape[2:]
+    padded_BCHW = edge_pad(x_BCHW, -height % 8, -width % 8)
+    blocks = padded_BCHW.unflatten(3, (-1, 8)).unflatten(2, (-1, 8)).transpose(3, 4)
+    dct = _dct(x_BCHW)
+    coefficients: Tensor = dct @ blocks @ dct.T
+    return coefficients
+
+
+def _dct(like: Tensor) -> Tensor:
+    """The orthonormal cosine transform of 8 values."""
+    n = torch.arange(8, dtype=like.dtype, device=like.device)
+    dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
+    dct[0] /= math.sqrt(2)
+    return dct
+
+
+def _compress(x_BCHW: Tensor, tables_C88: Tensor, to_ycc: Tensor, to_rgb: Tensor) -> Tensor:
     """JPEG round trip on 8x8 blocks of the edge-padded picture: colour transform, DCT,
     quantisation, and back.
     """
     _, _, height, width = x_BCHW.shape
     # subtracting 128 from every channel centres Y and leaves chroma unchanged
     ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
-    padded = edge_pad(ycc, -height % 8, -width % 8)
-    batch, channels, ph, pw = padded.shape
-    blocks = padded.view(batch, channels, ph // 8, 8, pw // 8, 8).transpose(3, 4)
-    table = tables_C88[None, :, None, None]
-    coefficients = dct @ blocks @ dct.T / table
+    table = tables_C88[:, None, None]
+    coefficients = block_coefficients(ycc) / table
     coefficients = (coefficients + (coefficients.round() - coefficients).detach()) * table
-    restored = (
-        (dct.T @ coefficients @ dct)
-        .transpose(3, 4)
-        .reshape(batch, channels, ph, pw)[..., :height, :width]
-    )
+    dct = _dct(x_BCHW)
+    blocks = (dct.T @ coefficients @ dct).transpose(3, 4)
+    restored = blocks.flatten(4).flatten(2, 3)[..., :height, :width]
     rgb = torch.einsum("ij,bjhw->bihw", to_rgb, restored) + 128
     return rgb.clamp(0, 255).div(127.5).sub(1)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ from aps_core.text.rewards import RewardSpec
 from aps_core.text.rewards.loading import load_reward
 from aps_core.text.rewards.network import Kind, RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
+
+if TYPE_CHECKING:
+    from aps_core.likelihood import Noise
 
 CANARY_STEPS = 3
 """Reverse steps of the run that measures a device's speed."""
@@ -108,7 +111,7 @@ class ImageEngine(Engine):
         return -(-height // self.stride), -(-width // self.stride)
 
     def measurement_objective(
-        self, operator: BoundOperator, y: Tensor, sigma: float | Tensor, loss: LossSpec
+        self, operator: BoundOperator, y: Tensor, sigma: Noise, loss: LossSpec
     ) -> Objective:
         """Binds ``loss`` to one measurement (C, H, W), or to several (B, C, H, W).
 

@@ -10,15 +10,14 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
 next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
-(:mod:`aps_core.sampling.views`). Where pixels were measured each by itself, and none is missing,
-the first answer is the best: every round then starts from the first estimate, and the mean of all
-answers counts. Beside missing pixels, the others are finally the measured ones without their noise.
+(:mod:`aps_core.sampling.views`). Where pixels were measured each by itself, with white noise, and
+none is missing, the first answer is the best: every round then starts from the first estimate, and
+the mean of all answers counts. Beside missing pixels, the others finally only lose their noise.
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
-noise level for all. No token is an anchor: they are decided together after the last round.
-
-Not in the paper. For priors that are denoisers (:class:`aps_core.types.DenoisingPrior`).
+noise level for all. No token is an anchor: they are decided together after the last round. Not in
+the paper. For priors that are denoisers (:class:`aps_core.types.DenoisingPrior`).
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from aps_core.errors import InvalidSpec
+from aps_core.likelihood import Likelihood, MeasurementLikelihood
 from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.first_estimate import classical_estimate, nothing
-from aps_core.types import DenoisingPrior, Likelihood, MeasurementLikelihood
+from aps_core.types import DenoisingPrior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.likelihood import Pixels
     from aps_core.sampling.brightness_fit import BrightnessFit
     from aps_core.sampling.driver import Problem
-    from aps_core.types import Objective, Pixels, SamplerState
-
+    from aps_core.types import Objective, SamplerState
 
 HALF_LEVEL = 1 / 15
 """Half the distance between two of the 16 levels of brightness; a pixel's confidence is the
@@ -160,6 +160,7 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
 
+    whitens: ClassVar[bool] = True
     needs_denoiser: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
@@ -198,7 +199,7 @@ class PlugAndPlay(SamplerSpec):
         self._fit_colours(problem.objective, fit)
         x_hat_BCHW, next_BCHW = fit.x_hat_BCHW, fit.x_hat_BCHW
         carried = {"first": first_BCHW.half()}
-        if memory is not None and not memory.missing:
+        if memory is not None and memory.white and not memory.missing:
             if done:
                 x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
             carried["mean"], next_BCHW = x_hat_BCHW.half(), first_BCHW

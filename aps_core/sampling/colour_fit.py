@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.likelihood import Likelihood
 from aps_core.sampling.lbfgs import minimum
 from aps_core.tokenizers.pixels import coloured
-from aps_core.types import Likelihood
 
 SOFT = 0.02
 """Deviation of a colour in [-1, 1] up to which deviations count by their squares."""

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.imaging.steepest_descent import steepest_step
+from aps_core.likelihood import Likelihood, MeasurementLikelihood
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.views import View, denoised_in
 from aps_core.types import (
@@ -19,7 +20,6 @@ from aps_core.types import (
     DenoisingPrior,
     Grid,
     InnerHook,
-    Likelihood,
     Objective,
     Prior,
     Sample,
@@ -165,9 +165,13 @@ def sample(
     elif not sampler.keeps_decided:
         raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep decided tokens.")
     z_BL = z_BL.to(generator.device)
+    if objective is None:
+        objective = Unmeasured()
+    elif sampler.whitens and isinstance(objective, MeasurementLikelihood):
+        objective = objective.whitened()
     problem = Problem(
         prior=prior,
-        objective=objective if objective is not None else Unmeasured(),
+        objective=objective,
         grid=grid,
         generator=generator,
         condition=condition,

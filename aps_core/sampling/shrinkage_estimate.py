@@ -15,8 +15,8 @@ from torch import Tensor
 
 from aps_core.imaging.dct_shrinkage import shrunk, some_places
 from aps_core.imaging.steepest_descent import steepest_step
+from aps_core.likelihood import Likelihood
 from aps_core.sampling.lbfgs import minimum
-from aps_core.types import Likelihood
 
 ROUNDS = 12
 THRESHOLD = 3.0

@@ -61,12 +61,15 @@ def _whole(
     operator = used.bind(shape, engine.device, mask_HW)
     exact = spec.with_sigma(y_CHW, operator.weight, least)
     spread = exact.spread(y_CHW)
-    sigma = spec.operator.likelihood_noise(spread)
-    objective = engine.measurement_objective(operator.cropped(*shape[1:]), y_CHW, sigma, spec.loss)
+    assumed = spec.operator.likelihood_noise(spread)
+    objective = engine.measurement_objective(
+        operator.cropped(*shape[1:]), y_CHW, assumed, spec.loss
+    )
     result = job.sample(exact, objective, shape[1:])
     best_CHW = result.pictures_BCHW[result.best]
     words, asked = spec.operator.words(), judging_hook(context, spec.sampler.steps)
-    fit = judge(operator, words, best_CHW, y_CHW, spread, engine.prior.tokenizer, asked)
+    judged = spec.operator.judged_noise(spread)
+    fit = judge(operator, words, best_CHW, y_CHW, judged, engine.prior.tokenizer, asked)
     return replace(result, drawn=operator.state(), fit=fit)
 
 

@@ -286,7 +286,7 @@ class RestoreSpec(MeasuredTaskSpec):
     def spread(self, y_CHW: Tensor) -> float | Tensor:
         """Standard deviation of all noise of a measurement; photon noise is added to ``sigma``."""
         assert self.sigma != "auto"  # see ``with_sigma``
-        sigma: float = max(self.sigma, self.operator.rounding)
+        sigma: float = self.sigma
         if self.noise == "gaussian":
             return sigma
         return (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()

@@ -141,9 +141,9 @@ class TiledRun:
 
         spec, engine, (width, height) = self.spec, self.engine, tile.size
         operator, y_CHW = self.measured.part(tile, engine.device)
-        sigma = spec.operator.likelihood_noise(spec.spread(y_CHW))
+        noise = spec.operator.likelihood_noise(spec.spread(y_CHW))
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, sigma, spec.loss
+            operator.cropped(height, width), y_CHW, noise, spec.loss
         )
         generator = torch.Generator(engine.device).manual_seed(_seed(spec.seed, tile))
         last = SamplerState(spec.sampler.steps, tokens.long(), generator.get_state())
@@ -257,7 +257,7 @@ class TiledRun:
                     words,
                     picture_CHW.to(device, torch.float32),
                     y_CHW,
-                    self.spec.spread(y_CHW),
+                    self.spec.operator.judged_noise(self.spec.spread(y_CHW)),
                     self.engine.prior.tokenizer,
                     judging_hook(self.context, count),
                 )

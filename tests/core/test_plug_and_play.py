@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.imaging.dct_shrinkage import without_noise
 from aps_core.imaging.steepest_descent import steepest_step
+from aps_core.likelihood import Pixels
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.priors.convolutional.network import (
@@ -27,7 +28,7 @@ from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 from aps_core.sampling.views import denoised_in, view
 from aps_core.tasks.restore import RestoreSpec
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness
-from aps_core.types import MASK, Denoised, Grid, Pixels, Sample, StepInfo
+from aps_core.types import MASK, Denoised, Grid, Sample, StepInfo
 
 GRID = (8, 8)
 EVERY_THIRD_11HW = (torch.arange(64).view(1, 1, *GRID) % 3 == 0).float()

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators import Bound
+from aps_core.operators.jpeg import JPEG
 from aps_core.priors.convolutional.network import (
     Answer,
     ConvolutionalConfig,
@@ -19,10 +22,10 @@ from aps_core.priors.convolutional.network import (
 from aps_core.priors.embedded.documents import EmbeddedDocumentsPrior
 from aps_core.samplers.plug_and_play import AREA_WEIGHT, PlugAndPlay
 from aps_core.sampling import shrinkage_estimate
-from aps_core.sampling.brightness_fit import single_pixels, square_of_change
+from aps_core.sampling.brightness_fit import square_of_change
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
-from training import convolutional, fits, random_measurement
+from training import block_rounding, convolutional, fits, random_measurement
 from training.convolutional import ConvolutionalLoss, export, parser, shape
 from training.convolutional_scores import surprise, validate
 from training.documents.prior import KINDS
@@ -116,43 +119,53 @@ def test_first_estimates_are_the_samplers():
         assert apart_B.mean() < 0.2 * errors_B.mean()
 
 
-def small_mixture():
+def small(sort):
+    """A random picture, its measurement of a sort, and a generator of more random numbers."""
     generator = torch.Generator().manual_seed(3)
     x = torch.rand(1, 3, 14, 14, generator=generator) * 2 - 1
     made = measurements(x, 20)
-    return x, made.those(made.of_sorts([Sort.MIXTURES])[:1]), generator
+    return x, made.those(made.of_sorts([sort])[:1]), generator
 
 
-def test_a_fit_solves_its_normal_equations(monkeypatch):
-    """Against a dense solution, of a blurred small picture."""
+@pytest.mark.parametrize("sort", [Sort.MIXTURES, Sort.COMPRESSED])
+def test_a_fit_is_where_a_newton_step_ends(monkeypatch, sort):
+    """In brightness, of a small picture; the energy is a parabola."""
     monkeypatch.setattr(fits, "FIT_STEPS", 200)
-    x, measurement, generator = small_mixture()
+    x, measurement, generator = small(sort)
     deviation_11HW = torch.rand(1, 1, 14, 14, generator=generator) + 0.1
     fitted = measurement.fitted(x * 0.5, deviation_11HW**-2)
-    columns = [measurement.mixed(e.view(1, 1, 14, 14)).flatten() for e in torch.eye(196)]
-    matrix = torch.stack(columns, 1).double()
-    off = (measurement.seen_BChw - measurement.mixed(x * 0.5)).mean(1).flatten().double()
-    single = single_pixels(torch.eye(196).view(196, 14, 14)).flatten(1).T.double()
-    weights = torch.diag(deviation_11HW.flatten().double() ** -2)
-    precision = (1 - AREA_WEIGHT) * single.T @ weights @ single + AREA_WEIGHT * weights
-    scale = 3 / measurement.sigma_B**2
-    change = torch.linalg.solve(scale * matrix.T @ matrix + precision, scale * matrix.T @ off)
-    expected = x * 0.5 + change.view(1, 1, 14, 14).float()
 
-    def energy(picture: torch.Tensor) -> float:
-        moved = (picture - x * 0.5)[:, 0]
+    def energy(change: torch.Tensor) -> torch.Tensor:
+        moved = change.view(1, 14, 14)
         square = square_of_change(moved, AREA_WEIGHT)
         divergence = (square / deviation_11HW[0].square()).sum() / 2
-        return float(measurement.negative_log_likelihood(picture) + divergence)
+        return measurement.negative_log_likelihood(x * 0.5 + moved[:, None]).sum() + divergence
 
-    assert energy(expected) < 0.95 * energy(x * 0.5)
-    assert energy(fitted) == pytest.approx(energy(expected), rel=1e-3)
+    nothing = torch.zeros(196)
+    hessian = torch.autograd.functional.hessian(energy, nothing)
+    change = torch.linalg.solve(hessian, -torch.autograd.functional.jacobian(energy, nothing))
+    assert energy(change) < 0.95 * energy(nothing)
+    assert torch.allclose((fitted - x * 0.5)[0], change.view(14, 14).expand(3, -1, -1), atol=2e-3)
+
+
+def test_a_jpeg_is_as_likely_as_in_the_service():
+    x = stripes(False)
+    made = measurements(x, 60)
+    compressed = made.of_sorts([Sort.COMPRESSED])[0]
+    alone = made.those([compressed])
+    rounded = JPEG(quality=30).likelihood_noise(0.1)
+    alone = replace(alone, rounding_BC88=block_rounding.precision(rounded)[None])
+    objective = MeasurementObjective(Bound(lambda x: x), alone.seen_BChw, rounded, "l2").whitened()
+    for other in (x, stripes(True), torch.zeros_like(x)):
+        torch.testing.assert_close(
+            alone.negative_log_likelihood(other), objective.negative_log_likelihood(other)
+        )
 
 
 def test_gradients_of_a_fit_are_its_differences(monkeypatch):
     """In the picture that is fitted, and in the precision with which it holds."""
     monkeypatch.setattr(fits, "FIT_STEPS", 200)
-    x, measurement, generator = small_mixture()
+    x, measurement, generator = small(Sort.MIXTURES)
     measurement = replace(measurement, sigma_B=torch.tensor([0.3]))
     precision_11HW = 1 + 10 * torch.rand(1, 1, 14, 14, generator=generator)
     weights = torch.randn(x.shape, generator=generator)
