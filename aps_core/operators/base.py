@@ -27,9 +27,9 @@ Shape = tuple[int, int, int]
 KERNEL_SIDE = 63
 """Longest side of an uploaded kernel in pixels."""
 ROUNDING_WEIGHT = 2.0
-"""In the likelihood's noise. The errors of neighbouring pixels are alike and say less than those of
-noise: restorations from JPEGs gain 0.1 to 0.4 dB, and up to 2 dB where a blur came before
-(``docs/evaluation.md``).
+"""Of rounding that counts as white noise. The errors of neighbouring pixels are alike and say less
+than those of noise: restorations from JPEGs gain 0.1 to 0.4 dB, and up to 2 dB where a blur came
+before.
 """
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=KERNEL_SIDE)]

@@ -64,8 +64,6 @@ class SamplerSpec(Spec, family=True):
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
     decodes_tokens: ClassVar[bool] = True
     """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
-    whitens: ClassVar[bool] = False
-    """Whether it copes with noise that is not white. Otherwise that of a JPEG counts as white."""
     needs_denoiser: ClassVar[bool] = False
     """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
 

@@ -10,9 +10,9 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
 next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
-(:mod:`aps_core.sampling.views`). Where pixels were measured each by itself, with white noise, and
-none is missing, the first answer is the best: every round then starts from the first estimate, and
-the mean of all answers counts. Beside missing pixels, the others finally only lose their noise.
+(:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
+mean of all answers counts; with white noise, every round then starts from the first estimate.
+Beside missing pixels, the others finally only lose their noise.
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -53,9 +53,7 @@ AREA_WEIGHT = 0.05
 
 
 class PlugAndPlay(SamplerSpec):
-    """Improves a classical estimate in rounds: the prior corrects it, and the
-    measurement corrects the prior.
-    """
+    """Improves a classical estimate in rounds: the prior corrects it, the measurement the prior."""
 
     type: Literal["plug_and_play"] = "plug_and_play"
     steps: int = Field(4, ge=1, le=128, description="Rounds T.")
@@ -160,7 +158,6 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
 
-    whitens: ClassVar[bool] = True
     needs_denoiser: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
@@ -175,8 +172,8 @@ class PlugAndPlay(SamplerSpec):
                 "The sampler 'plug_and_play' needs a prior that is also a denoiser; choose another"
                 " sampler."
             )
-        if isinstance(problem.objective, MeasurementLikelihood):
-            return problem.objective.pixels(nothing(problem, len(z_BL)))
+        if isinstance(problem.whitened, MeasurementLikelihood):
+            return problem.whitened.pixels(nothing(problem, len(z_BL)))
         return None
 
     def step(self, problem: Problem, memory: Pixels | None, state: SamplerState) -> Step:
@@ -194,15 +191,16 @@ class PlugAndPlay(SamplerSpec):
         known_BL = self._known(memory, z_BL)
         seen = view(done, self.steps, self.turned)
         denoised = problem.denoised(known_BL, estimate_BCHW, seen)
-        fit = BrightnessFit(problem.objective, denoised, self.prior_weight, self.area_weight)
+        fit = BrightnessFit(problem.whitened, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
-        self._fit_colours(problem.objective, fit)
+        self._fit_colours(problem.whitened, fit)
         x_hat_BCHW, next_BCHW = fit.x_hat_BCHW, fit.x_hat_BCHW
         carried = {"first": first_BCHW.half()}
-        if memory is not None and memory.white and not memory.missing:
+        if memory is not None and not memory.missing:
             if done:
                 x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
-            carried["mean"], next_BCHW = x_hat_BCHW.half(), first_BCHW
+            carried["mean"] = x_hat_BCHW.half()
+            next_BCHW = first_BCHW if memory.white else next_BCHW
         if done + 1 == self.steps:
             if memory is not None and memory.missing:
                 x_hat_BCHW = without_noise(memory, x_hat_BCHW)
@@ -234,7 +232,9 @@ class PlugAndPlay(SamplerSpec):
         )
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
-        """The first estimate: without a likelihood, what the prior expects."""
+        """The first estimate, which takes noise for white; without a likelihood, what the prior
+        expects.
+        """
         if isinstance(problem.objective, Likelihood):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
             start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,6 +50,13 @@ class Problem:
     prior_seconds: float = 0.0
     """Wall time of the prior's forward passes in this reverse step."""
 
+    @cached_property
+    def whitened(self) -> Objective:
+        """The objective with noise that is not white taken for what it is."""
+        if isinstance(self.objective, MeasurementLikelihood):
+            return self.objective.whitened()
+        return self.objective
+
     def logits(self, z_BL: Tensor, mask_fraction: float, guidance_scale: float) -> Tensor:
         """The prior's logits (B, L, K) given the decided codes; ``mask_fraction`` in [0, 1]."""
         started = _clock(z_BL.device)
@@ -68,8 +76,8 @@ class Problem:
         """
         assert isinstance(self.prior, DenoisingPrior)
         pulled_BCHW = estimate_BCHW
-        if isinstance(self.objective, Likelihood):
-            pulled_BCHW = steepest_step(self.objective, estimate_BCHW)
+        if isinstance(self.whitened, Likelihood):
+            pulled_BCHW = steepest_step(self.whitened, estimate_BCHW)
         started = _clock(estimate_BCHW.device)
         answer = denoised_in(self.prior, seen, known_BL, estimate_BCHW, pulled_BCHW, self.grid)
         self.prior_seconds += _clock(estimate_BCHW.device) - started
@@ -165,13 +173,9 @@ def sample(
     elif not sampler.keeps_decided:
         raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep decided tokens.")
     z_BL = z_BL.to(generator.device)
-    if objective is None:
-        objective = Unmeasured()
-    elif sampler.whitens and isinstance(objective, MeasurementLikelihood):
-        objective = objective.whitened()
     problem = Problem(
         prior=prior,
-        objective=objective,
+        objective=objective if objective is not None else Unmeasured(),
         grid=grid,
         generator=generator,
         condition=condition,
