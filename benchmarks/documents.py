@@ -136,7 +136,8 @@ def main() -> None:
         variants |= anchored(documents)
     pictures = middles(asked.photographs, asked.every)
     tasks = tuple(asked.task or TASKS)
-    print(summary(run_variants(variants, pictures, asked.out, tasks, BASELINES), "documents"))
+    rows = run_variants(variants, pictures, asked.out, tasks, BASELINES)
+    print(summary([row for row in rows if row.task in tasks], "documents"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from aps_core.imaging.images import Picture
-
 else:
     torch = lazy_import("torch")
 

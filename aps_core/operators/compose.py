@@ -52,7 +52,7 @@ class Compose(OperatorSpec):
         return float(max(step.rounding for step in self.stages))
 
     def likelihood_noise(self, sigma: float | Tensor) -> Noise:
-        """That of the last stage, if it rounds most: no other then changes what was rounded."""
+        """That of the last stage, if it rounds most; what others rounded, later stages changed."""
         last = self.stages[-1]
         rounded = last.rounding == self.rounding
         return last.likelihood_noise(sigma) if rounded else super().likelihood_noise(sigma)
