@@ -7,6 +7,9 @@ Blocks are taken to begin at the corner of a crop, wherever they do: it changes 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
 import torch
 from torch import Tensor
 
@@ -15,24 +18,20 @@ from aps_core.operators.jpeg import TO_YCC, RoundingNoise, block_coefficients
 
 def precision(noise: RoundingNoise | None) -> Tensor:
     """Inverse variances (3, 8, 8) of coefficients, for pictures in [-1, 1]."""
-    if noise is None:
-        return torch.zeros(3, 8, 8)
-    precision_C88: Tensor = (127.5 * noise.scale_C88 / noise.deviation).square()
-    return precision_C88
+    return torch.zeros(3, 8, 8) if noise is None else noise.precision_C88
 
 
 def negative_log_likelihood(precision_BC88: Tensor, off_BCHW: Tensor) -> Tensor:
     """Of errors of pictures (B,), in nats."""
-    ycc_BCHW = torch.einsum("ij,bjhw->bihw", torch.tensor(TO_YCC).to(off_BCHW), off_BCHW)
+    ycc_BCHW = torch.cat([_mixed(off_BCHW, row) for row in TO_YCC], 1)
     squares = block_coefficients(ycc_BCHW).square() * precision_BC88[:, :, None, None]
     return squares.flatten(1).sum(1) / 2
 
 
 def pull(precision_BC88: Tensor, off_BCHW: Tensor) -> Tensor:
     """How errors of pictures pull at their brightness (B, 1, H, W): the negative gradient."""
-    row_C = torch.tensor(TO_YCC[0]).to(off_BCHW)  # a change of brightness changes no chroma
-    luminance_B1HW = (row_C[:, None, None] * off_BCHW).sum(1, keepdim=True)
-    return information(precision_BC88, luminance_B1HW)
+    # a change of brightness changes no chroma
+    return information(precision_BC88, _mixed(off_BCHW, TO_YCC[0]))
 
 
 def information(precision_BC88: Tensor, change_B1HW: Tensor) -> Tensor:
@@ -41,3 +40,11 @@ def information(precision_BC88: Tensor, change_B1HW: Tensor) -> Tensor:
         known = torch.func.vjp(block_coefficients, change_B1HW)
         product_B1HW: Tensor = known[1](precision_BC88[:, :1, None, None] * known[0])[0]
     return product_B1HW
+
+
+def _mixed(x_BCHW: Tensor, weights: tuple[float, ...]) -> Tensor:
+    """The weighted sum of the colours (B, 1, H, W). Weights are numbers, because a CUDA graph
+    cannot record a tensor that comes from the host.
+    """
+    parts = (weight * x_BCHW[:, i : i + 1] for i, weight in enumerate(weights))
+    return reduce(add, parts)

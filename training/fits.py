@@ -122,12 +122,8 @@ def solved(seen: Seen, precision_B1HW: Tensor, goal_B1HW: Tensor) -> Tensor:
 
     def from_tensors(*tensors: Tensor) -> Tensor:
         kernel_B1KK, information_B1hw, rounding_BC88, precision_B1HW, goal_B1HW = tensors
-        new = Seen(
-            kernel_B1KK=kernel_B1KK,
-            information_B1hw=information_B1hw,
-            rounding_BC88=rounding_BC88,
-            factor=seen.factor,
-            area_weight=seen.area_weight,
+        new = seen._replace(
+            kernel_B1KK=kernel_B1KK, information_B1hw=information_B1hw, rounding_BC88=rounding_BC88
         )
         return solution(new, precision_B1HW, goal_B1HW)
 

@@ -150,8 +150,8 @@ class RandomMeasurements:
     @property
     def information_B111(self) -> Tensor:
         """Inverse variance of every value's noise; 0 of a JPEG, whose coefficients count."""
-        rounded_B = self.rounding_BC88.flatten(1).amax(1) > 0
-        return torch.where(rounded_B, 0.0, self.sigma_B**-2)[:, None, None, None]
+        white_B = self.rounding_BC88.flatten(1).amax(1) == 0
+        return (white_B * self.sigma_B**-2)[:, None, None, None]
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """Of pictures, (B,)."""

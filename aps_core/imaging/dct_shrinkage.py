@@ -45,7 +45,7 @@ def shrunk(
     ``sigma`` > 0, one for all or one for each (B,). The values are nearly in the range of
     ``y_BCHW``. ``places``: of the squares. ``threshold``: see :data:`THRESHOLD`.
     """
-    mix_CC = _cosines(3, y_BCHW)  # brightness, and two differences of colours
+    mix_CC = cosines(3, y_BCHW)  # brightness, and two differences of colours
     y_BCHW = torch.einsum("dc,bchw->bdhw", mix_CC, y_BCHW)
     x_BCHW = _averaged(y_BCHW, None, sigma, places, threshold)
     x_BCHW = _averaged(y_BCHW, x_BCHW, sigma, places, threshold)
@@ -77,8 +77,8 @@ def _averaged(
     y_BCHW = mirror_pad(y_BCHW, *beyond)
     if guide_BCHW is not None:
         guide_BCHW = mirror_pad(guide_BCHW, *beyond)
-    cosines = _cosines(SIDE, y_BCHW)
-    dct_KK = torch.kron(cosines, cosines)
+    dct = cosines(SIDE, y_BCHW)
+    dct_KK = torch.kron(dct, dct)
     total_BCHW, weights_BCHW = torch.zeros_like(y_BCHW), torch.zeros_like(y_BCHW)
     noise = sigma.view(-1, 1, 1, 1, 1) if isinstance(sigma, Tensor) else sigma
     for top, left in places:
@@ -111,7 +111,7 @@ def _picture(x_BChwK: Tensor) -> Tensor:
     return x_BChpwq.flatten(4).flatten(2, 3)
 
 
-def _cosines(n: int, like: Tensor) -> Tensor:
+def cosines(n: int, like: Tensor) -> Tensor:
     """The orthonormal cosine transform (n, n) of n values."""
     k = torch.arange(n, dtype=torch.float32, device=like.device)
     matrix = torch.cos((2 * k + 1) * k[:, None] * math.pi / (2 * n)) * math.sqrt(2 / n)

@@ -115,20 +115,21 @@ class RoundingNoise:
         on the [-1, 1] scale. ``deviation``: of white noise in the place of both.
         """
         self.deviation = deviation
-        chroma_C11 = torch.tensor((1.0, CHROMA, CHROMA))[:, None, None]
-        self.to_ycc = 127.5 * torch.tensor(TO_YCC)
-        white_C11 = (white * self.to_ycc).norm(dim=1)[:, None, None]
+        chroma_C11 = torch.tensor((1.0, CHROMA, CHROMA))[:, None, None] / 127.5
+        white_C11 = (white * torch.tensor(TO_YCC)).norm(dim=1)[:, None, None]
         variance_C88 = white_C11.square() + (chroma_C11 * tables_C88).square() / 12
-        self.scale_C88 = deviation / variance_C88.sqrt()
+        self.precision_C88 = 1 / variance_C88
+        """Of the coefficients of Y, Cb and Cr, for pictures in [-1, 1]."""
 
     def whitening(self, like_BCHW: Tensor) -> Callable[[Tensor], Tensor]:
         """To scaled coefficients (B, C, h, w, 8, 8) of h x w blocks. Those of the padding of a
         picture without whole blocks count as part of the others.
         """
-        to_ycc = self.to_ycc.to(like_BCHW)
+        to_ycc = torch.tensor(TO_YCC).to(like_BCHW)
         height, width = like_BCHW.shape[2:]
         inside = height * width / ((height + -height % 8) * (width + -width % 8))
-        scale_C1188 = math.sqrt(inside) * self.scale_C88.to(like_BCHW)[:, None, None]
+        scale_C88 = self.deviation * (inside * self.precision_C88).sqrt()
+        scale_C1188 = scale_C88.to(like_BCHW)[:, None, None]
 
         def whitened(residual_BCHW: Tensor) -> Tensor:
             ycc_BCHW = torch.einsum("ij,bjhw->bihw", to_ycc, residual_BCHW)
@@ -140,33 +141,29 @@ class RoundingNoise:
 
 def block_coefficients(x_BCHW: Tensor) -> Tensor:
     """Cosine coefficients of the 8x8 blocks of edge-padded pictures, (B, C, h, w, 8, 8)."""
+    from aps_core.imaging.dct_shrinkage import cosines
+
     height, width = x_BCHW.shape[2:]
     padded_BCHW = edge_pad(x_BCHW, -height % 8, -width % 8)
     blocks = padded_BCHW.unflatten(3, (-1, 8)).unflatten(2, (-1, 8)).transpose(3, 4)
-    dct = _dct(x_BCHW)
+    dct = cosines(8, x_BCHW)
     coefficients: Tensor = dct @ blocks @ dct.T
     return coefficients
-
-
-def _dct(like: Tensor) -> Tensor:
-    """The orthonormal cosine transform of 8 values."""
-    n = torch.arange(8, dtype=like.dtype, device=like.device)
-    dct = torch.cos((2 * n[None] + 1) * n[:, None] * math.pi / 16) / 2
-    dct[0] /= math.sqrt(2)
-    return dct
 
 
 def _compress(x_BCHW: Tensor, tables_C88: Tensor, to_ycc: Tensor, to_rgb: Tensor) -> Tensor:
     """JPEG round trip on 8x8 blocks of the edge-padded picture: colour transform, DCT,
     quantisation, and back.
     """
+    from aps_core.imaging.dct_shrinkage import cosines
+
     _, _, height, width = x_BCHW.shape
     # subtracting 128 from every channel centres Y and leaves chroma unchanged
     ycc = torch.einsum("ij,bjhw->bihw", to_ycc, x_BCHW.add(1).mul(127.5).clamp(0, 255) - 128)
     table = tables_C88[:, None, None]
     coefficients = block_coefficients(ycc) / table
     coefficients = (coefficients + (coefficients.round() - coefficients).detach()) * table
-    dct = _dct(x_BCHW)
+    dct = cosines(8, x_BCHW)
     blocks = (dct.T @ coefficients @ dct).transpose(3, 4)
     restored = blocks.flatten(4).flatten(2, 3)[..., :height, :width]
     rgb = torch.einsum("ij,bjhw->bihw", to_rgb, restored) + 128
