@@ -36,12 +36,13 @@ from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
 from training.convolutional_scores import expected, surprise, validate
-from training.loop import device_and_threads, mixed_precision, steps_done, train
+from training.loop import Values, device_and_threads, mixed_precision, steps_done, train
 from training.measurement_kinds import Kinds
 from training.muon import muon_and_adamw
 from training.prior import flipped
 from training.restoration import Restorations
 from training.stream import Draw, add_workers, stream
+from training.transfer import moved
 
 POOL = 4
 """Sets of restorations under way for every factor of reduction, from which steps draw."""
@@ -99,6 +100,9 @@ class ConvolutionalLoss:
         self.turned = turned
         self.kinds = kinds
         self.generator = Generator().manual_seed(seed)
+        self.device = tokenizer.codebook_KD.device
+        self.of_pixels = Generator(self.device).manual_seed(seed)
+        """Where a number is drawn for every pixel, the device draws faster."""
         self.counts = kinds.counts(round((1 - WITH_TOKENS) * batch))
         self.pool: dict[int, list[Restorations]] = {factor: [] for factor in self.counts}
 
@@ -108,21 +112,21 @@ class ConvolutionalLoss:
         for factor, pool in self.pool.items():
             pool[:] = [under_way for under_way in pool if under_way.rounds < self.rounds]
             while len(pool) < POOL:
-                x_BCHW = self.draw(self.counts[factor]).to(self.tokenizer.codebook_KD.device)
+                x_BCHW = moved(self.draw(self.counts[factor]), self.device)
                 pool.append(Restorations.of(x_BCHW, factor, self.generator, self.kinds))
             chosen.append(pool[int(torch.randint(POOL, (), generator=self.generator))])
         return chosen
 
-    def __call__(self, share: float) -> tuple[Tensor, dict[str, float]]:
+    def __call__(self, share: float) -> tuple[Tensor, Values]:
         chosen = self.restorations()
         turn = int(torch.randint(len(TURNS), (), generator=self.generator)) * self.turned
         seen = View(0, 0, *TURNS[turn])
         under_way = sum(len(each.x_BCHW) for each in chosen)
         with_tokens = round(under_way * WITH_TOKENS / (1 - WITH_TOKENS))
         drawn = torch.randperm(under_way, generator=self.generator)[:with_tokens]
-        rows = torch.cat([torch.arange(under_way), drawn])
+        rows = torch.cat([torch.arange(under_way), drawn]).to(self.device)
         x_BCHW, estimate_BCHW, pulled_BCHW = (
-            seen.laid(torch.cat(pictures))[rows.to(self.tokenizer.codebook_KD.device)]
+            seen.laid(torch.cat(pictures))[rows]
             for pictures in (
                 [each.x_BCHW for each in chosen],
                 [each.estimate_BCHW for each in chosen],
@@ -133,32 +137,33 @@ class ConvolutionalLoss:
         grid = (x_BCHW.shape[2], x_BCHW.shape[3])
         masked_bL = self._masked(codes_BL[under_way:])
         shown_bL = flipped(
-            codes_BL[under_way:], self.net.config.bits, self.flips, self.generator
+            codes_BL[under_way:], self.net.config.bits, self.flips, self.of_pixels
         ).where(~masked_bL, MASK)
         z_BL = torch.cat([torch.full_like(codes_BL[:under_way], MASK), shown_bL])
         given_B = torch.rand(len(rows), generator=self.generator) < GIVEN
         given_B[:under_way] = True
-        given_B = given_B.to(z_BL.device)
+        alone = (~given_B).nonzero()[:, 0].to(self.device)
+        given_B = given_B.to(self.device)
         with mixed_precision(z_BL.device):
             said = self.net.answer(z_BL, estimate_BCHW, pulled_BCHW, given_B, self.tokenizer, grid)
         continuous = self.net.config.continuous
         nats_BL = surprise(said, x_BCHW, given_B, self.tokenizer, continuous)
-        nll = nats_BL[z_BL == MASK].mean()
-        x_bar_BCHW = expected(said, z_BL, given_B, self.tokenizer)
+        undecided_BL = z_BL == MASK
+        nll = (nats_BL * undecided_BL).sum() / undecided_BL.sum()
+        x_bar_BCHW = expected(said, z_BL, alone, self.tokenizer)
         fitted = self.advance(chosen, seen, said, x_bar_BCHW)
         x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[under_way:]])
         estimate_error_B = squared_error(estimate_BCHW, x_BCHW) + SMALLEST_ERROR
         usual_B = (USUAL_ERROR * estimate_error_B).sqrt().where(given_B, USUAL_TOKEN_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
-        return nll + error, {"nll": nll.item(), "error": error.item()}
+        return nll + error, {"nll": nll.detach(), "error": error.detach()}
 
     def _masked(self, codes_BL: Tensor) -> Tensor:
         """Whether tokens are undecided, with MMaDA's ratios."""
-        fraction_B1 = torch.cos(
-            torch.rand(len(codes_BL), 1, generator=self.generator) * math.pi / 2
-        )
-        masked_BL = torch.rand(codes_BL.shape, generator=self.generator) < fraction_B1
-        return masked_BL.to(codes_BL.device)
+        drawn_B1 = torch.rand(len(codes_BL), 1, generator=self.of_pixels, device=self.device)
+        fraction_B1 = torch.cos(drawn_B1 * math.pi / 2)
+        drawn_BL = torch.rand(codes_BL.shape, generator=self.of_pixels, device=self.device)
+        return drawn_BL < fraction_B1
 
     def advance(
         self, chosen: list[Restorations], seen: View, said: Answer, x_bar_BCHW: Tensor
@@ -250,6 +255,8 @@ def train_convolutional(
         new = {key: value for key, value in net.state_dict().items() if key not in trained}
         nothing = {key: torch.zeros_like(value) for key, value in new.items() if ".narrow." in key}
         net.load_state_dict({**new, **nothing, **trained})
+    if device.type == "cuda":
+        net.compile(dynamic=False)  # what is between products is three quarters of its time
     seed = args.seed + steps_done(out)
     draw = stream(sampler, seed, args.workers)
     loss = ConvolutionalLoss(

@@ -48,20 +48,19 @@ def surprise(
     return nats_BL
 
 
-def expected(said: Answer, z_BL: Tensor, given_B: Tensor, tokenizer: PixelTokenizer) -> Tensor:
-    """Expected pictures, of decided and of predicted tokens (Eq. 7), or of an estimate, with its
-    corrected colours.
+def expected(said: Answer, z_BL: Tensor, alone: Tensor, tokenizer: PixelTokenizer) -> Tensor:
+    """Expected pictures: estimates with corrected colours; of those with the numbers ``alone``,
+    which have no estimate, decided and predicted tokens (Eq. 7).
     """
     grid = (said.colours_BCHW.shape[2], said.colours_BCHW.shape[3])
     x_bar_BCHW: Tensor = said.mean_BL.unflatten(1, grid)[:, None] + said.colours_BCHW
-    if bool(given_B.all()):
+    if not len(alone):
         return x_bar_BCHW
-    alone_B = ~given_B
-    z_bL, codebook_KD = z_BL[alone_B], tokenizer.codebook_KD
-    p_bLK = of_codes(said.y_BLY[alone_B], said.colour_BL4[alone_B]).softmax(-1)
+    z_bL, codebook_KD = z_BL[alone], tokenizer.codebook_KD
+    p_bLK = of_codes(said.y_BLY[alone], said.colour_BL4[alone]).softmax(-1)
     decided_bL1 = (z_bL != MASK)[..., None]
     e_bLD = codebook_KD[z_bL.clamp(min=0)].where(decided_bL1, p_bLK @ codebook_KD)
-    return x_bar_BCHW.index_put((alone_B,), tokenizer.decode(e_bLD, grid))
+    return x_bar_BCHW.index_put((alone,), tokenizer.decode(e_bLD, grid))
 
 
 @torch.no_grad()
@@ -101,9 +100,10 @@ def validate(
         parts["psnr_tokens"].append(psnr(tokens_BCHW.clamp(-1, 1), x))
         parts["psnr_first"].append(psnr(restorations.estimate_BCHW, x))
         nothing_BL, all_B = torch.full_like(codes_BL, MASK), torch.ones_like(given_B)
+        none = codes_BL.new_zeros(0)
         while restorations.rounds < rounds:
             said = answer(nothing_BL, all_B, restorations, grid)
-            x_bar_BCHW = expected(said, nothing_BL, all_B, tokenizer)
+            x_bar_BCHW = expected(said, nothing_BL, none, tokenizer)
             fitted_BCHW = restorations.fitted(x_bar_BCHW, said.weight_BL / said.variance_BL)
             restorations.advance(fitted_BCHW, torch.zeros_like(fitted_BCHW[:, 0]))
         parts["psnr_restored"].append(psnr(fitted_BCHW.clamp(-1, 1), x))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -22,7 +22,11 @@ from aps_core.runtime.precision import fast_dtype
 from training.schedule import Schedule
 from training.stopping import stoppable
 
-LossFn = Callable[[float], tuple[Tensor, dict[str, float]]]
+Values = Mapping[str, float | Tensor]
+"""To log. Tensors are of one number, and read when they are logged: otherwise the host would wait
+for a GPU in every step.
+"""
+LossFn = Callable[[float], tuple[Tensor, Values]]
 """Maps the elapsed share of the budget in [0, 1] to (loss, values to log)."""
 
 FIRST_SNAPSHOT = 64
@@ -96,7 +100,7 @@ def train(
             if run.spent >= next_validation or run.spent >= schedule.end:
                 scores = validate(run.averaged())
                 bar.write(f"step {run.step} {run.spent:.1f} min {_shown(scores)}")
-                run.log(values | scores)
+                run.log({**values, **scores})
                 run.save()
                 plot(out)
                 next_validation = run.spent + validate_every_minutes
@@ -107,8 +111,8 @@ def train(
     return run.averaged()
 
 
-def _shown(values: dict[str, float]) -> str:
-    return " ".join(f"{k} {v:.4g}" for k, v in values.items())
+def _shown(values: Values) -> str:
+    return " ".join(f"{k} {float(v):.4g}" for k, v in values.items())
 
 
 class _Run:
@@ -132,9 +136,7 @@ class _Run:
             for group, rate in zip(opt.param_groups, rates, strict=True):
                 group["lr"] = rate * scale
 
-    def advance(
-        self, loss_fn: LossFn, share: float, clip: float, ema_decay: float
-    ) -> dict[str, float]:
+    def advance(self, loss_fn: LossFn, share: float, clip: float, ema_decay: float) -> Values:
         """One step; returns what the loss logs."""
         self.model.train()
         loss, values = loss_fn(share)
@@ -183,9 +185,10 @@ class _Run:
             os.fsync(file.fileno())
         temporary.replace(self.state_file)
 
-    def log(self, values: dict[str, float]) -> None:
+    def log(self, values: Values) -> None:
         """Appends one line to the log."""
-        row = {"step": self.step, "minutes": round(self.spent, 2), **values}
+        numbers = {name: float(value) for name, value in values.items()}
+        row = {"step": self.step, "minutes": round(self.spent, 2), **numbers}
         with (self.out / "log.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 

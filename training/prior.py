@@ -63,10 +63,14 @@ class CaptionedCrops:
 
 
 def flipped(codes_BL: Tensor, bits: int, largest: float, generator: torch.Generator) -> Tensor:
-    """The codes with bits flipped at a rate that is uniform in [0, ``largest``] for each grid."""
-    rate_B11 = largest * torch.rand(len(codes_BL), 1, 1, generator=generator)
-    flip_BLb = torch.rand(*codes_BL.shape, bits, generator=generator) < rate_B11
-    return codes_BL ^ (flip_BLb << torch.arange(bits)).sum(-1).to(codes_BL.device)
+    """The codes with bits flipped at a rate that is uniform in [0, ``largest``] for each grid. They
+    are drawn on the generator's device.
+    """
+    on = generator.device
+    rate_B11 = largest * torch.rand(len(codes_BL), 1, 1, generator=generator, device=on)
+    drawn_BLb = torch.rand(*codes_BL.shape, bits, generator=generator, device=on)
+    changed_BL = ((drawn_BLb < rate_B11) << torch.arange(bits, device=on)).sum(-1)
+    return codes_BL ^ changed_BL.to(codes_BL.device)
 
 
 class PriorLoss:

@@ -28,6 +28,7 @@ from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mi
 from training.measurement_kinds import Kinds
 from training.random_kernels import blur, evenly, integer, log_number, narrow, number, point
 from training.recorded import recorded
+from training.transfer import moved
 
 ESTIMATE_FITS = 8
 """Steps of conjugate gradients in every round of a first estimate."""
@@ -50,7 +51,7 @@ class Sort(Enum):
     """Blurred or reduced."""
 
 
-SHARES = {Sort.GAPS: 0.15, Sort.CLIPPED: 0.08, Sort.COMPRESSED: 0.12}
+SHARES = {Sort.GAPS: 0.22, Sort.CLIPPED: 0.12, Sort.COMPRESSED: 0.14}
 """Of the measurements at full size; the others are blurred, or only noisy."""
 
 
@@ -89,7 +90,7 @@ class RandomMeasurements:
         """Measures pictures in [-1, 1] at random."""
         drawn = [_Draw(generator, factor, place) for place in evenly(generator, len(x_BCHW))]
         device, (rows, columns) = x_BCHW.device, x_BCHW.shape[2:]
-        kernel_B1KK = torch.stack([one.kernel_KK for one in drawn])[:, None].to(device)
+        kernel_B1KK = moved(torch.stack([one.kernel_KK for one in drawn])[:, None], device)
         y_BChw = mixing(kernel_B1KK, factor, rows, columns)(x_BCHW)
         for i, one in enumerate(drawn):
             if one.jpeg is not None:
@@ -114,7 +115,7 @@ class RandomMeasurements:
             factor=factor,
             kernel_B1KK=kernel_B1KK,
             sigma_B=torch.tensor(sigmas, device=device),
-            rounding_BC88=rounding_BC88.to(device),
+            rounding_BC88=moved(rounding_BC88, device),
             limit_B=limit_B,
             seen_BChw=y_BChw * known_BChw,
             known_BChw=known_BChw,

@@ -18,7 +18,7 @@ from training.documents.crops import DocumentCrops
 from training.measurement_kinds import Kinds
 from training.stream import Draw
 
-KINDS = Kinds.of(EmbeddedDocumentsPrior, factors=(1, 1, 1, 1, 1, 2, 4, 4, 4))
+KINDS = Kinds.of(EmbeddedDocumentsPrior, factors=(1, 1, 1, 1, 1, 1, 2, 4, 4))
 
 HELD_OUT = 16
 """Pictures of each validation set."""

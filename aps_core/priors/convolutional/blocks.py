@@ -24,11 +24,14 @@ class Block(nn.Module):
 
     def forward(self, x_BhwC: Tensor) -> Tensor:
         """Same shape in and out."""
-        # In training, gradients of depthwise convolutions are twice as fast in float32.
-        with torch.autocast(x_BhwC.device.type, enabled=False):
-            # a transposed view of channels-last memory: no copy
-            x_BChw = x_BhwC.to(self.mix.weight.dtype).permute(0, 3, 1, 2)
-            mixed_BhwC = self.mix(x_BChw).permute(0, 2, 3, 1)
+        x_BChw = x_BhwC.permute(0, 3, 1, 2)  # a view of channels-last memory: no copy
+        if x_BhwC.device.type == "cpu":
+            # in training, gradients of depthwise convolutions are twice as fast in float32
+            with torch.autocast("cpu", enabled=False):
+                mixed_BChw = self.mix(x_BChw.to(self.mix.weight.dtype))
+        else:
+            mixed_BChw = self.mix(x_BChw)
+        mixed_BhwC = mixed_BChw.permute(0, 2, 3, 1)
         h: Tensor = self.narrow(F.gelu(self.widen(self.norm(mixed_BhwC))))
         return x_BhwC + h
 
