@@ -255,8 +255,6 @@ def train_convolutional(
         new = {key: value for key, value in net.state_dict().items() if key not in trained}
         nothing = {key: torch.zeros_like(value) for key, value in new.items() if ".narrow." in key}
         net.load_state_dict({**new, **nothing, **trained})
-    if device.type == "cuda":
-        net.compile(dynamic=False)  # what is between products is three quarters of its time
     seed = args.seed + steps_done(out)
     draw = stream(sampler, seed, args.workers)
     loss = ConvolutionalLoss(
