@@ -100,11 +100,9 @@ class Denoised(NamedTuple):
 class DenoisingPrior(Prior, Protocol):
     """A prior over pixels that is also a denoiser of estimates, whose error it judges."""
 
-    def denoise(
-        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
-    ) -> Denoised:
-        """Predicts every pixel, without gradients, from the decided tokens, an estimate in [-1, 1]
-        and the same after :func:`~aps_core.imaging.steepest_descent.steepest_step`.
+    def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
+        """Predicts every pixel, without gradients, from an estimate in [-1, 1] and the same after
+        :func:`~aps_core.imaging.steepest_descent.steepest_step`.
         """
         ...
 

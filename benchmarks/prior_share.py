@@ -22,7 +22,7 @@ from aps_core.priors.convolutional.network import ERROR, ConvolutionalPrior
 from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, mean_and_variance
-from aps_core.types import Denoised, Grid, Prior, Tokenizer
+from aps_core.types import Denoised, Prior, Tokenizer
 from benchmarks.variants import TASKS, arguments, run_variants
 
 DEFAULT = Variant(method="carried_evidence")
@@ -47,9 +47,7 @@ class EqualLogits:
         """Zeros (B, L, K)."""
         return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD))
 
-    def denoise(
-        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
-    ) -> Denoised:
+    def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
         """The estimate, with the same error at every pixel."""
         assert isinstance(self.tokenizer, PixelTokenizer)
         mean_BL = brightness(estimate_BCHW).flatten(1)
@@ -58,7 +56,8 @@ class EqualLogits:
             y_BLY = self.tokenizer.log_likelihood(estimate_BCHW, variance_BL.sqrt())
             levels_Y = self.tokenizer.levels_Y
             mean_BL, variance_BL = mean_and_variance(y_BLY.softmax(-1), levels_Y)
-        colours_BCHW = self.tokenizer.colours(estimate_BCHW, torch.zeros(len(z_BL), 2, *grid))
+        unchanged_B2HW = torch.zeros_like(estimate_BCHW[:, :2])
+        colours_BCHW = self.tokenizer.colours(estimate_BCHW, unchanged_B2HW)
         return Denoised(mean_BL, variance_BL, colours_BCHW, torch.ones_like(mean_BL))
 
 

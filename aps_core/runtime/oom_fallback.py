@@ -109,12 +109,10 @@ class PerSampleDenoiser(PerSamplePrior):
         super().__init__(prior, recompute)
         self.denoiser = prior
 
-    def denoise(
-        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
-    ) -> Denoised:
+    def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
         """Same result as the wrapped prior, up to rounding."""
-        samples = zip(z_BL.split(1), estimate_BCHW.split(1), pulled_BCHW.split(1), strict=True)
-        one_by_one = [self.denoiser.denoise(*sample, grid) for sample in samples]
+        samples = zip(estimate_BCHW.split(1), pulled_BCHW.split(1), strict=True)
+        one_by_one = [self.denoiser.denoise(*sample) for sample in samples]
         return Denoised(*(torch.cat(parts) for parts in zip(*one_by_one, strict=True)))
 
 

@@ -12,7 +12,8 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
-Beside missing pixels, the others finally only lose their noise.
+Beside missing pixels, the others finally only lose their noise. Inside of clipped areas, the first
+estimate counts (:mod:`aps_core.imaging.clipped`).
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -85,15 +86,6 @@ class PlugAndPlay(SamplerSpec):
         description=(
             "Share of the divergence of areas' brightness (8 pixels) that counts. 1: pixels are"
             " held back independently; less: the measurement decides how bright an area is."
-        ),
-    )
-    deciding_noise: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description=(
-            "Standard deviation of the noise below which pixels that were measured by themselves,"
-            " beside missing ones, are shown to the prior as decided tokens. 0: never."
         ),
     )
     first_steps: int = Field(
@@ -180,6 +172,7 @@ class PlugAndPlay(SamplerSpec):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
+        from aps_core.imaging.clipped import inside_clipped
         from aps_core.imaging.dct_shrinkage import without_noise
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
@@ -188,9 +181,8 @@ class PlugAndPlay(SamplerSpec):
         z_BL, done = state.z_BL, state.step
         first_BCHW = state.carried["first"].float() if done else self._first(problem, z_BL)
         estimate_BCHW = state.carried["estimate"].float() if done else first_BCHW
-        known_BL = self._known(memory, z_BL)
         seen = view(done, self.steps, self.turned)
-        denoised = problem.denoised(known_BL, estimate_BCHW, seen)
+        denoised = problem.denoised(estimate_BCHW, seen)
         fit = BrightnessFit(problem.whitened, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         self._fit_colours(problem.whitened, fit)
@@ -204,6 +196,8 @@ class PlugAndPlay(SamplerSpec):
         if done + 1 == self.steps:
             if memory is not None and memory.missing:
                 x_hat_BCHW = without_noise(memory, x_hat_BCHW)
+            elif memory is not None:
+                x_hat_BCHW = inside_clipped(memory, x_hat_BCHW, first_BCHW)
             if isinstance(problem.objective, Likelihood):
                 x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
             next_BCHW = x_hat_BCHW
@@ -249,14 +243,6 @@ class PlugAndPlay(SamplerSpec):
         tokenizer = problem.prior.tokenizer
         p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
         return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
-
-    def _known(self, seen: Pixels | None, z_BL: Tensor) -> Tensor:
-        """Pixels (B, L) whose tokens are decided, see :attr:`deciding_noise`."""
-        import torch
-
-        if seen is not None and seen.missing and seen.sigma < self.deciding_noise:
-            return seen.known_BCHW.all(1).flatten(1)
-        return torch.zeros_like(z_BL, dtype=torch.bool)
 
     def _fit_colours(self, objective: Objective, fit: BrightnessFit) -> None:
         """If values of the measurement are mixtures of pixels. Where pixels are measured by

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.types import MASK, Denoised, DenoisingPrior, Grid
+from aps_core.types import Denoised, DenoisingPrior, Grid
 
 
 class View(NamedTuple):
@@ -31,12 +31,6 @@ class View(NamedTuple):
     def laid(self, x_BCHW: Tensor) -> Tensor:
         """Pictures as the prior sees them (B, C, h, w); new pixels repeat the border."""
         return F.pad(self._turned(x_BCHW), (self.right, 0, self.down, 0), mode="replicate")
-
-    def laid_pixels(self, known_BL: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
-        """Whether pixels are known (B, M), and their grid; of new ones nothing is known."""
-        turned = self._turned(known_BL.unflatten(1, grid))
-        laid_Bhw = F.pad(turned, (self.right, 0, self.down, 0))
-        return laid_Bhw.flatten(1), (laid_Bhw.shape[1], laid_Bhw.shape[2])
 
     def back(self, x_BChw: Tensor) -> Tensor:
         """Undoes :meth:`laid`."""
@@ -67,20 +61,14 @@ def view(done: int, rounds: int, turned: bool) -> View:
 
 
 def denoised_in(
-    prior: DenoisingPrior,
-    seen: View,
-    known_BL: Tensor,
-    estimate_BCHW: Tensor,
-    pulled_BCHW: Tensor,
-    grid: Grid,
+    prior: DenoisingPrior, seen: View, estimate_BCHW: Tensor, pulled_BCHW: Tensor
 ) -> Denoised:
-    """What a prior says of pictures in a view, of their own pixels. The tokens of the known ones
-    are decided; see :meth:`aps_core.types.DenoisingPrior.denoise` for the others.
+    """What a prior says of pictures in a view, of their own pixels; see
+    :meth:`aps_core.types.DenoisingPrior.denoise`.
     """
-    laid_BM, laid_grid = seen.laid_pixels(known_BL, grid)
     estimate_BChw = seen.laid(estimate_BCHW)
-    z_BM = prior.tokenizer.encode(estimate_BChw).where(laid_BM, MASK)
-    said = prior.denoise(z_BM, estimate_BChw, seen.laid(pulled_BCHW), laid_grid)
+    laid_grid = (estimate_BChw.shape[2], estimate_BChw.shape[3])
+    said = prior.denoise(estimate_BChw, seen.laid(pulled_BCHW))
     numbers_BM3 = torch.stack([said.mean_BL, said.variance_BL, said.weight_BL], -1)
     mean_BL, variance_BL, weight_BL = seen.pixels_back(numbers_BM3, laid_grid).unbind(-1)
     return Denoised(mean_BL, variance_BL, seen.back(said.colours_BCHW), weight_BL)

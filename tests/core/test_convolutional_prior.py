@@ -19,7 +19,6 @@ from aps_core.priors.convolutional.network import (
 from aps_core.tokenizers.pixels import (
     PixelTokenizer,
     brightness,
-    mean_and_variance,
     of_codes,
 )
 from aps_core.types import MASK, DenoisingPrior
@@ -56,16 +55,15 @@ def test_nothing_given_is_no_estimate_at_all(prior: ConvolutionalPrior) -> None:
     said = prior.net.answer(z_BL, x_BCHW, x_BCHW, nobody, prior.tokenizer, grid)
     torch.testing.assert_close(asked, of_codes(said.y_BLY, said.colour_BL4))
     assert torch.equal(said.weight_BL, torch.ones(2, 24))
-    denoised = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+    denoised = prior.denoise(x_BCHW, x_BCHW)
     assert not torch.allclose(said.mean_BL, denoised.mean_BL, atol=0.01)
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
 def test_an_untrained_network_believes_what_it_is_told(config: ConvolutionalConfig) -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(config), PixelTokenizer())
-    x_BCHW, grid = pictures((8, 8)), (8, 8)
-    z_BL = torch.full((2, 64), MASK)
-    said = prior.denoise(z_BL, x_BCHW, 0 * x_BCHW, grid)
+    x_BCHW = pictures((8, 8))
+    said = prior.denoise(x_BCHW, 0 * x_BCHW)
     assert torch.equal(said.weight_BL, torch.ones(2, 64))
     y_BHW = brightness(x_BCHW)
     inner_BL = y_BHW.flatten(1).abs() < 0.5
@@ -77,12 +75,11 @@ def test_an_untrained_network_believes_what_it_is_told(config: ConvolutionalConf
 @pytest.mark.parametrize("config", [CONFIG, CONTINUOUS])
 def test_what_the_network_judges_wrong_is_believed_less(config: ConvolutionalConfig) -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(config), PixelTokenizer())
-    x_BCHW, grid = pictures((8, 8)), (8, 8)
-    z_BL = torch.full((2, 64), MASK)
+    x_BCHW = pictures((8, 8))
     deviations = []
     for judged in (-2.0, 0.0, 2.0):
         output(prior, 20).fill_(judged)
-        said = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+        said = prior.denoise(x_BCHW, x_BCHW)
         deviations.append(said.variance_BL.sqrt().mean())
     assert 4 * deviations[0] < 2 * deviations[1] < deviations[2]
 
@@ -91,7 +88,7 @@ def test_a_continuous_network_shifts_the_estimate() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONTINUOUS), PixelTokenizer())
     x_BCHW, grid = pictures((8, 8)), (8, 8)
     output(prior, 24).fill_(2.0)
-    said = prior.denoise(torch.full((2, 64), MASK), x_BCHW, x_BCHW, grid)
+    said = prior.denoise(x_BCHW, x_BCHW)
     torch.testing.assert_close(said.mean_BL, brightness(x_BCHW).flatten(1) + 0.1)
     alone = prior.logits(torch.full((2, 64), MASK), grid=grid, **ASKED)
     assert torch.equal(alone, torch.zeros(2, 64, 64)), "a masked prior as well"
@@ -105,49 +102,23 @@ def output(prior: ConvolutionalPrior, number: int) -> Tensor:
 def test_the_network_says_how_firmly_pixels_hold_and_reads_where_the_measurement_pulls(
     prior: ConvolutionalPrior,
 ) -> None:
-    x_BCHW, grid = pictures((8, 8)), (8, 8)
-    z_BL = torch.full((2, 64), MASK)
-    before = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+    x_BCHW = pictures((8, 8))
+    before = prior.denoise(x_BCHW, x_BCHW)
     output(prior, 23).add_(1.0)
-    after = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
+    after = prior.denoise(x_BCHW, x_BCHW)
     torch.testing.assert_close(after.weight_BL / before.weight_BL, torch.full((2, 64), math.e))
     torch.testing.assert_close(after.mean_BL, before.mean_BL)
     torch.testing.assert_close(after.variance_BL, before.variance_BL)
-    pulled = prior.denoise(z_BL, x_BCHW, -x_BCHW, grid)
+    pulled = prior.denoise(x_BCHW, -x_BCHW)
     assert not torch.allclose(pulled.mean_BL, after.mean_BL, atol=0.01)
-
-
-def test_decided_tokens_and_the_estimate_predict_the_others_together(
-    prior: ConvolutionalPrior,
-) -> None:
-    """At decided tokens the estimate is right; elsewhere, the mean of both predictions is."""
-    x_BCHW, grid = pictures((8, 8)), (8, 8)
-    codes_BL = prior.tokenizer.encode(x_BCHW)
-    decided_BL = torch.arange(64).expand(2, -1) % 3 == 0
-    z_BL = codes_BL.where(decided_BL, MASK)
-    said = prior.denoise(z_BL, x_BCHW, x_BCHW, grid)
-    levels_Y = prior.tokenizer.levels_Y
-    off_BL = said.mean_BL - levels_Y[codes_BL // 4]
-    assert off_BL[decided_BL].abs().max() < 0.5 * (levels_Y[1] - levels_Y[0])
-    masked_BLY = prior.logits(z_BL, grid=grid, **ASKED).unflatten(-1, (16, 4)).logsumexp(-1)
-    mean_BL, variance_BL = mean_and_variance(masked_BLY.softmax(-1), levels_Y)
-    estimated = prior.denoise(torch.full_like(z_BL, MASK), x_BCHW, x_BCHW, grid)
-    both_BL = (mean_BL + estimated.mean_BL) / 2
-    squares_BL = mean_BL.square() + variance_BL + estimated.mean_BL.square()
-    spread_BL = (squares_BL + estimated.variance_BL) / 2 - both_BL.square()
-    torch.testing.assert_close(said.mean_BL[~decided_BL], both_BL[~decided_BL])
-    torch.testing.assert_close(said.variance_BL[~decided_BL], spread_BL[~decided_BL])
-    assert not torch.allclose(both_BL, mean_BL, atol=0.01)
-    torch.testing.assert_close(said.colours_BCHW, estimated.colours_BCHW)
 
 
 def test_colours_are_corrected_and_brightness_is_not() -> None:
     prior = ConvolutionalPrior(ConvolutionalNet(CONFIG), PixelTokenizer())
-    x_BCHW, grid = pictures((8, 8)), (8, 8)
-    z_BL = torch.full((2, 64), MASK)
-    before_BCHW = prior.denoise(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
+    x_BCHW = pictures((8, 8))
+    before_BCHW = prior.denoise(x_BCHW, x_BCHW).colours_BCHW
     output(prior, 22).fill_(1.0)
-    after_BCHW = prior.denoise(z_BL, x_BCHW, x_BCHW, grid).colours_BCHW
+    after_BCHW = prior.denoise(x_BCHW, x_BCHW).colours_BCHW
     change_BCHW = after_BCHW - before_BCHW
     assert (change_BCHW[:, 0] > 0.05).all()  # red
     assert brightness(change_BCHW).abs().max() < 1e-6

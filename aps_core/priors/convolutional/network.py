@@ -47,8 +47,6 @@ COLOUR_ERROR = 0.05
 """Of colour differences."""
 FIRMEST = 5.0
 """Largest logarithm of a weight."""
-MEASURED_ERROR = 0.05
-"""Of an estimate in [-1, 1] where the token is decided."""
 
 
 class ConvolutionalConfig(BaseModel):
@@ -209,32 +207,16 @@ class ConvolutionalPrior:
         return self.net.from_tokens(z_BL, self.tokenizer, grid)
 
     @torch.no_grad()
-    def denoise(
-        self, z_BL: Tensor, estimate_BCHW: Tensor, pulled_BCHW: Tensor, grid: Grid
-    ) -> Denoised:
-        """In float32. If tokens are decided, the others are predicted twice, from them alone and
-        from the estimate alone, and the mean of both counts: single pixels are sharper than what
-        was interpolated between them, and both predictions err differently.
-        """
-        decided_BL = z_BL != MASK
-        some_B1 = decided_BL.any(1, keepdim=True)
-        seen = estimate_BCHW, pulled_BCHW
-        nothing_BL, all_B = torch.full_like(z_BL, MASK), torch.ones_like(some_B1[:, 0])
-        said = self.net.answer(nothing_BL, *seen, all_B, self.tokenizer, grid)
-        if not bool(some_B1.any()):
-            return Denoised(said.mean_BL, said.variance_BL, said.colours_BCHW, said.weight_BL)
-        alone = self.net.answer(z_BL, *seen, ~all_B, self.tokenizer, grid)
-        apart_BL = (alone.mean_BL - said.mean_BL) / 2
-        both_BL = (alone.variance_BL + said.variance_BL) / 2 + apart_BL.square()
-        sure_BL = torch.full(z_BL.shape, MEASURED_ERROR, device=z_BL.device)
-        seen_BLY = self.tokenizer.log_likelihood(estimate_BCHW, sure_BL).softmax(-1)
-        mean_BL, variance_BL = mean_and_variance(seen_BLY, self.tokenizer.levels_Y)
-        return Denoised(
-            mean_BL.where(decided_BL, (said.mean_BL + apart_BL).where(some_B1, said.mean_BL)),
-            variance_BL.where(decided_BL, both_BL.where(some_B1, said.variance_BL)),
-            said.colours_BCHW,
-            alone.weight_BL.where(some_B1, said.weight_BL),
+    def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
+        """In float32, of pictures of any size. No token is decided."""
+        rows, columns = estimate_BCHW.shape[2:]
+        shape, device = (len(estimate_BCHW), rows * columns), estimate_BCHW.device
+        nothing_BL = torch.full(shape, MASK, device=device)
+        all_B = torch.ones(shape[0], dtype=torch.bool, device=device)
+        said = self.net.answer(
+            nothing_BL, estimate_BCHW, pulled_BCHW, all_B, self.tokenizer, (rows, columns)
         )
+        return Denoised(said.mean_BL, said.variance_BL, said.colours_BCHW, said.weight_BL)
 
 
 def load_convolutional(
