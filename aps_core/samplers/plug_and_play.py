@@ -13,7 +13,7 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
 Beside missing pixels, the others finally only lose their noise. Inside of clipped areas, the first
-estimate counts (:mod:`aps_core.imaging.clipped`).
+estimate may count (:mod:`aps_core.imaging.clipped`).
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -115,6 +115,13 @@ class PlugAndPlay(SamplerSpec):
             " continue into clipped areas, which become nearly black or white."
         ),
     )
+    keeps_clipped: bool = Field(
+        False,
+        description=(
+            "Whether the first estimate counts inside of clipped areas, far from any measured"
+            " value; for priors that expect grey there."
+        ),
+    )
     colour_weight: float = Field(
         0.0,
         ge=0,
@@ -196,7 +203,7 @@ class PlugAndPlay(SamplerSpec):
         if done + 1 == self.steps:
             if memory is not None and memory.missing:
                 x_hat_BCHW = without_noise(memory, x_hat_BCHW)
-            elif memory is not None:
+            elif memory is not None and self.keeps_clipped:
                 x_hat_BCHW = inside_clipped(memory, x_hat_BCHW, first_BCHW)
             if isinstance(problem.objective, Likelihood):
                 x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)

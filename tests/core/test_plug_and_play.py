@@ -158,9 +158,12 @@ def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
     "operator", [Bound(lambda x_BCHW: x_BCHW), Bound(lambda x_BCHW: 2 * x_BCHW, clips=True)]
 )
 def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operator: Bound) -> None:
-    """And the mean of the answers is the result, even of a run that is resumed."""
+    """And the mean of the answers is the result, even of a run that is resumed; if asked for, with
+    the first estimate inside of clipped areas.
+    """
     objective = measured(operator)
-    prior, result, infos = listening(objective=objective, turned=True)
+    kept = {"keeps_clipped": True}
+    prior, result, infos = listening(objective=objective, turned=True, settings=kept)
     first = classical_estimate(objective, torch.zeros(1, 3, *GRID), 150, 0)
     answers = []
     for i, (heard, pulled) in enumerate(zip(prior.heard, prior.pulled, strict=True)):
@@ -174,14 +177,15 @@ def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operato
     seen_pixels = objective.pixels(first)
     assert seen_pixels is not None
     assert bool(seen_pixels.known_BCHW.all()) != operator.clips
-    for i, info in enumerate(infos):
-        mean = torch.stack(answers[: i + 1]).mean(0)
-        if i + 1 == len(infos):
-            mean = inside_clipped(seen_pixels, mean, first)
+    means = [torch.stack(answers[: i + 1]).mean(0) for i in range(len(answers))]
+    expected = [*means[:-1], inside_clipped(seen_pixels, means[-1], first)]
+    for info, mean in zip(infos, expected, strict=True):
         torch.testing.assert_close(info.x_hat_BCHW, mean, atol=2e-3, rtol=0)
     torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW.clamp(-1, 1), atol=1e-3, rtol=0)
-    resumed = listening(objective=objective, turned=True, resume=infos[1].state)[1]
+    resumed = listening(objective=objective, turned=True, resume=infos[1].state, settings=kept)[1]
     torch.testing.assert_close(resumed.x_BCHW, result.x_BCHW)
+    usual = listening(objective=objective, turned=True)[2][-1]
+    torch.testing.assert_close(usual.x_hat_BCHW, means[-1], atol=2e-3, rtol=0)
 
 
 def test_pixels_beside_missing_ones_are_finally_the_measured_ones_without_noise(
