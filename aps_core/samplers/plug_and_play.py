@@ -12,8 +12,8 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
-Beside missing pixels, the others finally only lose their noise. Inside of clipped areas, the first
-estimate may count (:mod:`aps_core.imaging.clipped`).
+Beside missing or clipped pixels, the others finally only lose their noise. Inside of clipped areas,
+the first estimate may count (:mod:`aps_core.imaging.known_pixels`).
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -115,11 +115,13 @@ class PlugAndPlay(SamplerSpec):
             " continue into clipped areas, which become nearly black or white."
         ),
     )
-    keeps_clipped: bool = Field(
-        False,
+    clipped_reach: int | None = Field(
+        None,
+        ge=0,
+        le=64,
         description=(
-            "Whether the first estimate counts inside of clipped areas, far from any measured"
-            " value; for priors that expect grey there."
+            "How far the prior tells of clipped values, in pixels from the nearest measured ones;"
+            " farther inside of clipped areas, the first estimate counts. Default: anywhere."
         ),
     )
     colour_weight: float = Field(
@@ -179,8 +181,7 @@ class PlugAndPlay(SamplerSpec):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
-        from aps_core.imaging.clipped import inside_clipped
-        from aps_core.imaging.dct_shrinkage import without_noise
+        from aps_core.imaging.known_pixels import inside_clipped, with_known
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
 
@@ -201,10 +202,11 @@ class PlugAndPlay(SamplerSpec):
             carried["mean"] = x_hat_BCHW.half()
             next_BCHW = first_BCHW if memory.white else next_BCHW
         if done + 1 == self.steps:
-            if memory is not None and memory.missing:
-                x_hat_BCHW = without_noise(memory, x_hat_BCHW)
-            elif memory is not None and self.keeps_clipped:
-                x_hat_BCHW = inside_clipped(memory, x_hat_BCHW, first_BCHW)
+            if memory is not None:
+                x_hat_BCHW = with_known(memory, x_hat_BCHW, first_BCHW)
+                if self.clipped_reach is not None and not memory.missing:
+                    reach = self.clipped_reach
+                    x_hat_BCHW = inside_clipped(memory, x_hat_BCHW, first_BCHW, reach)
             if isinstance(problem.objective, Likelihood):
                 x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
             next_BCHW = x_hat_BCHW

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.imaging.clipped import inside_clipped
 from aps_core.imaging.dct_shrinkage import without_noise
+from aps_core.imaging.known_pixels import inside_clipped
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.likelihood import Pixels
 from aps_core.objectives.measurement import MeasurementObjective
@@ -158,11 +158,11 @@ def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
     "operator", [Bound(lambda x_BCHW: x_BCHW), Bound(lambda x_BCHW: 2 * x_BCHW, clips=True)]
 )
 def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operator: Bound) -> None:
-    """And the mean of the answers is the result, even of a run that is resumed; if asked for, with
-    the first estimate inside of clipped areas.
+    """And the mean of the answers is the result, even of a run that is resumed; of clipped pictures
+    where values were clipped, and if asked for, not inside of clipped areas.
     """
     objective = measured(operator)
-    kept = {"keeps_clipped": True}
+    kept = {"clipped_reach": 1}
     prior, result, infos = listening(objective=objective, turned=True, settings=kept)
     first = classical_estimate(objective, torch.zeros(1, 3, *GRID), 150, 0)
     answers = []
@@ -178,35 +178,37 @@ def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operato
     assert seen_pixels is not None
     assert bool(seen_pixels.known_BCHW.all()) != operator.clips
     means = [torch.stack(answers[: i + 1]).mean(0) for i in range(len(answers))]
-    expected = [*means[:-1], inside_clipped(seen_pixels, means[-1], first)]
+    seen_BCHW = seen_pixels.known_BCHW & operator.clips
+    last = first.where(seen_BCHW, means[-1])
+    expected = [*means[:-1], inside_clipped(seen_pixels, last, first, 1)]
     for info, mean in zip(infos, expected, strict=True):
         torch.testing.assert_close(info.x_hat_BCHW, mean, atol=2e-3, rtol=0)
     torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW.clamp(-1, 1), atol=1e-3, rtol=0)
     resumed = listening(objective=objective, turned=True, resume=infos[1].state, settings=kept)[1]
     torch.testing.assert_close(resumed.x_BCHW, result.x_BCHW)
     usual = listening(objective=objective, turned=True)[2][-1]
-    torch.testing.assert_close(usual.x_hat_BCHW, means[-1], atol=2e-3, rtol=0)
+    torch.testing.assert_close(usual.x_hat_BCHW, last, atol=2e-3, rtol=0)
 
 
 def test_pixels_beside_missing_ones_are_finally_the_measured_ones_without_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the last round, and nowhere else but in the first estimate."""
+    """In the last round."""
     calls: list[tuple[Pixels, Tensor]] = []
 
     def remembered(seen: Pixels, filled_BCHW: Tensor) -> Tensor:
         calls.append((seen, filled_BCHW))
         return without_noise(seen, filled_BCHW)
 
-    monkeypatch.setattr("aps_core.imaging.dct_shrinkage.without_noise", remembered)
+    monkeypatch.setattr("aps_core.imaging.known_pixels.without_noise", remembered)
     objective = measured(missing(EVERY_THIRD_11HW))
     result, infos = listening(objective=objective)[1:]
-    (_, _), (seen, fitted_BCHW) = calls
+    ((seen, fitted_BCHW),) = calls
     assert torch.equal(seen.y_BCHW, objective.y_BCHW)
     torch.testing.assert_close(infos[-1].x_hat_BCHW, without_noise(seen, fitted_BCHW))
     torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW, atol=1e-3, rtol=0)
     listening(objective=measured(Bound(halved)))
-    assert len(calls) == 2
+    assert len(calls) == 1
 
 
 def test_a_large_hole_takes_the_colours_around_it() -> None:

@@ -26,7 +26,7 @@ class EmbeddedDocumentsPrior(EmbeddedConvolutionalPrior):
             "filling_steps": 60,
             "area_weight": 1.0,
             "clipped_smoothness": 2.0,
-            "keeps_clipped": True,
+            "clipped_reach": 2,
             "colour_weight": 8.0,
         },
     }

@@ -40,6 +40,7 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
             "first_steps": 250,
             "filling_steps": 250,
             "clipped_smoothness": 12.0,
+            "clipped_reach": 12,
             "turned": True,
             "classical_share": 0.4,
         },

@@ -1,8 +1,8 @@
-"""Areas in which every value was clipped."""
+"""What counts beside missing and clipped pixels."""
 
 import torch
 
-from aps_core.imaging.clipped import inside_clipped
+from aps_core.imaging.known_pixels import inside_clipped
 from aps_core.likelihood import Pixels
 
 
@@ -12,7 +12,7 @@ def test_inside_of_clipped_areas_what_was_filled_counts_and_at_measured_values_n
     known_BCHW[:, :, 2, 3] = False  # and a single pixel
     seen = Pixels(torch.zeros(1, 3, 12, 16), known_BCHW, 0.1, missing=False, white=True)
     x_BCHW, filled_BCHW = torch.zeros(1, 3, 12, 16), torch.ones(1, 3, 12, 16)
-    result = inside_clipped(seen, x_BCHW, filled_BCHW)
+    result = inside_clipped(seen, x_BCHW, filled_BCHW, 2)
     assert torch.equal(result[known_BCHW], x_BCHW[known_BCHW])
     torch.testing.assert_close(result[:, 0, :, 10:], filled_BCHW[:, 0, :, 10:])
     border = result[0, 0, :, 8:10]
