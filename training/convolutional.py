@@ -35,7 +35,7 @@ from aps_core.sampling.views import TURNS, View
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import MASK
 from training import corpus, runs
-from training.convolutional_scores import expected, surprise, validate
+from training.convolutional_scores import expected, squared_error, surprise, validate
 from training.loop import Values, device_and_threads, mixed_precision, steps_done, train
 from training.measurement_kinds import Kinds
 from training.muon import muon_and_adamw
@@ -62,11 +62,6 @@ USUAL_TOKEN_ERROR = 0.1
 """Squared error of an expected picture that counts like one nat, without an estimate."""
 SMALLEST_ERROR = 1e-4
 """Squared error of an estimate below which it need not become better."""
-
-
-def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
-    """Mean of every picture (B,)."""
-    return (x_BCHW - truth_BCHW).square().flatten(1).mean(1)
 
 
 class ConvolutionalLoss:
@@ -101,8 +96,8 @@ class ConvolutionalLoss:
         self.kinds = kinds
         self.generator = Generator().manual_seed(seed)
         self.device = tokenizer.codebook_KD.device
+        # the device draws faster, where it draws a number for every pixel
         self.of_pixels = Generator(self.device).manual_seed(seed)
-        """Where a number is drawn for every pixel, the device draws faster."""
         self.counts = kinds.counts(round((1 - WITH_TOKENS) * batch))
         self.pool: dict[int, list[Restorations]] = {factor: [] for factor in self.counts}
 

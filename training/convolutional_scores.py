@@ -63,6 +63,11 @@ def expected(said: Answer, z_BL: Tensor, alone: Tensor, tokenizer: PixelTokenize
     return x_bar_BCHW.index_put((alone,), tokenizer.decode(e_bLD, grid))
 
 
+def squared_error(x_BCHW: Tensor, truth_BCHW: Tensor) -> Tensor:
+    """Mean of every picture (B,)."""
+    return (x_BCHW - truth_BCHW).square().flatten(1).mean(1)
+
+
 @torch.no_grad()
 def validate(
     net: nn.Module, tokenizer: PixelTokenizer, x_BCHW: Tensor, rounds: int, kinds: Kinds
