@@ -9,7 +9,9 @@ in one of three ways in turn, draws four samples by the default of the documents
 tesseract read the result: the sample with the lowest misfit. Characters that tesseract misreads in
 the truth do not count. Every character has four scores in its box: the mean of the spread map of
 the result; how much the samples differ; the mean strength of the result's edges; and the true
-error of the samples' mean, which shows what a perfect map could tell.
+error of the samples' mean, which shows what a perfect map could tell. Two more are shares of
+readings that do not confirm the character: of the other samples; and of the result with noise added
+as large as the differences, which shows how much of the former is the program's own doubt.
 
 Printed: how well each tells wrong characters from right ones (area under the curve, 0.5 = by
 chance) over all characters, with its 95 % interval over pages, and among those of the same page;
@@ -27,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from aps_core.evaluation.cases import Case, Setup, make_case
@@ -69,6 +72,10 @@ class Character:
     edges: float
     error: float
     """Of the samples' mean, root mean square."""
+    unconfirmed: float
+    """Share of the other samples where tesseract does not read it."""
+    unconfirmed_in_noise: float
+    """The same, of copies of the result with noise in the place of the other samples."""
 
 
 class Drawn(NamedTuple):
@@ -89,13 +96,50 @@ def drawn(engine: ImageEngine, setup: Setup, case: Case, kept: Path) -> Drawn:
     return Drawn(*torch.load(kept))
 
 
+def unconfirmed(truth: str, result: str, others: Sequence[str]) -> list[float]:
+    """For each character of ``truth``, the share of readings ``others`` that do not have what
+    ``result`` has in its place; where it has nothing, the largest of the neighbours' shares.
+    """
+    doubted = [wrong_characters(result, other) for other in others]
+    shares = [mean(map(float, each)) for each in zip(*doubted, strict=True)]
+    found: list[float | None] = [None] * len(truth)
+    for block in Levenshtein.opcodes(truth, result):
+        for i, j in zip(
+            range(block.src_start, block.src_end),
+            range(block.dest_start, block.dest_end),
+            strict=False,
+        ):
+            found[i] = shares[j]
+    padded = [None, *found, None]
+    neighbours = zip(padded, padded[2:], strict=False)
+    return [
+        max((n for n in near if n is not None), default=1.0) if share is None else share
+        for share, near in zip(found, neighbours, strict=True)
+    ]
+
+
+def noisy(samples: Drawn, x_CHW: Tensor) -> Tensor:
+    """Copies of a result with white noise, one for each of the other samples, which differ from it
+    as much as they do.
+    """
+    others = len(samples.x_BCHW) - 1
+    differing_HW = 2**0.5 * spread(samples.x_BCHW, None)
+    generator = torch.Generator().manual_seed(0)
+    noise_B1HW = torch.randn((others, 1, *differing_HW.shape), generator=generator)
+    return (x_CHW + differing_HW * noise_B1HW).clamp(-1, 1)
+
+
 def characters(case: Case, page: Page, samples: Drawn) -> list[Character]:
     """The characters that tesseract reads in the truth."""
     x_BCHW = samples.x_BCHW
-    x_CHW = x_BCHW[int(case.objective(x_BCHW)[1].argmin())]
-    wrong, unreadable = (
-        wrong_characters(page.text, read(each)) for each in (x_CHW, page.picture_CHW)
-    )
+    best = int(case.objective(x_BCHW)[1].argmin())
+    x_CHW = x_BCHW[best]
+    result, *others = [read(x_CHW), *(read(x) for i, x in enumerate(x_BCHW) if i != best)]
+    copies = [read(copy_CHW) for copy_CHW in noisy(samples, x_CHW)]
+    wrong = wrong_characters(page.text, result)
+    unreadable = wrong_characters(page.text, read(page.picture_CHW))
+    doubts = unconfirmed(page.text, result, others)
+    doubts_in_noise = unconfirmed(page.text, result, copies)
     spread_HW, edges_HW = spread(*samples), edges(x_CHW)
     samples_HW = spread(x_BCHW, None)
     squared_HW = (x_BCHW.mean(0) - page.picture_CHW).square().mean(0)
@@ -115,6 +159,8 @@ def characters(case: Case, page: Page, samples: Drawn) -> list[Character]:
                 samples=float(samples_HW[inside].mean()),
                 edges=float(edges_HW[inside].mean()),
                 error=float(squared_HW[inside].mean().sqrt()),
+                unconfirmed=doubts[position],
+                unconfirmed_in_noise=doubts_in_noise[position],
             )
         )
     return found
@@ -141,6 +187,8 @@ SCORES: dict[str, Callable[[Character], float]] = {
     "samples": lambda character: character.samples,
     "faint edges": lambda character: -character.edges,
     "true error": lambda character: character.error,
+    "read differently": lambda character: character.unconfirmed,
+    "read differently in noise": lambda character: character.unconfirmed_in_noise,
 }
 
 

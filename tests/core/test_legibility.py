@@ -42,7 +42,16 @@ def test_the_area_under_the_curve_is_one_for_a_sure_sign_and_a_half_for_none():
 
 def character(page: str, wrong: bool, spread: float) -> guesses.Character:
     others = {"samples": 0.1, "edges": 1.0, "error": 0.1}
-    return guesses.Character("motion_blur", page, 0, int(wrong), spread, **others)
+    doubts = {"unconfirmed": 0.0, "unconfirmed_in_noise": 0.0}
+    return guesses.Character("motion_blur", page, 0, int(wrong), spread, **others, **doubts)
+
+
+def test_characters_that_other_samples_do_not_confirm_are_doubted():
+    doubts = guesses.unconfirmed("a cat", "a cot", ["a cat", "a cot"])
+    assert doubts == [0, 0, 0, 0.5, 0]
+    # one that the result lacks is as doubtful as its neighbours
+    assert guesses.unconfirmed("minimum", "minimm", ["minirm"])[5] == 1
+    assert guesses.unconfirmed("cat", "", [""]) == [1, 1, 1]
 
 
 def test_a_page_that_is_worse_as_a_whole_shows_nothing_about_its_characters():
