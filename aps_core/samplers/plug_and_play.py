@@ -48,7 +48,9 @@ probability of a smaller error.
 COLOUR_STEPS = 15
 """Corrections of colours in every round."""
 SPREAD = 0.5
-"""Noise between rounds that makes samples differ."""
+"""Noise after the rounds of the first half, which makes samples differ; later, some of it would stay
+in them as noise.
+"""
 AREA_WEIGHT = 0.05
 """Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
@@ -154,8 +156,9 @@ class PlugAndPlay(SamplerSpec):
         ge=0,
         le=2,
         description=(
-            "Noise added to estimates between rounds, in standard deviations of the prior's"
-            " prediction. Default: 0 for one sample, 0.5 for several, so that they differ."
+            "Noise added to estimates after each round of the first half, in standard deviations of"
+            " the prior's prediction. Default: 0 for one sample, 0.5 for several, so that they"
+            " differ."
         ),
     )
 
@@ -215,7 +218,7 @@ class PlugAndPlay(SamplerSpec):
         spread = self.for_samples(len(z_BL)).spread
         if done + 1 == self.steps:
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
-        elif spread:
+        elif spread and done < self.steps // 2:
             drawn_BL = torch.randn(
                 z_BL.shape, generator=problem.generator, device=deviation_BL.device
             )

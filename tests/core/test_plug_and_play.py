@@ -277,6 +277,14 @@ def test_several_samples_differ_and_one_repeats() -> None:
     torch.testing.assert_close(listening()[1].x_BCHW, listening()[1].x_BCHW)
 
 
+def test_samples_get_noise_in_the_first_half_of_the_rounds() -> None:
+    prior, _, infos = listening(batch=4)
+    ends = [view(i + 1, 3, False).laid(infos[i].x_hat_BCHW.clamp(-1, 1)) for i in (0, 1)]
+    after_first, after_second = (prior.heard[i + 1] - ends[i] for i in (0, 1))
+    assert after_first.abs().mean() > 0.01
+    assert after_second.abs().mean() < 1e-3
+
+
 def test_a_resumed_run_tells_the_same() -> None:
     prior, whole, infos = listening(batch=2)
     again, resumed, _ = listening(batch=2, resume=infos[0].state)
