@@ -86,6 +86,20 @@ class Measurement:
             y_BCHW=y_BCHW, operator=operator, sigma=sigma, likelihood_noise=assumed, size=size
         )
 
+    def beyond_borders(self, bind: Bind, stride: int) -> tuple[Bind, int]:
+        """``bind`` for pictures that extend beyond their borders, and by how many pixels; see
+        :meth:`aps_core.operators.OperatorSpec.bind_wide`. Unchanged, and 0, for operators that are
+        not registered or do not mix pixels.
+        """
+        given = self._registered()
+        beyond = given.beyond(stride) if isinstance(given, OperatorSpec) else 0
+        if not isinstance(given, OperatorSpec) or not beyond:
+            return bind, 0
+        (height, width), compared = bind.size, given.without_rounding()
+        operator = compared.bind_wide((3, height, width), beyond, bind.y_BCHW.device)
+        size = height + 2 * beyond, width + 2 * beyond
+        return replace(bind, operator=operator, size=size), beyond
+
     def identified(
         self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
     ) -> tuple[Measurement, Found | None]:

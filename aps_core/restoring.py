@@ -145,16 +145,20 @@ def restore(
     chosen = chosen.for_samples(samples)
     measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)
+    wide, beyond = bind, 0
+    if chosen.beyond_borders:
+        wide, beyond = measurement.beyond_borders(bind, tokenizer.stride)
     y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW
     objective = compared.bind(
-        bind.cropped(),
+        wide.cropped(),
         y_BCHW,
         bind.likelihood_noise,
         engine.features
         if engine is not None
         else lambda kind: perceptual_features(kind, tokenizer, device),
     )
-    height, width = bind.size
+    rows, columns = (slice(beyond, beyond + side) for side in bind.size)
+    height, width = wide.size
     sample = driver.sample(
         network,
         objective,
@@ -166,7 +170,7 @@ def restore(
         on_step=on_step,
         on_inner=on_inner,
     )
-    pictures_BCHW = sample.x_BCHW[..., :height, :width].clamp(-1, 1)
+    pictures_BCHW = sample.x_BCHW[..., rows, columns].clamp(-1, 1)
     misfit_B = sample.misfit_B.tolist()
     return Restoration(
         pictures_BCHW=pictures_BCHW,

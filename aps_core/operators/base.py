@@ -7,6 +7,7 @@ than the picture, ``image_shape``.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -123,6 +124,16 @@ class OperatorSpec(Spec, family=True):
         """
         return None
 
+    def beyond(self, stride: int) -> int:
+        """On how many pixels beyond a picture's border the measured values near it depend, rounded
+        up to whole tokens of ``stride`` pixels. 0 without a support, and for masks, which end
+        there.
+        """
+        if self.support is None or self.needs_mask:
+            return 0
+        unit = math.lcm(self.support.grid, stride)
+        return -(-self.support.pixels // unit) * unit
+
     def with_kernel(self, rows: KernelRows) -> Self:
         """Returns this operator with the uploaded kernel filled in."""
         return self
@@ -160,6 +171,16 @@ class OperatorSpec(Spec, family=True):
             WeightsMissing, WeightsInvalid: required ``weights`` are absent or damaged.
         """
 
+    def bind_wide(self, shape_CHW: Shape, beyond: int, device: torch.device | str = "cpu") -> Bound:
+        """A for pictures with ``beyond`` more pixels at every border than ``shape_CHW``, of which
+        it measures what :meth:`bind` does. A camera's blur mixes what lies beyond the border into
+        the picture, where :meth:`bind` reflects the picture.
+        """
+        channels, height, width = shape_CHW
+        wide = self.bind((channels, height + 2 * beyond, width + 2 * beyond), device)
+        scale = self.image_shape((3, 1, 1))[1]
+        return wide.inside(beyond // scale, height // scale, width // scale)
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """Checks a picture's shape as far as possible without random parts. Needs no torch.
 
@@ -195,6 +216,13 @@ class Bound:
 
     def state(self) -> dict[str, Tensor]:
         return self.drawn
+
+    def inside(self, margin: int, height: int, width: int) -> Bound:
+        """A followed by cutting out the measured values (``height``, ``width``) behind the first
+        ``margin`` rows and columns.
+        """
+        rows, columns = slice(margin, margin + height), slice(margin, margin + width)
+        return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW)[..., rows, columns])
 
     def cropped(self, height: int, width: int) -> Bound:
         """A composed with cropping the token grid's padding on the right and below."""

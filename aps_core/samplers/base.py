@@ -66,6 +66,10 @@ class SamplerSpec(Spec, family=True):
     """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
     needs_denoiser: ClassVar[bool] = False
     """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
+    beyond_borders: ClassVar[bool] = False
+    """Whether it restores blurred uploads beyond their borders, from where some light came;
+    that is cut off in the end. It needs a prior for grids of any size.
+    """
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
         """Creates the state shared by all steps. It must be reproducible when a run is resumed.

@@ -48,9 +48,7 @@ probability of a smaller error.
 COLOUR_STEPS = 15
 """Corrections of colours in every round."""
 SPREAD = 0.5
-"""Noise after the rounds of the first half, which makes samples differ; later, some of it would stay
-in them as noise.
-"""
+"""Noise after the rounds of the first half, which makes samples differ; later, some would stay."""
 AREA_WEIGHT = 0.05
 """Share of the divergence of areas that counts; it holds them where nothing was measured."""
 
@@ -163,6 +161,7 @@ class PlugAndPlay(SamplerSpec):
     )
 
     needs_denoiser: ClassVar[bool] = True
+    beyond_borders: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
     def init(self, problem: Problem, z_BL: Tensor) -> Pixels | None:

@@ -108,9 +108,13 @@ class PictureTaskSpec(TaskSpec):
         """Always a size; equals :meth:`output_size` by default."""
         return self.output_size(image)
 
+    def computed_size(self, image: Size | None) -> Size:
+        """:meth:`sampled_size`, and what is computed beside it and cut off."""
+        return self.sampled_size(image)
+
     def work(self, image: Size | None) -> tuple[int, int]:
         """The measured unit is one inner step at the prior's native size."""
-        width, height = self.sampled_size(image)
+        width, height = self.computed_size(image)
         prior, sampler = self.prior_spec(), self.settings()
         tokens = -(-width // prior.stride) * -(-height // prior.stride)
         passes = sampler.steps * (sampler.decodes + PRIOR_PASSES) + sampler.extra_passes

@@ -69,6 +69,7 @@ class Run:
         size: tuple[int, int],
         z_BL: Tensor | None = None,
         finish: Callable[[Tensor], Tensor] | None = None,
+        beyond: int = 0,
     ) -> PictureResult:
         """Draws the task's samples.
 
@@ -79,6 +80,7 @@ class Run:
             z_BL: decided tokens; see :func:`aps_core.sampling.driver.sample`.
             finish: maps decoded pictures (B, 3, H, W), cropped to ``size``, to the pictures that
                 are shown and returned.
+            beyond: pixels that are sampled beyond each border of the result.
         """
         from aps_core.runtime.engine import ImageEngine
         from aps_core.sampling import driver
@@ -86,12 +88,14 @@ class Run:
         context, engine = self.context, self.context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         height, width = size
-        grid = engine.grid(height, width)
+        grid = engine.grid(height + 2 * beyond, width + 2 * beyond)
+        hidden = beyond // engine.stride
+        rows, columns = slice(beyond, beyond + height), slice(beyond, beyond + width)
         floor = objective.noise_floor if objective is not None else 0.0
         steps: list[Step] = []
 
         def shown(x_BCHW: Tensor) -> Tensor:
-            picture_BCHW = x_BCHW[..., :height, :width]
+            picture_BCHW = x_BCHW[..., rows, columns]
             return finish(picture_BCHW) if finish is not None else picture_BCHW
 
         sample = driver.sample(
@@ -102,7 +106,7 @@ class Run:
             generator=torch.Generator(engine.device).manual_seed(spec.seed),
             batch=spec.num_samples,
             condition=spec.prompt,
-            on_step=lambda info: self._report(info, steps, grid, floor, shown),
+            on_step=lambda info: self._report(info, steps, grid, hidden, floor, shown),
             on_inner=_with_shown(context.on_inner, shown),
             resume=context.resume,
             z_BL=z_BL,
@@ -111,7 +115,7 @@ class Run:
         return PictureResult(
             spec=spec,
             pictures_BCHW=shown(sample.x_BCHW).clamp(-1, 1),
-            deviation_BHW=None if deviation_BHW is None else deviation_BHW[:, :height, :width],
+            deviation_BHW=None if deviation_BHW is None else deviation_BHW[:, rows, columns],
             codes_BL=sample.z_BL,
             misfit_B=sample.misfit_B.tolist() if objective is not None else [],
             noise_floor=floor,
@@ -131,6 +135,7 @@ class Run:
         info: StepInfo,
         steps: list[Step],
         grid: Grid,
+        hidden: int,
         noise_floor: float,
         shown: Callable[[Tensor], Tensor],
     ) -> bool | None:
@@ -149,6 +154,7 @@ class Run:
                 info=info,
                 picture_BCHW=picture_BCHW,
                 grid=grid,
+                hidden=hidden,
                 noise_floor=noise_floor,
             )
         )

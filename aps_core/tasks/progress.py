@@ -106,6 +106,8 @@ class PictureProgress(Progress):
     """Current estimate, cropped to the picture; values may exceed [-1, 1]."""
     grid: Grid
     noise_floor: float
+    hidden: int = 0
+    """Rows and columns of tokens at every side of the grid that lie beyond the picture."""
 
     @property
     def inner_steps(self) -> int:
@@ -119,12 +121,15 @@ class PictureProgress(Progress):
         the first event and lists tokens decided before the first step.
         """
         info, anchors_L = self.info, self.info.anchors_BL[0]
-        every = 1 << max(0, math.ceil(math.log2(max(self.grid) / MAX_CELLS)))
+        rows, columns = (slice(self.hidden, side - self.hidden) for side in self.grid)
+        shown = max(self.grid) - 2 * self.hidden
+        every = 1 << max(0, math.ceil(math.log2(shown / MAX_CELLS)))
 
         def cells(values_L: Tensor) -> Tensor:
             """The smallest value of each cell; (rows, columns)."""
             values_11HW = values_L.float().view(1, 1, *self.grid)
-            pooled = torch.nn.functional.max_pool2d(-values_11HW, every, ceil_mode=True)
+            inside_11HW = values_11HW[..., rows, columns]
+            pooled = torch.nn.functional.max_pool2d(-inside_11HW, every, ceil_mode=True)
             return -pooled[0, 0]
 
         decided_L = self.state.z_BL[0] != MASK

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aps_core.fit import judge
 from aps_core.imaging import noise
 from aps_core.operators import OperatorSpec
+from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.observation import WholeMeasurement, observation
 from aps_core.tasks.posterior import Run, judging_hook
@@ -19,6 +20,23 @@ if TYPE_CHECKING:
 
     from aps_core.runtime.engine import ImageEngine
     from aps_core.tasks.restore import RestoreSpec
+
+
+def searched(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> Search:
+    """What an unknown operator is identified from."""
+    from aps_core.runtime.engine import ImageEngine
+
+    engine = context.engine
+    assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
+    hook, total = context.on_inner, spec.sampler.steps
+    return Search(
+        upload=inputs.examined(),
+        engine=engine,
+        sigma=None if spec.sigma == "auto" else spec.sigma,
+        seed=spec.seed,
+        on_inner=hook and (lambda info: hook(replace(info, total=total))),
+        part=inputs.picture().size,
+    )
 
 
 def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureResult:
@@ -34,7 +52,9 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     used = spec.working_operator(size, inputs.kernel)
     least = noise.least_sigma(upload)
     if tiling is None:
-        result = _whole(spec, context, engine, used.without_rounding(), y_CHW, mask_HW, least)
+        beyond = spec.beyond(size, inputs.kernel)
+        unrounded = used.without_rounding()
+        result = _whole(spec, context, engine, unrounded, y_CHW, mask_HW, least, beyond)
     else:
         cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW)
         exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
@@ -54,18 +74,19 @@ def _whole(
     y_CHW: Tensor,
     mask_HW: Tensor | None,
     least: float,
+    beyond: int,
 ) -> PictureResult:
-    """Samples the whole picture."""
+    """Samples the whole picture, and as many pixels ``beyond`` each of its borders."""
     job = Run(context)
     shape = used.image_shape((3, y_CHW.shape[-2], y_CHW.shape[-1]))
     operator = used.bind(shape, engine.device, mask_HW)
+    wide = used.bind_wide(shape, beyond, engine.device) if beyond else operator
+    wider = shape[1] + 2 * beyond, shape[2] + 2 * beyond
     exact = spec.with_sigma(y_CHW, operator.weight, least)
     spread = exact.spread(y_CHW)
     assumed = spec.operator.likelihood_noise(spread)
-    objective = engine.measurement_objective(
-        operator.cropped(*shape[1:]), y_CHW, assumed, spec.loss
-    )
-    result = job.sample(exact, objective, shape[1:])
+    objective = engine.measurement_objective(wide.cropped(*wider), y_CHW, assumed, spec.loss)
+    result = job.sample(exact, objective, shape[1:], beyond=beyond)
     best_CHW = result.pictures_BCHW[result.best]
     words, asked = spec.operator.words(), judging_hook(context, spec.sampler.steps)
     judged = spec.operator.judged_noise(spread)

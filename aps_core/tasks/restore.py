@@ -15,7 +15,7 @@ from aps_core.imaging.images import MAX_PIXELS, Coverage, Picture
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
-from aps_core.operators.unknown import Search, UnknownOperator
+from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
 from aps_core.tasks.content import warned
 from aps_core.tasks.masks import check_coverage, mask_slot
@@ -140,6 +140,19 @@ class RestoreSpec(MeasuredTaskSpec):
         tiling = self.tiling(image)
         return self.output_size(image) if tiling is None else tiling.largest
 
+    def beyond(self, image: Size, kernel: Picture | None = None) -> int:
+        """Pixels that are restored beyond every border, and cut off in the end: some of what a blur
+        left near a border of the upload came from there. 0 without a blur, and in tiles.
+        """
+        if not self.settings().beyond_borders or self.tiling(image) is not None:
+            return 0
+        return self.working_operator(image, kernel).beyond(self.prior_spec().stride)
+
+    def computed_size(self, image: Size | None) -> Size:
+        """Includes what is restored beyond the borders."""
+        (width, height), more = self.sampled_size(image), 2 * self.beyond(_given(image))
+        return width + more, height + more
+
     def work(self, image: Size | None) -> tuple[int, int]:
         """All tiles, and identifying an unknown operator."""
         tokens, passes = super().work(image)
@@ -239,32 +252,15 @@ class RestoreSpec(MeasuredTaskSpec):
         return warned(result, self.prior_spec()) if shows_text(inputs.examined()) else result
 
     def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        from aps_core.tasks.restoration import restored
+        from aps_core.tasks.restoration import restored, searched
 
         if not isinstance(self.operator, UnknownOperator):
             return restored(self, inputs, context)
-        found = context.found or self.operator.find(self._search(inputs, context))
+        found = context.found or self.operator.find(searched(self, inputs, context))
         known = self.with_found(found)
         known.check_inputs(inputs)
         result = restored(known, inputs, replace(context, found=found))
         return replace(result, found=found, notes=[*found.notes(), *result.notes])
-
-    def _search(self, inputs: Inputs, context: RunContext) -> Search:
-        from aps_core.runtime.engine import ImageEngine
-
-        engine = context.engine
-        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-        sigma = None if self.sigma == "auto" else self.sigma
-        hook, total = context.on_inner, self.sampler.steps
-        on_inner = hook and (lambda info: hook(replace(info, total=total)))
-        return Search(
-            upload=inputs.examined(),
-            engine=engine,
-            sigma=sigma,
-            seed=self.seed,
-            on_inner=on_inner,
-            part=inputs.picture().size,
-        )
 
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""
