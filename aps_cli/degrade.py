@@ -10,6 +10,7 @@ import click
 from aps_cli import files
 from aps_cli.fields import PICTURE, operator_from, operator_options
 from aps_cli.sections import SectionedCommand
+from aps_core.errors import InvalidSpec
 
 
 @click.command(cls=SectionedCommand)
@@ -72,6 +73,8 @@ def degrade(
     mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
+    if not x.numel():
+        raise InvalidSpec(f"The picture is smaller than {factor}x{factor} pixels.")
     y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
     # gray measurements get gray noise
     y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y

@@ -5,7 +5,10 @@ silent overwriting.
 from __future__ import annotations
 
 import glob
+import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ STDIO = Path("-")
 """Standard input or output."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 """Files of a folder that count as pictures."""
+BESIDE = re.compile(r"(mean|spread|blur|sample-\d+)\.(png|webp|npy)")
+"""Names of files that come beside a result, after its own name and a hyphen."""
 
 
 class PictureFile(click.Path):
@@ -99,19 +104,35 @@ def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[P
 
 
 def check_free(paths: Sequence[Path], force: bool) -> None:
-    """Checks that no result overwrites a file.
+    """Checks that results can be written and overwrite no file.
 
     Raises:
-        InvalidSpec: a result or its sidecar exists, or two results have the same name.
+        InvalidSpec: two results have the same name; a folder is missing or cannot be written to; a
+            result, its sidecar, or a file that may come beside it exists.
     """
-    if len(set(paths)) < len(paths):
-        raise InvalidSpec("Two of the pictures have the same name; restore them separately.")
+    twice = [path for path, times in Counter(paths).items() if times > 1]
+    if twice:
+        raise InvalidSpec(
+            f"Several of the pictures are called '{twice[0].name.partition('.')[0]}' and would"
+            f" become '{twice[0]}'; compute them separately."
+        )
     for path in paths:
-        for each in (path, path.with_suffix(".json")):
-            if path != STDIO and each.exists() and not force:
+        if path == STDIO:
+            continue
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise InvalidSpec(f"'{path.parent}' is no folder that can be written to.")
+        beside = path.parent.glob(f"{glob.escape(path.stem)}-*")
+        taken = [path, path.with_suffix(".json"), *(each for each in beside if _beside(path, each))]
+        for each in taken:
+            if each.exists() and not force:
                 raise InvalidSpec(
                     f"'{each}' exists; overwrite it with --force, or choose another --output."
                 )
+
+
+def _beside(path: Path, other: Path) -> bool:
+    """Whether a result ``path`` may come with a file of the name of ``other``."""
+    return bool(BESIDE.fullmatch(other.name.removeprefix(f"{path.stem}-")))
 
 
 def output_options(hidden: bool = False) -> list[Callable[[Any], Any]]:

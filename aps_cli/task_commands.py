@@ -15,6 +15,7 @@ from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
 from aps_cli.sections import SectionedCommand
 from aps_cli.several import compute_all, report
 from aps_client.models import save
+from aps_core.imaging.provenance import check_suffix
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.tasks import TaskSpec
 
@@ -43,8 +44,10 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
         sources = [path for each in named for path in each]
         others = {name: options.pop(name) for name in pictures[1:]}
         targets = files.targets(sources, output, f".{past}.png" if pictures else ".png")
-        if not _makes_text(spec) and not skip_done:
-            files.check_free(targets, force)
+        if not _makes_text(spec):
+            check_suffix(targets[0].suffix or ".png")
+            if not skip_done:
+                files.check_free(targets, force)
         backend = Backend(server, api_key, device, max_pixels)
         asked = {"type": task, **json_of(spec, options)}
 

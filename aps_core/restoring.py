@@ -125,6 +125,7 @@ def restore(
         SamplingCancelled: a hook returned False.
         SamplingDiverged: the loss is not finite.
     """
+    _check(measurement, seed, samples)
     if isinstance(prior, str):
         prior = load_prior(prior)
     if isinstance(prior, TextEngine):
@@ -184,6 +185,26 @@ def restore(
         loss=compared,
         seed=seed,
     )
+
+
+def _check(measurement: Measurement, seed: int, samples: int) -> None:
+    """Checks what a caller may get wrong.
+
+    Raises:
+        InvalidSpec: a value is of another kind, or out of its range.
+    """
+    if not isinstance(measurement, Measurement):
+        raise InvalidSpec(
+            "'restore' takes a Measurement, such as Measurement(picture, operator='denoise'), not"
+            f" {type(measurement).__name__}."
+        )
+    for name, value, least in (("seed", seed, 0), ("samples", samples, 1)):
+        if not isinstance(value, int) or value < least:
+            raise InvalidSpec(f"'{name}' is a whole number from {least}, not {value!r}.")
+    sigma = measurement.sigma
+    known = sigma == "auto" if isinstance(sigma, str) else bool(torch.as_tensor(sigma).ge(0).all())
+    if not known:
+        raise InvalidSpec(f"'sigma' is 'auto', or a number or tensor from 0, not {sigma!r}.")
 
 
 def _best(misfits: list[float]) -> int:

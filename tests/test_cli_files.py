@@ -56,6 +56,43 @@ def test_a_folder_is_restored_once_per_picture_and_never_its_results(folder):
     assert aps("restore", folder, "--force", *QUICK).stdout == done.stdout
 
 
+def test_files_beside_a_result_are_not_overwritten(folder):
+    for name in ("one-mean.png", "one-sample-1.png", "one-spread.npy"):
+        taken = folder / name
+        taken.write_text("precious")
+        refused = aps(
+            "restore", folder / "a.png", *QUICK, "--num-samples", 2, "-o", folder / "one.png"
+        )
+        assert (refused.exit_code, f"'{taken}' exists" in refused.output) == (2, True)
+        assert taken.read_text() == "precious"
+        assert not (folder / "one.png").exists()
+        taken.unlink()
+    (folder / "one-more.png").write_text("no result of this name")
+    done = aps("restore", folder / "a.png", *QUICK, "-o", folder / "one.png")
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", [("restore", *QUICK), ("degrade", "--operator", "denoise")])
+def test_a_missing_folder_is_refused_before_computing(folder, command):
+    name, *options = command
+    refused = aps(name, folder / "a.png", *options, "-o", folder / "none" / "one.png")
+    assert refused.exit_code == 2
+    assert f"'{folder / 'none'}' is no folder that can be written to" in refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_a_format_that_is_not_written_is_refused_before_computing(folder, monkeypatch):
+    monkeypatch.setattr("aps_cli.compute.Backend.compute", lambda *_: pytest.fail("computed"))
+    refused = aps("restore", folder / "a.png", *QUICK, "-o", folder / "one.jpg")
+    assert (refused.exit_code, "written as .png or .webp" in refused.output) == (2, True)
+
+
+def test_a_picture_smaller_than_the_factor_is_not_degraded(folder):
+    Image.new("RGB", (1, 1)).save(folder / "point.png")
+    refused = aps("degrade", folder / "point.png", "--operator", "super_resolution")
+    assert (refused.exit_code, "smaller than 4x4" in refused.output) == (2, True)
+
+
 def test_a_pattern_goes_to_a_folder_and_one_bad_file_stops_no_other(folder):
     (folder / "broken.png").write_bytes(b"no picture")
     done = aps("restore", folder / "*.png", folder / "b.jpg", *QUICK, "-o", folder / "out")

@@ -85,6 +85,8 @@ def _repeated_along(rgb: Pixels) -> int | None:
 
 def impulses(rgb: Pixels) -> float:
     """Share of single black or white pixels between others (salt-and-pepper noise)."""
+    if min(rgb.shape[:2]) < 3:
+        return 0.0
     grey = rgb.astype(np.int16).mean(2)
     inner = grey[1:-1, 1:-1]
     around = np.stack([grey[:-2, 1:-1], grey[2:, 1:-1], grey[1:-1, :-2], grey[1:-1, 2:]])

@@ -41,12 +41,23 @@ SUFFIXES = (".png", ".webp")
 """Supported file name suffixes; both formats are lossless."""
 
 
+def check_suffix(suffix: str) -> None:
+    """Checks that pictures are written in this format.
+
+    Raises:
+        InvalidSpec: ``suffix`` is not one of :data:`SUFFIXES`.
+    """
+    if suffix.lower() not in SUFFIXES:
+        raise InvalidSpec(f"A picture is written as {' or '.join(SUFFIXES)}, not as '{suffix}'.")
+
+
 def encode(x_CHW: Tensor, sidecar: Mapping[str, Any], suffix: str = ".png") -> bytes:
     """Lossless bytes of (3, H, W) in [-1, 1] with provenance metadata. Equal runs give equal bytes.
 
     Raises:
         InvalidSpec: ``suffix`` is not one of :data:`SUFFIXES`.
     """
+    check_suffix(suffix)
     fields = {
         "source": sidecar["digital_source_type"],
         "notice": sidecar["notice"],
@@ -54,17 +65,12 @@ def encode(x_CHW: Tensor, sidecar: Mapping[str, Any], suffix: str = ".png") -> b
     }
     xmp = _XMP.format(**{key: escape(value) for key, value in fields.items()})
     buffer = io.BytesIO()
-    match suffix.lower():
-        case ".png":
-            info = PngImagePlugin.PngInfo()
-            info.add_itxt("Software", "aps")
-            info.add_itxt("Comment", fields["notice"])
-            info.add_itxt("XML:com.adobe.xmp", xmp)
-            to_pil(x_CHW).save(buffer, "PNG", pnginfo=info, compress_level=3)
-        case ".webp":
-            to_pil(x_CHW).save(buffer, "WEBP", lossless=True, quality=50, xmp=xmp.encode())
-        case _:
-            raise InvalidSpec(
-                f"A picture is written as {' or '.join(SUFFIXES)}, not as '{suffix}'."
-            )
+    if suffix.lower() == ".png":
+        info = PngImagePlugin.PngInfo()
+        info.add_itxt("Software", "aps")
+        info.add_itxt("Comment", fields["notice"])
+        info.add_itxt("XML:com.adobe.xmp", xmp)
+        to_pil(x_CHW).save(buffer, "PNG", pnginfo=info, compress_level=3)
+    else:
+        to_pil(x_CHW).save(buffer, "WEBP", lossless=True, quality=50, xmp=xmp.encode())
     return buffer.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -34,6 +35,8 @@ MEDIA_TYPE = "application/problem+json"
 
 OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 
+BRANCH = re.compile(r"(constrained|function)-.*|\w+\[.*\]")
+"""What Pydantic calls a branch of a union; it is no part of the request."""
 MAX_ERRORS = 20
 """Maximum number of invalid fields listed in one response."""
 MAX_ANSWER_BYTES = 64_000
@@ -217,4 +220,6 @@ def _message(entry: Any, task: str) -> str:
 
 
 def _pointer(location: Sequence[int | str]) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
+    """JSON pointer to a place that Pydantic names, without the branches of unions."""
+    parts = (part for part in map(str, location) if not BRANCH.fullmatch(part))
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -198,6 +198,23 @@ def test_a_pil_image_is_read_like_its_file(tmp_path):
     assert torch.equal(measured[0].y_BCHW, measured[1].y_BCHW)
 
 
+@pytest.mark.parametrize(
+    ("given", "options", "said"),
+    [
+        (None, {}, "takes a Measurement"),
+        ({"sigma": -1}, {}, "'sigma' is"),
+        ({"sigma": float("nan")}, {}, "'sigma' is"),
+        ({"sigma": "foo"}, {}, "'sigma' is"),
+        ({}, {"samples": 0}, "'samples' is a whole number from 1"),
+        ({}, {"seed": "x"}, "'seed' is a whole number from 0"),
+    ],
+)
+def test_what_a_caller_gets_wrong_is_named(prior, truth, given, options, said):
+    measurement = truth if given is None else aps.Measurement(truth, **given)
+    with pytest.raises(InvalidSpec, match=said):
+        restored(prior, measurement, **options)
+
+
 def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
     both = torch.stack([truth, -truth])
     result = restored(prior, aps.Measurement(both, sigma=0.05), samples=2)

@@ -134,6 +134,7 @@ def test_a_bad_spec(stack: Stack, name: str) -> None:
     spec, pointer = SPECS[name]
     problem = check(post(stack, spec=spec), 422, "invalid_spec")
     assert any(error["pointer"].startswith(pointer) for error in problem["errors"]), problem
+    assert not any("constrained" in error["pointer"] for error in problem["errors"]), problem
 
 
 def test_specs_that_do_not_fit_the_pictures(stack: Stack) -> None:
