@@ -23,7 +23,9 @@ STDIO = Path("-")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 """Files of a folder that count as pictures."""
 BESIDE = re.compile(r"(mean|spread|blur|sample-\d+)\.(png|webp|npy)")
-"""Names of files that come beside a result, after its own name and a hyphen."""
+"""Names of files that come beside a result, after its own name and a hyphen; see
+:meth:`aps_core.tasks.results.PictureResult.files`.
+"""
 
 
 class PictureFile(click.Path):

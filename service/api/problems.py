@@ -35,7 +35,7 @@ MEDIA_TYPE = "application/problem+json"
 
 OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 
-BRANCH = re.compile(r"(constrained|function)-.*|\w+\[.*\]")
+BRANCH = re.compile(r"(constrained|function)-.*|(literal|tuple)\[.*\]")
 """What Pydantic calls a branch of a union; it is no part of the request."""
 MAX_ERRORS = 20
 """Maximum number of invalid fields listed in one response."""
