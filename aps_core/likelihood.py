@@ -67,6 +67,10 @@ class MeasurementLikelihood(Likelihood, Protocol):
         """The same, with noise that is not white taken for what it is."""
         ...
 
+    def noisier(self, least: float) -> Self:
+        """The same with so much noise added that its deviation is at least ``least``."""
+        ...
+
     def coverage(self, x_BCHW: Tensor) -> Coverage:
         """What was measured of pictures (B, 3, H, W)."""
         ...

@@ -1,6 +1,8 @@
-"""What counts beside missing and clipped pixels, and inside of clipped areas."""
+"""What counts beside missing and clipped pixels, in holes, and inside of clipped areas."""
 
 from __future__ import annotations
+
+import math
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -8,17 +10,38 @@ from torch import Tensor
 from aps_core.imaging.dct_shrinkage import without_noise
 from aps_core.likelihood import Pixels
 
+CHANCE = 1e-4
+"""That a square of a hole's size is missing, if pixels are missing at random."""
+SIDE = 5
+"""Of the least hole, in pixels; of narrower ones, a prior knows more than their surroundings."""
 POWER = 4
 """Of the share of the values around one that were clipped."""
 
 
 def with_known(seen: Pixels, x_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
     """Pictures ``x`` in which known pixels, beside missing or clipped ones, have only lost their
-    noise, as they have in a first estimate. If all are known, they stay as they are.
+    noise, as they have in a first estimate, which also fills :func:`holes`. If all are known, they
+    stay as they are.
     """
     if seen.missing:
-        return without_noise(seen, x_BCHW)
+        return without_noise(seen, first_BCHW.where(holes(~seen.known_BCHW), x_BCHW))
     return x_BCHW if bool(seen.known_BCHW.all()) else first_BCHW.where(seen.known_BCHW, x_BCHW)
+
+
+def holes(missing_BCHW: Tensor) -> Tensor:
+    """Which missing pixels (B, C, H, W) belong to squares too large to be missing by chance.
+
+    Nothing near was measured there, and a prior that learned from scattered pixels errs: it expects
+    something dark in the empty margin of a page, and more so in every round.
+    """
+    share = float(missing_BCHW.float().mean())
+    if not 0 < share < 1:
+        return missing_BCHW
+    side = max(SIDE, math.ceil(math.sqrt(math.log(CHANCE) / math.log(share))))
+    if side > min(missing_BCHW.shape[2:]):
+        return missing_BCHW & False
+    squares = 1 - F.max_pool2d((~missing_BCHW).float(), side, stride=1)
+    return F.max_pool2d(F.pad(squares, (side - 1,) * 4), side, stride=1) > 0
 
 
 def inside_clipped(seen: Pixels, x_BCHW: Tensor, filled_BCHW: Tensor, reach: int) -> Tensor:

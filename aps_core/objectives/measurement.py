@@ -108,6 +108,22 @@ class MeasurementObjective:
             changed.whitening = self.coloured.whitening(self.y_BCHW)
         return changed
 
+    def noisier(self, least: float) -> Self:
+        """With white noise added to the measurement (the same every time), so that its deviation is
+        at least ``least``. Unchanged if the noise differs from value to value, or is coloured.
+        """
+        changed = copy(self)
+        if self.sigma >= least or self.trust is not None or self.coloured is not None:
+            return changed
+        drawn = torch.randn(self.y_BCHW.shape, generator=torch.Generator().manual_seed(0))
+        added_BCHW = math.sqrt(least**2 - self.sigma**2) * drawn.to(self.y_BCHW)
+        weight, ratio = self.operator.weight, least / self.sigma
+        changed.y_BCHW = self.y_BCHW + (added_BCHW if weight is None else added_BCHW * weight)
+        changed.sigma = least
+        changed.noise_floor *= ratio if self.norm == "l1" else ratio**2
+        changed.temperature *= ratio if self.norm == "l1" else ratio**2
+        return changed
+
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """Of Gaussian noise, whatever the norm of the loss; (B,) in nats up to a constant."""
         residual = self._residual(self._measured(x_BCHW)[0]) / self.sigma

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
+    from aps_core.types import Objective
 
 Watch = Callable[[int, int, "Tensor", "Tensor"], None]
 """Called after every step with its number, their number, the loss and the estimate; it may raise to
@@ -19,8 +20,39 @@ cancel.
 """
 FILLING = 4.0
 """Weight of the curvature of estimates that fill gaps."""
+FILLING_SIGMA = 0.05
+"""Noise for which the weights of filling were chosen; against less, the estimate is as smooth."""
+LEAST_NOISE = 0.05
+"""Beside missing pixels. Priors have learned to tell gaps from measured pixels, which are noisy;
+without noise they take one for the other.
+"""
 SOFTNESS = 4.0
 """Standard deviation in pixels of the blur of the colours that fill gaps at first."""
+
+
+class Measured(NamedTuple):
+    """What is known of a problem's picture in all rounds."""
+
+    pixels: Pixels | None
+    """Those that were measured, if each was by itself."""
+    white: Objective
+    """The objective, which takes noise for white."""
+    whitened: Objective
+    """With noise that is not white taken for what it is."""
+
+    @classmethod
+    def of(cls, problem: Problem, samples: int) -> Self:
+        """Beside missing pixels, measurements are made noisier for the rounds, but not ``pixels``:
+        these are what remains in the end.
+        """
+        whitened = problem.whitened
+        if not isinstance(whitened, MeasurementLikelihood):
+            return cls(None, problem.objective, whitened)
+        pixels = whitened.pixels(nothing(problem, samples))
+        if pixels is None or not pixels.missing:
+            return cls(pixels, problem.objective, whitened)
+        noisier = whitened.noisier(LEAST_NOISE)
+        return cls(pixels, noisier if pixels.white else problem.objective, noisier)
 
 
 def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | None:
@@ -67,21 +99,32 @@ def classical_estimate(
     if seen is not None and seen.missing:
         start_BCHW, weight = _surroundings(seen), 0.0
     steps = filling_steps or steps
-    filled_BCHW = _smooth(objective, start_BCHW, steps, watch, weight=weight)
-    return filled_BCHW if seen is None else without_noise(seen, filled_BCHW)
+    if seen is None:
+        return _smooth(objective, start_BCHW, steps, watch, weight=weight)
+    against = max(FILLING_SIGMA / objective.sigma, 1.0) ** 2
+    filled_BCHW = _smooth(objective, start_BCHW, steps, watch, weight=weight, against=against)
+    return without_noise(seen, filled_BCHW)
 
 
 def _smooth(
-    objective: Likelihood, start_BCHW: Tensor, steps: int, watch: Watch | None, *, weight: float
+    objective: Likelihood,
+    start_BCHW: Tensor,
+    steps: int,
+    watch: Watch | None,
+    *,
+    weight: float,
+    against: float = 1.0,
 ) -> Tensor:
-    """The estimate of least total variation, with a ``weight`` > 0, or curvature."""
+    """The estimate of least total variation, with a ``weight`` > 0, or curvature; both count
+    ``against`` times more.
+    """
     from aps_core.imaging.total_variation import total_variation_estimate
 
     return total_variation_estimate(
         objective,
         start_BCHW,
-        weight=weight,
-        curvature_weight=0.0 if weight else FILLING,
+        weight=against * weight,
+        curvature_weight=0.0 if weight else against * FILLING,
         steps=steps,
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,

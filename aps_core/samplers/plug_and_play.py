@@ -30,13 +30,12 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.likelihood import Likelihood, MeasurementLikelihood
 from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import classical_estimate, nothing
+from aps_core.samplers.first_estimate import Measured, classical_estimate, nothing
 from aps_core.types import DenoisingPrior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.likelihood import Pixels
     from aps_core.sampling.brightness_fit import BrightnessFit
     from aps_core.sampling.driver import Problem
     from aps_core.types import Objective, SamplerState
@@ -164,8 +163,8 @@ class PlugAndPlay(SamplerSpec):
     beyond_borders: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
-    def init(self, problem: Problem, z_BL: Tensor) -> Pixels | None:
-        """The pixels that were measured, if each was by itself.
+    def init(self, problem: Problem, z_BL: Tensor) -> Measured:
+        """What was measured.
 
         Raises:
             InvalidSpec: the prior is no denoiser.
@@ -175,11 +174,9 @@ class PlugAndPlay(SamplerSpec):
                 "The sampler 'plug_and_play' needs a prior that is also a denoiser; choose another"
                 " sampler."
             )
-        if isinstance(problem.whitened, MeasurementLikelihood):
-            return problem.whitened.pixels(nothing(problem, len(z_BL)))
-        return None
+        return Measured.of(problem, len(z_BL))
 
-    def step(self, problem: Problem, memory: Pixels | None, state: SamplerState) -> Step:
+    def step(self, problem: Problem, memory: Measured, state: SamplerState) -> Step:
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
@@ -188,27 +185,27 @@ class PlugAndPlay(SamplerSpec):
         from aps_core.sampling.views import view
 
         assert isinstance(problem.prior, DenoisingPrior)
-        z_BL, done = state.z_BL, state.step
-        first_BCHW = state.carried["first"].float() if done else self._first(problem, z_BL)
+        z_BL, done, pixels = state.z_BL, state.step, memory.pixels
+        first_BCHW = state.carried["first"].float() if done else self._first(problem, memory, z_BL)
         estimate_BCHW = state.carried["estimate"].float() if done else first_BCHW
         seen = view(done, self.steps, self.turned)
-        denoised = problem.denoised(estimate_BCHW, seen)
-        fit = BrightnessFit(problem.whitened, denoised, self.prior_weight, self.area_weight)
+        denoised = problem.denoised(estimate_BCHW, memory.whitened, seen)
+        fit = BrightnessFit(memory.whitened, denoised, self.prior_weight, self.area_weight)
         curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
-        self._fit_colours(problem.whitened, fit)
+        self._fit_colours(memory.whitened, fit)
         x_hat_BCHW, next_BCHW = fit.x_hat_BCHW, fit.x_hat_BCHW
         carried = {"first": first_BCHW.half()}
-        if memory is not None and not memory.missing:
+        if pixels is not None and not pixels.missing:
             if done:
                 x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
             carried["mean"] = x_hat_BCHW.half()
-            next_BCHW = first_BCHW if memory.white else next_BCHW
+            next_BCHW = first_BCHW if pixels.white else next_BCHW
         if done + 1 == self.steps:
-            if memory is not None:
-                x_hat_BCHW = with_known(memory, x_hat_BCHW, first_BCHW)
-                if self.clipped_reach is not None and not memory.missing:
+            if pixels is not None:
+                x_hat_BCHW = with_known(pixels, x_hat_BCHW, first_BCHW)
+                if self.clipped_reach is not None and not pixels.missing:
                     reach = self.clipped_reach
-                    x_hat_BCHW = inside_clipped(memory, x_hat_BCHW, first_BCHW, reach)
+                    x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, reach)
             if isinstance(problem.objective, Likelihood):
                 x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
             next_BCHW = x_hat_BCHW
@@ -236,15 +233,15 @@ class PlugAndPlay(SamplerSpec):
             },
         )
 
-    def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
+    def _first(self, problem: Problem, measured: Measured, z_BL: Tensor) -> Tensor:
         """The first estimate, which takes noise for white; without a likelihood, what the prior
         expects.
         """
-        if isinstance(problem.objective, Likelihood):
+        if isinstance(measured.white, Likelihood):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
             start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness
             return classical_estimate(
-                problem.objective,
+                measured.white,
                 start_BCHW,
                 self.first_steps,
                 smoothness,

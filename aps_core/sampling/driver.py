@@ -70,14 +70,14 @@ class Problem:
         self.prior_seconds += _clock(logits_BLK.device) - started
         return logits_BLK
 
-    def denoised(self, estimate_BCHW: Tensor, seen: View) -> Denoised:
-        """The answer of a denoising prior to an estimate, and to where the measurement pulls it, in
-        a view.
+    def denoised(self, estimate_BCHW: Tensor, objective: Objective, seen: View) -> Denoised:
+        """The answer of a denoising prior to an estimate, and to where an objective pulls it, in a
+        view.
         """
         assert isinstance(self.prior, DenoisingPrior)
         pulled_BCHW = estimate_BCHW
-        if isinstance(self.whitened, Likelihood):
-            pulled_BCHW = steepest_step(self.whitened, estimate_BCHW)
+        if isinstance(objective, Likelihood):
+            pulled_BCHW = steepest_step(objective, estimate_BCHW)
         started = _clock(estimate_BCHW.device)
         answer = denoised_in(self.prior, seen, estimate_BCHW, pulled_BCHW)
         self.prior_seconds += _clock(estimate_BCHW.device) - started

@@ -9,7 +9,7 @@ from scipy.fft import dct, dctn, idct, idctn
 
 from aps_core.evaluation.photographs import photographs
 from aps_core.imaging.dct_shrinkage import shrunk, some_places
-from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.imaging.total_variation import total_variation, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
@@ -111,6 +111,22 @@ def test_noise_of_clipped_pictures_is_removed_better_than_by_total_variation(pho
     for weight in (2.0, 4.0, 8.0):
         smooth = total_variation_estimate(objective, torch.zeros_like(photo), weight=weight)
         assert error(estimate[inside], photo[inside]) < 0.9 * error(smooth[inside], photo[inside])
+
+
+def test_clipped_areas_of_pictures_without_noise_are_filled_as_smoothly(photo):
+    """The weight of smoothness was chosen for some noise; nearly exact values must not outweigh
+    it.
+    """
+    photo = 0.6 * photo
+    y = (2 * photo).clamp(-1, 1)
+    clipped = y.abs() == 1
+
+    def filled(sigma: float) -> torch.Tensor:
+        objective = MeasurementObjective(Bound(lambda x: 2 * x, clips=True), y, sigma, "l2")
+        return classical_estimate(objective, torch.zeros_like(photo), 150, 12)
+
+    rough = total_variation(filled(0.05) * clipped)
+    assert total_variation(filled(0.001) * clipped) < 1.05 * rough
 
 
 def test_noise_of_known_pixels_is_removed_beside_gaps(photo):
