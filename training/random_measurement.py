@@ -21,7 +21,7 @@ from aps_core.imaging.dct_shrinkage import shrunk
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.jpeg import JPEG
-from aps_core.samplers.first_estimate import FILLING
+from aps_core.samplers.first_estimate import FILLING, FILLING_SIGMA
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
 from training import block_rounding
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
@@ -199,7 +199,7 @@ class RandomMeasurements:
     def _filled(self, smoothness: float, steps: int) -> Tensor:
         # a start with gaps would be kept: curvature counts of the change as well
         filled_BCHW = total_variation_estimate(
-            self,
+            replace(self, sigma_B=self.sigma_B.clamp(min=FILLING_SIGMA)),
             torch.zeros_like(self.seen_BChw),
             weight=smoothness,
             curvature_weight=0.0 if smoothness else FILLING,
