@@ -12,8 +12,8 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
-Beside missing or clipped pixels, the others finally only lose their noise. Inside of clipped areas,
-the first estimate may count (:mod:`aps_core.imaging.known_pixels`).
+Beside missing or clipped pixels, the others finally only lose their noise. In holes the first
+estimate counts, and inside of clipped areas it may (:mod:`aps_core.imaging.known_pixels`).
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
