@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -35,7 +38,7 @@ def thumbnail(data: bytes, longest: int = SIDE) -> Image.Image:
     Raises:
         ImageRejected, ImageTooLarge: see :func:`aps_core.imaging.images.open_image`.
     """
-    image = images.open_image(data).image.convert("RGB")
+    image = images.open_image(data).rgb()
     scale = longest / max(image.size)
     filtering = Image.Resampling.NEAREST if scale >= 2 else Image.Resampling.LANCZOS
     width, height = (max(1, round(side * scale)) for side in image.size)
@@ -79,12 +82,20 @@ def _blank(like: Image.Image | None, longest: int) -> Image.Image:
     return Image.new("RGB", like.size if like else (longest, longest), EMPTY)
 
 
+@cache
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """A font of this system, because Pillow's own has no letters outside ASCII; else that one."""
+    for name in ("DejaVuSans.ttf", "LiberationSans-Regular.ttf", "Arial.ttf", "arial.ttf"):
+        with suppress(OSError):
+            return ImageFont.truetype(name, 13)
+    return ImageFont.load_default(15)
+
+
 def _write(
     pen: ImageDraw.ImageDraw, place: tuple[int, int], text: str, width: int, ink: str
 ) -> None:
     """Writes a line, shortened to ``width`` pixels."""
-    font = ImageFont.load_default(15)
-    shown = text
+    font, shown = _font(), unicodedata.normalize("NFC", text)
     while len(shown) > 1 and pen.textlength(shown, font) > width:
         shown = f"{shown.rstrip('…')[:-1]}…"
     pen.text(place, shown, fill=ink, font=font)

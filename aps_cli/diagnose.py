@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from aps_cli.fields import PICTURE, words_of
+from aps_cli.fields import words_of
+from aps_cli.files import PictureFiles, read
 from aps_cli.jobs import connected
+from aps_client.errors import InvalidRequest
 from aps_core.diagnosis import Diagnosis
 from aps_core.diagnosis import diagnose as diagnose_locally
+from aps_core.errors import ImageRejected
 from aps_core.tasks.content import specialised
 
 
 @click.command()
-@click.argument("photos", metavar="PHOTO...", nargs=-1, required=True, type=PICTURE)
-@connected
+@click.argument("photos", metavar="PHOTO...", nargs=-1, required=True, type=PictureFiles())
+@partial(connected, default="diagnose on this machine")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per picture.")
 def diagnose(
-    photos: tuple[Path, ...], server: str | None, api_key: str | None, as_json: bool
+    photos: tuple[list[Path], ...], server: str | None, api_key: str | None, as_json: bool
 ) -> None:
     """Say what is wrong with each PHOTO, how sure that is, and how to restore it.
 
-    Runs on this machine, or with --server on a service.
+    Folders and patterns are read too; - is standard input. A picture that cannot be read does not
+    stop the others.
     """
-    for photo in photos:
-        found = _diagnosed(photo, server, api_key)
+    unread = 0
+    for photo in chain.from_iterable(photos):
+        try:
+            found = _diagnosed(photo, server, api_key)
+        except (ImageRejected, InvalidRequest) as error:
+            click.echo(f"{photo}: {error}", err=True)
+            unread += 1
+            continue
         if as_json:
-            click.echo(found.model_dump_json())
+            click.echo(json.dumps({"picture": str(photo), **found.model_dump(mode="json")}))
             continue
         about = [each.sentence() for each in found.findings if each.kind in ("content", "size")]
         click.echo(f"{photo}: {'; '.join(about)}")
@@ -38,16 +51,19 @@ def diagnose(
             click.echo(f"  Not certain: {note}")
         if found.proposal is not None:
             click.echo(f"  Try: {restore_command(photo, found.proposal)}")
+    if unread:
+        raise click.exceptions.Exit(2)
 
 
 def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosis:
+    data = read(photo)
     if server is None:
-        found = diagnose_locally(photo.read_bytes())
+        found = diagnose_locally(data)
         return found.proposing(specialised(found.shows_document, found.proposal or {}))
     from aps_client import Client
 
     with Client(server, api_key) as client:
-        return client.diagnose(photo)
+        return client.diagnose(data)
 
 
 def restore_command(photo: Path, proposal: dict[str, Any]) -> str:

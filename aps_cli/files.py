@@ -22,6 +22,8 @@ STDIO = Path("-")
 """Standard input or output."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 """Files of a folder that count as pictures."""
+UNREAD = (".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".pdf", ".svg", ".tif", ".tiff")
+"""Pictures of other formats, which are left out of a folder with a message."""
 BESIDE = re.compile(r"(mean|spread|blur|sample-\d+)\.(png|webp|npy)")
 """Names of files that come beside a result, after its own name and a hyphen; see
 :meth:`aps_core.tasks.results.PictureResult.files`.
@@ -54,7 +56,13 @@ class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only s
         """Lists the files that ``value`` names."""
         path = Path(value)
         if path.is_dir():
-            found = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+            files = sorted(path.iterdir())
+            if unread := [each.name for each in files if each.suffix.lower() in UNREAD]:
+                click.echo(
+                    f"Left out, because only PNG, JPEG and WebP are read: {', '.join(unread)}.",
+                    err=True,
+                )
+            found = [each for each in files if each.suffix.lower() in SUFFIXES]
             # a second run would otherwise restore the results of the first
             inputs = [each for each in found if not each.with_suffix(".json").exists()]
             if not inputs:

@@ -14,8 +14,10 @@ from aps_client import Client
 from service.jobs import JobState
 
 
-def connected(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--server`` and ``--api-key``."""
+def connected(
+    command: Callable[..., Any], default: str = "http://127.0.0.1:8000"
+) -> Callable[..., Any]:
+    """Adds ``--server``, whose help names the ``default``, and ``--api-key``."""
     key = click.option(
         "--api-key", envvar="APS_API_KEY", show_envvar=True, help="API key of the service."
     )
@@ -23,7 +25,7 @@ def connected(command: Callable[..., Any]) -> Callable[..., Any]:
         "--server",
         envvar="APS_SERVER",
         show_envvar=True,
-        help="URL of the service; default: http://127.0.0.1:8000.",
+        help=f"URL of the service; default: {default}.",
     )(key(command))
 
 

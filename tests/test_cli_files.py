@@ -56,6 +56,15 @@ def test_a_folder_is_restored_once_per_picture_and_never_its_results(folder):
     assert aps("restore", folder, "--force", *QUICK).stdout == done.stdout
 
 
+def test_pictures_that_are_left_out_of_a_folder_are_named(folder):
+    for name in ("scan.TIF", "moving.gif"):
+        (folder / name).write_bytes(b"another format")
+    done = aps("restore", folder, *QUICK)
+    assert done.exit_code == 0, done.output
+    assert "only PNG, JPEG and WebP are read: moving.gif, scan.TIF." in done.stderr
+    assert "notes.txt" not in done.output
+
+
 def test_files_beside_a_result_are_not_overwritten(folder):
     for name in ("one-mean.png", "one-sample-1.png", "one-spread.npy"):
         taken = folder / name
@@ -128,6 +137,15 @@ def test_a_run_ends_with_a_contact_sheet_and_one_line(folder):
         ("b.jpg", "done"),
         ("c.webp", "done"),
     ]
+
+
+def test_a_contact_sheet_shows_pictures_of_16_bits(tmp_path):
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.full((16, 16), 80 << 8, dtype=np.uint16)).save(tmp_path / name)
+    done = aps("restore", tmp_path, *QUICK)
+    assert done.exit_code == 0, done.output
+    pixels = np.asarray(Image.open(tmp_path / "contact-sheet.png"))
+    assert abs(int(pixels[GAP + LINE + SIDE // 2, GAP + SIDE // 2, 0]) - 80) < 2
 
 
 def test_an_interrupted_run_continues_and_keeps_what_is_done(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ LARGE = {
     "shaken": 18.0,
 }
 """Sizes from which a picture is examined at half its resolution too."""
+FLAT = 0.004
+"""Standard deviation in every crop, half a grey level, below which a picture is of one colour."""
 SMALLEST_SIDE = 96
 """A picture is not halved below this side in pixels."""
 FAINT, STRONG = 0.012, 0.04
@@ -61,10 +64,8 @@ def examine(picture: Picture, quality: int | None = None) -> Diagnosis:
 
 
 def shows_text(picture: Picture) -> bool:
-    """Whether a picture is probably a document, page or screen; False for small pictures."""
-    if min(picture.width, picture.height) < crops.SMALLEST:
-        return False
-    return estimate(_Examination(picture, None).grey).document > FAIRLY_SURE
+    """Whether a picture is probably a document, page or screen."""
+    return _Examination(picture, None).document() > FAIRLY_SURE
 
 
 @dataclass
@@ -73,10 +74,7 @@ class _Examination:
     quality: int | None
 
     def __post_init__(self) -> None:
-        image = self.picture.image
-        if image.mode == "I;16":
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-        self.image = image.convert("RGB")
+        self.image = self.picture.rgb()
         self.boxes = crops.detailed(self.image)
         self.rgb = [np.asarray(self.image.crop(box)) for box in self.boxes]
         self.grey = [crops.luminance(part) for part in self.rgb]
@@ -84,15 +82,15 @@ class _Examination:
 
     def diagnosis(self) -> Diagnosis:
         """All findings, in the order of the report."""
-        blur = self._blur()
-        document = blur is not None and blur.document > FAIRLY_SURE
+        blur, shown = self._blur(), self.document()
+        document = shown > FAIRLY_SURE
         found = [
             *self._sharpness(blur),
             *self._compression(),
             *self._noise(document),
             *self._clipping(document),
             *self._missing(document),
-            *self._content(blur),
+            _content(shown),
         ]
         width, height = self.picture.width, self.picture.height
         found.append(self._size(found))
@@ -105,11 +103,41 @@ class _Examination:
             proposal=proposal(found, (width, height)),
         )
 
+    def document(self) -> float:
+        """Probability that it shows a document, page or screen; a half for a single colour."""
+        return 0.5 if self._flat else self._estimated.document
+
+    @cached_property
+    def _estimated(self) -> Blur:
+        """At this resolution. A small picture is enlarged: that changes its blur, but hardly what
+        it seems to show.
+        """
+        if not self._small:
+            return estimate(self.grey)
+        times = -(-crops.SMALLEST // min(self.image.size))
+        parts = [Image.fromarray(part) for part in self.rgb]
+        larger = [
+            part.resize((times * part.width, times * part.height), Image.Resampling.BICUBIC)
+            for part in parts
+        ]
+        return estimate([crops.luminance(np.asarray(part)) for part in larger])
+
+    @property
+    def _small(self) -> bool:
+        return min(self.image.size) < crops.SMALLEST
+
+    @property
+    def _flat(self) -> bool:
+        return max(float(part.std()) for part in self.grey) < FLAT
+
     def _blur(self) -> Blur | None:
-        if min(self.picture.width, self.picture.height) < crops.SMALLEST:
+        if self._flat:
+            self.unsure.append("The picture has one colour only, so its sharpness is unknown.")
+            return None
+        if self._small:
             self.unsure.append("The picture is too small to tell its sharpness.")
             return None
-        blur, image, zoom = estimate(self.grey), self.image, 1
+        blur, image, zoom = self._estimated, self.image, 1
         while blur.size / zoom >= LARGE[blur.family] and min(image.size) >= 2 * SMALLEST_SIDE:
             image, zoom = image.reduce(2), 2 * zoom
             parts = [np.asarray(image.crop(box)) for box in crops.detailed(image)]
@@ -221,15 +249,6 @@ class _Examination:
             Finding(kind="missing", wrong=True, text=text, confidence="fairly sure", values=values)
         ]
 
-    def _content(self, blur: Blur | None) -> list[Finding]:
-        if blur is None:
-            return []
-        document = blur.document > 0.5
-        text = "a document, page or screen" if document else "a photograph"
-        word = confidence_word(max(blur.document, 1 - blur.document))
-        values = {"document": document}
-        return [Finding(kind="content", wrong=False, text=text, confidence=word, values=values)]
-
     def _size(self, found: list[Finding]) -> Finding:
         width, height = self.picture.width, self.picture.height
         side = lossless_side(found, (width, height))
@@ -257,6 +276,14 @@ def confidence_word(confidence: float) -> Confidence:
     if confidence >= SURE:
         return "sure"
     return "fairly sure" if confidence >= FAIRLY_SURE else "not sure"
+
+
+def _content(document: float) -> Finding:
+    """What it shows, from the probability that it is a document."""
+    text = "a document, page or screen" if document > 0.5 else "a photograph"
+    word = confidence_word(max(document, 1 - document))
+    values = {"document": document > 0.5}
+    return Finding(kind="content", wrong=False, text=text, confidence=word, values=values)
 
 
 def _blur_finding(blur: Blur, word: Confidence) -> Finding:

@@ -88,6 +88,13 @@ class Picture:
         """Whether the picture has an alpha channel."""
         return self.image.mode in ("RGBA", "LA")
 
+    def rgb(self) -> Image.Image:
+        """In 8-bit RGB, without alpha; of 16 bits, the upper 8."""
+        image = self.image
+        if image.mode == "I;16":
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        return image.convert("RGB")
+
     def digest(self) -> str:
         """SHA-256 over size, mode and pixels."""
         return hashlib.sha256(

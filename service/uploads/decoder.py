@@ -87,7 +87,8 @@ class Decoder:
             self._freed.notify()
 
     def sanitise(self, data: Source, name: str, tenant: str = "") -> Upload:
-        """Decodes an uploaded picture. ``name`` is its field, for messages; ``tenant`` its owner.
+        """Decodes an uploaded picture. ``name`` is its field, for messages, or empty if it is the
+        only picture; ``tenant`` its owner.
 
         Raises:
             ImageRejected: it is not a supported picture, or exceeds a limit.
@@ -103,15 +104,14 @@ class Decoder:
         Raises:
             ImageRejected, BodyTooLarge, Busy: see :meth:`sanitise`.
         """
-        name = "The picture"
-        said, _ = self._ask(data, self._checked_size(data, name), name, tenant, "diagnosis")
+        said, _ = self._ask(data, self._checked_size(data, ""), "", tenant, "diagnosis")
         return Diagnosis.model_validate(said)
 
     def _checked_size(self, data: Source, name: str) -> int:
         size = _size(data)
         if size > self.settings.max_upload_bytes:
             raise BodyTooLarge(
-                f"'{name}' has {size} bytes; the limit is {self.settings.max_upload_bytes}."
+                f"{_subject(name)} has {size} bytes; the limit is {self.settings.max_upload_bytes}."
             )
         return size
 
@@ -158,11 +158,11 @@ class Decoder:
             png.close()
         if "killed" in said:
             raise ImageRejected(
-                f"'{name}' could not be decoded within the limits on memory and time."
+                f"{_subject(name)} could not be decoded within the limits on memory and time."
             )
         if "error" in said:
             kind = ImageTooLarge if said["code"] == ImageTooLarge.code else ImageRejected
-            raise kind(f"'{name}': {said['error']}", said["code"])
+            raise kind(f"'{name}': {said['error']}" if name else said["error"], said["code"])
         return said, png
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -181,6 +181,10 @@ class Decoder:
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
+
+
+def _subject(name: str) -> str:
+    return f"'{name}'" if name else "The picture"
 
 
 def _exchange(

@@ -122,7 +122,7 @@ class Pictures:
         return await self.decoding.run(tenant, self._keep, data, tenant, most_bytes)
 
     def _keep(self, data: Source, tenant: str, most_bytes: int) -> StoredPicture:
-        upload = self.decoder.sanitise(data, "The picture", tenant)
+        upload = self.decoder.sanitise(data, "", tenant)
         with upload.file:
             return self._kept(upload, tenant, most_bytes)
 

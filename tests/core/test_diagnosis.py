@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aps_core.diagnosis import Diagnosis, diagnose
+from aps_core.diagnosis import Diagnosis, diagnose, shows_text
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
 from aps_core.errors import ImageRejected
+from aps_core.imaging.images import Picture
 from aps_core.operators.blind import Blind
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import RestoreSpec
@@ -243,3 +244,30 @@ def test_it_needs_no_torch():
         " assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+
+
+def reduced(path, size=(40, 30)):
+    """The middle of a picture, about 640 pixels or all of it wide, as a tiny one."""
+    image = Image.open(path).convert("RGB")
+    width = min(image.width, image.height * 4 // 3, 640)
+    left, top = (image.width - width) // 2, (image.height - width * 3 // 4) // 2
+    part = image.crop((left, top, left + width, top + width * 3 // 4))
+    return Picture(part.resize(size, Image.Resampling.BOX))
+
+
+def test_tiny_pages_are_told_from_tiny_photographs():
+    """So that the warning about letters and the prior for pages are not lost on them."""
+    pages = [shows_text(reduced(path)) for path in EXAMPLES.glob("documents/*.png")]
+    photographs = [shows_text(reduced(path)) for path in EXAMPLES.glob("photos/*.png")]
+    assert (len(pages), len(photographs)) == (30, 17)
+    assert sum(pages) >= 26
+    assert sum(photographs) <= 2
+
+
+@pytest.mark.parametrize("size", [(200, 150), (1, 1), (1, 3000)])
+def test_nothing_is_said_about_the_sharpness_of_a_single_colour(size):
+    diagnosis = diagnose(encoded(Image.new("RGB", size, (9, 80, 3))))
+    assert "one colour" in diagnosis.unsure[0]
+    assert found(diagnosis, "blur") is None
+    assert found(diagnosis, "content").confidence == "not sure"
+    assert diagnosis.proposal is None

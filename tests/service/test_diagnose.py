@@ -93,4 +93,17 @@ def test_the_command_and_the_client_give_the_same_json(stack: Stack, blurred: Pa
     printed = CliRunner().invoke(main, ["diagnose", "--json", str(blurred)]).output
     buffer = io.BytesIO(blurred.read_bytes())
     with Client(stack.url) as client:
-        assert json.loads(printed) == client.diagnose(buffer).model_dump(mode="json")
+        expected = {"picture": str(blurred), **client.diagnose(buffer).model_dump(mode="json")}
+    assert json.loads(printed) == expected
+
+
+def test_an_unreadable_picture_does_not_stop_the_command(
+    stack: Stack, blurred: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"GIF89a")
+    (tmp_path / "b.png").write_bytes(blurred.read_bytes())
+    for where in ((), ("--server", stack.url)):
+        told = CliRunner().invoke(main, ["diagnose", str(tmp_path), *where])
+        assert told.exit_code == 2
+        assert f"{tmp_path / 'a.png'}: This is a GIF file" in told.stderr
+        assert f"Try: aps restore {tmp_path / 'b.png'}" in told.stdout
