@@ -23,9 +23,9 @@ from aps_core.operators import OperatorSpec
 Compute = Callable[[Path, Path], Files]
 """Computes the result files of a picture; also given the path of its result."""
 VERDICTS = {
-    "agrees": "agrees with the picture",
+    "agrees": "in agreement with the picture",
     "undecided": "agreement undecided",
-    "disagrees": "does not agree with the picture",
+    "disagrees": "in disagreement with the picture",
 }
 
 
