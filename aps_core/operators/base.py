@@ -179,7 +179,10 @@ class OperatorSpec(Spec, family=True):
         channels, height, width = shape_CHW
         wide = self.bind((channels, height + 2 * beyond, width + 2 * beyond), device)
         scale = self.image_shape((3, 1, 1))[1]
-        return wide.inside(beyond // scale, height // scale, width // scale)
+        rows, columns = (
+            slice(beyond // scale, (beyond + side) // scale) for side in (height, width)
+        )
+        return wide.inside(rows, columns)
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """Checks a picture's shape as far as possible without random parts. Needs no torch.
@@ -217,12 +220,14 @@ class Bound:
     def state(self) -> dict[str, Tensor]:
         return self.drawn
 
-    def inside(self, margin: int, height: int, width: int) -> Bound:
-        """A followed by cutting out the measured values (``height``, ``width``) behind the first
-        ``margin`` rows and columns.
-        """
-        rows, columns = slice(margin, margin + height), slice(margin, margin + width)
-        return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW)[..., rows, columns])
+    def inside(self, rows: slice, columns: slice) -> Bound:
+        """A followed by cutting out measured values."""
+        weight = None if self.weight is None else self.weight[..., rows, columns]
+        return replace(
+            self,
+            unclipped=lambda x_BCHW: self.unclipped(x_BCHW)[..., rows, columns],
+            weight=weight,
+        )
 
     def cropped(self, height: int, width: int) -> Bound:
         """A composed with cropping the token grid's padding on the right and below."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
-from aps_core.imaging.tiling import Tile
+from aps_core.imaging.tiling import Span, Tile
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.tasks.masks import mask_source
 
@@ -57,25 +57,30 @@ class WholeMeasurement:
         operator: the degradation at the working size; it has a support.
         y_CHW: measured values.
         mask_HW: known pixels, 1 = known, if the operator needs a mask.
+        beyond: pixels that are restored beyond every border of the picture; the tiles begin there.
     """
 
     operator: OperatorSpec
     y_CHW: Tensor
     mask_HW: Tensor | None
+    beyond: int = 0
 
     def part(self, tile: Tile, device: torch.device) -> tuple[Bound, Tensor]:
-        """Operator and measurement (3, h, w) of a tile. Values that also depend on pixels outside
-        it have weight 0.
+        """Operator and measurement (3, h, w) of a tile, without values that also depend on pixels
+        outside it.
         """
-        rows, columns = self._window(tile)
+        rows, columns = self._inner(tile)
         width, height = tile.size
-        mask_HW = None if self.mask_HW is None else self.mask_HW[rows, columns].to(device)
+        mask_HW = None
+        if self.mask_HW is not None:
+            first, second = self._window(tile)
+            mask_HW = self.mask_HW[first, second].to(device)
         operator = self.operator.bind((3, height, width), device, mask_HW)
-        weight = self._inner(tile)[None, None].to(device)
-        if not bool(weight.all()):
-            known = operator.weight
-            operator = replace(operator, weight=weight if known is None else known * weight)
-        return operator, self.y_CHW[:, rows, columns].to(device)
+        inside = (
+            self._from(tile.rows.start, rows),
+            self._from(tile.columns.start, columns),
+        )
+        return operator.inside(*inside), self.y_CHW[:, rows, columns].to(device)
 
     def sample(self, tiles: Sequence[Tile]) -> tuple[Tensor, Tensor | None]:
         """The measurement inside some tiles, one below the other, and what is known of it."""
@@ -95,10 +100,8 @@ class WholeMeasurement:
         Raises:
             InvalidSpec: it does not.
         """
-        rows, columns = self._window(tile)
-        if self.mask_HW is not None and not bool(
-            (self.mask_HW[rows, columns] * self._inner(tile)).any()
-        ):
+        rows, columns = self._inner(tile)
+        if self.mask_HW is not None and not bool(self.mask_HW[rows, columns].any()):
             raise InvalidSpec(
                 f"The mask leaves no pixel known in the tile at column {tile.columns.start}, row"
                 f" {tile.rows.start}; set a larger 'tile', or leave it out and set 'working_size'."
@@ -111,21 +114,28 @@ class WholeMeasurement:
 
     def _window(self, tile: Tile) -> tuple[slice, slice]:
         """Rows and columns of the measurement inside a tile."""
-        rows, columns = (
-            slice(span.start // self._scale, span.stop // self._scale) for span in tile
-        )
-        return rows, columns
+        height, width = self.y_CHW.shape[-2:]
+        return self._measured(tile.rows, height, 0), self._measured(tile.columns, width, 0)
 
-    def _inner(self, tile: Tile) -> Tensor:
-        """1 for measured values (h, w) that only depend on the tile, else 0."""
+    def _inner(self, tile: Tile) -> tuple[slice, slice]:
+        """Rows and columns of the measurement that only depend on a tile."""
         support = self.operator.support
         assert support is not None  # ``RestoreSpec.tiling`` rejects this
-        width, height = tile.size
-        inner_HW = torch.ones(height // self._scale, width // self._scale)
-        margin = support.margin // self._scale
-        for values, span in ((inner_HW, tile.rows), (inner_HW.T, tile.columns)):
-            if margin and span.rise is not None:
-                values[:margin] = 0
-            if margin and span.fall is not None:
-                values[-margin:] = 0
-        return inner_HW
+        height, width = self.y_CHW.shape[-2:]
+        return (
+            self._measured(tile.rows, height, support.margin),
+            self._measured(tile.columns, width, support.margin),
+        )
+
+    def _measured(self, span: Span, count: int, margin: int) -> slice:
+        """Of ``count`` measured values along an axis, those at the pixels of ``span``, without a
+        ``margin`` at its neighbours.
+        """
+        start = span.start - self.beyond + (0 if span.rise is None else margin)
+        stop = span.stop - self.beyond - (0 if span.fall is None else margin)
+        return slice(max(0, start // self._scale), min(count, stop // self._scale))
+
+    def _from(self, start: int, values: slice) -> slice:
+        """``values`` of the measurement, counted from those of a tile that begins at ``start``."""
+        first = (start - self.beyond) // self._scale
+        return slice(values.start - first, values.stop - first)

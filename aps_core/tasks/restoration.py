@@ -56,7 +56,7 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
         unrounded = used.without_rounding()
         result = _whole(spec, context, engine, unrounded, y_CHW, mask_HW, least, beyond)
     else:
-        cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW)
+        cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW, spec.beyond(size))
         exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
         result = TiledRun(
             context=context, engine=engine, spec=exact, tiling=tiling, measured=cut

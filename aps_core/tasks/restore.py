@@ -126,9 +126,10 @@ class RestoreSpec(MeasuredTaskSpec):
                 f"All samples together would have {width * height * self.num_samples:,} pixels; at"
                 f" most {MAX_PIXELS:,} are restored in tiles. Set a smaller 'working_size'."
             )
+        more = 2 * self.beyond(_given(image))
         return Tiling(
-            width,
-            height,
+            width + more,
+            height + more,
             tile=self.tile,
             margin=max(support.margin, MARGIN),
             fade=FADE,
@@ -142,15 +143,17 @@ class RestoreSpec(MeasuredTaskSpec):
 
     def beyond(self, image: Size, kernel: Picture | None = None) -> int:
         """Pixels that are restored beyond every border, and cut off in the end: some of what a blur
-        left near a border of the upload came from there. 0 without a blur, and in tiles.
+        left near a border of the upload came from there. 0 without a blur.
         """
-        if not self.settings().beyond_borders or self.tiling(image) is not None:
+        if not self.settings().beyond_borders:
             return 0
         return self.working_operator(image, kernel).beyond(self.prior_spec().stride)
 
     def computed_size(self, image: Size | None) -> Size:
         """Includes what is restored beyond the borders."""
-        (width, height), more = self.sampled_size(image), 2 * self.beyond(_given(image))
+        if (tiling := self.tiling(image)) is not None:
+            return tiling.largest
+        (width, height), more = self.output_size(image), 2 * self.beyond(_given(image))
         return width + more, height + more
 
     def work(self, image: Size | None) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Restores a picture larger than the device's limit in overlapping tiles, one after another.
 
 A tile is an ordinary restoration of a part of the picture, with a seed of its own. Measured values
-that depend on pixels outside the tile are ignored: they are restored by a neighbour. A *step* of
+that depend on pixels outside the tile are ignored: they are restored by a neighbour. Tiles at the
+picture's border extend beyond it, if the sampler restores what lies there. A *step* of
 such a job is one tile. Its state are the tokens of all finished tiles, from which a resumed job
 decodes them again; or the picture so far, if the sampler's pictures are not those of its tokens.
 
@@ -194,6 +195,11 @@ class TiledRun:
             )
         )
 
+    def _picture(self, canvas_BCHW: Tensor) -> Tensor:
+        """The canvas without what lies beyond the picture's borders."""
+        beyond, (height, width) = self.measured.beyond, canvas_BCHW.shape[-2:]
+        return canvas_BCHW[..., beyond : height - beyond, beyond : width - beyond]
+
     def _report(self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor) -> None:
         hook, done, total = self.context.on_step, tiles[-1], len(self.tiling.tiles)
         if hook is None:
@@ -210,7 +216,7 @@ class TiledRun:
             misfit=float(done.misfit_B.mean()),
             noise_floor=done.noise_floor,
             grid=(len(self.tiling.rows), len(self.tiling.columns)),
-            canvas_BCHW=canvas_BCHW[:, :3],
+            canvas_BCHW=self._picture(canvas_BCHW)[:, :3],
         )
         if hook(progress) is False:
             raise SamplingCancelled(f"Stopped after tile {len(tiles)} of {total}.")
@@ -225,8 +231,8 @@ class TiledRun:
         ).tolist()
         result = PictureResult(
             spec=self.spec,
-            pictures_BCHW=canvas_BCHW[:, :3],
-            deviation_BHW=canvas_BCHW[:, 3],
+            pictures_BCHW=self._picture(canvas_BCHW)[:, :3],
+            deviation_BHW=self._picture(canvas_BCHW)[:, 3],
             codes_BL=codes_BL,
             misfit_B=misfit_B,
             noise_floor=float(torch.tensor([done.noise_floor for done in tiles]) @ shares),
@@ -240,12 +246,12 @@ class TiledRun:
             fingerprint=self.context.fingerprint,
             notes=[f"Restored in {len(tiles)} overlapping tiles."],
         )
-        fit = self._judged(result.pictures_BCHW[result.best])
+        fit = self._judged(canvas_BCHW[result.best, :3])
         result.seconds["total"] = time.perf_counter() - self.started
         return replace(result, fit=fit)
 
     def _judged(self, x_CHW: Tensor) -> Fit:
-        """The verdict on some tiles of one sample."""
+        """The verdict on some tiles of one sample, with what lies beyond its borders."""
         device, count = self.engine.device, len(self.tiling.tiles)
         words, fits = self.spec.operator.words(), list[Fit]()
         for tile in self.tiling.spread(EXAMINED):

@@ -20,17 +20,17 @@ from aps_core.tasks.results import PictureResult
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/motorcycle.png"
 BLUR = {"type": "defocus_blur", "radius": 3.0}
-CUT = (..., slice(60, 124), slice(100, 164))
 PRIOR = "embedded_photographs"
 
 
-def whole_and_blurred() -> tuple[Tensor, Tensor]:
+def whole_and_blurred(side: int = 64) -> tuple[Tensor, Tensor]:
     """A part of a photograph, and the same part of the blurred photograph."""
+    cut = (..., slice(60, 60 + side), slice(100, 100 + side))
     x_CHW = images.to_tensor(images.open_image(PHOTO.read_bytes()))
     blur = OperatorSpec.named("defocus_blur").model_validate(BLUR)
     seen_CHW = blur.bind((3, *x_CHW.shape[1:]))(x_CHW[None])[0]
     noisy_CHW = add_noise(seen_CHW, 0.02, torch.Generator().manual_seed(0))
-    return x_CHW[CUT], noisy_CHW[CUT]
+    return x_CHW[cut], noisy_CHW[cut]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,29 @@ def test_light_from_beyond_the_border_is_explained_beyond_it(engine, monkeypatch
         assert isinstance(progress, PictureProgress)
         assert progress.picture_BCHW.shape[-2:] == (64, 64)
         assert progress.event()["grid"] == (64, 64)
+
+
+def test_tiles_extend_beyond_the_border_too(engine, monkeypatch):
+    truth_CHW, y_CHW = whole_and_blurred(112)
+    inputs = Inputs(images.Picture(images.to_pil(y_CHW)))
+    border = torch.ones(112, 112, dtype=torch.bool)
+    border[8:-8, 8:-8] = False
+
+    def score(tile: int | None) -> float:
+        spec = RestoreSpec(operator=BLUR, prior=PRIOR, sigma=0.02, preset="fast", tile=tile)
+        result = run(spec, inputs, engine)
+        assert isinstance(result, PictureResult)
+        assert result.pictures_BCHW.shape == truth_CHW[None].shape
+        assert result.deviation_BHW is not None
+        assert result.deviation_BHW[0].shape == border.shape
+        assert bool(result.notes) == (tile is not None)
+        return float(psnr(result.pictures_BCHW.float() * border, truth_CHW[None] * border))
+
+    whole, tiled = score(None), score(96)
+    monkeypatch.setattr(PlugAndPlay, "beyond_borders", False)
+    reflected = score(96)
+    assert tiled > whole - 0.2, (whole, tiled)
+    assert tiled > reflected + 1, (tiled, reflected)
 
 
 def test_the_library_restores_the_same(engine):
