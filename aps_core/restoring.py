@@ -116,8 +116,9 @@ def restore(
         seed: seed of every random draw; the same seed gives the same samples on the same hardware.
         samples: number of samples per measurement.
         prompt: text describing the picture; may be empty.
-        on_step: called after every reverse step; returning False cancels the run.
-        on_inner: called between inner iterations; returning False cancels the run.
+        on_step: called after every reverse step, with estimates of the pictures' size; returning
+            False cancels the run.
+        on_inner: called between inner iterations, likewise.
 
     Raises:
         InvalidSpec: sampler, loss, operator or prior is unknown, or they are incompatible.
@@ -160,6 +161,10 @@ def restore(
     )
     rows, columns = (slice(beyond, beyond + side) for side in bind.size)
     height, width = wide.size
+
+    def cut(x_BCHW: Tensor) -> Tensor:
+        return x_BCHW[..., rows, columns]
+
     sample = driver.sample(
         network,
         objective,
@@ -168,10 +173,10 @@ def restore(
         generator=torch.Generator(device).manual_seed(seed),
         batch=len(bind.y_BCHW) * samples,
         condition=prompt,
-        on_step=on_step,
-        on_inner=on_inner,
+        on_step=on_step and (lambda info: on_step(info.showing(cut))),
+        on_inner=on_inner and (lambda info: on_inner(info.showing(cut))),
     )
-    pictures_BCHW = sample.x_BCHW[..., rows, columns].clamp(-1, 1)
+    pictures_BCHW = cut(sample.x_BCHW).clamp(-1, 1)
     misfit_B = sample.misfit_B.tolist()
     return Restoration(
         pictures_BCHW=pictures_BCHW,

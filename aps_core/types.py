@@ -8,7 +8,7 @@ with ``gh * gw == L``. Pictures are RGB in [-1, 1]. Token states hold codes ``0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -228,6 +228,10 @@ class StepInfo:
     prior_seconds: float
     """Part of ``seconds`` spent in the prior's forward passes."""
 
+    def showing(self, change: Callable[[Tensor], Tensor]) -> StepInfo:
+        """With ``change`` applied to the estimate."""
+        return replace(self, x_hat_BCHW=change(self.x_hat_BCHW))
+
 
 @dataclass(frozen=True)
 class InnerInfo:
@@ -247,6 +251,11 @@ class InnerInfo:
     """Returns the estimate (B, 3, H, W) of the last iteration, whose values may exceed [-1, 1];
     costs no decode. Valid until the hook returns. None if there is none.
     """
+
+    def showing(self, change: Callable[[Tensor], Tensor]) -> InnerInfo:
+        """With ``change`` applied to the estimate, once it is asked for."""
+        picture = self.picture
+        return self if picture is None else replace(self, picture=lambda: change(picture()))
 
 
 InnerHook = Callable[[InnerInfo], bool | None]

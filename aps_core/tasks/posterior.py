@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aps_core._lazy import lazy_import
@@ -13,7 +13,7 @@ from aps_core.tasks.base import RunContext
 from aps_core.tasks.pictures import PictureTaskSpec
 from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
-from aps_core.types import InnerHook, InnerInfo, Objective, StepInfo
+from aps_core.types import InnerInfo, Objective, StepInfo
 
 if TYPE_CHECKING:
     import torch
@@ -32,18 +32,6 @@ def judging_hook(context: RunContext, last: int) -> Callable[[int], bool | None]
             InnerInfo(step=last, total=last, iteration=step, inner_steps=STEPS, loss=0.0)
         )
     )
-
-
-def _with_shown(hook: InnerHook | None, shown: Callable[[Tensor], Tensor]) -> InnerHook | None:
-    """The hook, with the estimate as it is shown; it is computed only if the hook asks for it."""
-    if hook is None:
-        return None
-
-    def report(info: InnerInfo) -> bool | None:
-        picture = info.picture
-        return hook(info if picture is None else replace(info, picture=lambda: shown(picture())))
-
-    return report
 
 
 class Step(NamedTuple):
@@ -86,6 +74,7 @@ class Run:
         from aps_core.sampling import driver
 
         context, engine = self.context, self.context.engine
+        watched = context.on_inner
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
         height, width = size
         grid = engine.grid(height + 2 * beyond, width + 2 * beyond)
@@ -107,7 +96,7 @@ class Run:
             batch=spec.num_samples,
             condition=spec.prompt,
             on_step=lambda info: self._report(info, steps, grid, hidden, floor, shown),
-            on_inner=_with_shown(context.on_inner, shown),
+            on_inner=watched and (lambda info: watched(info.showing(shown))),
             resume=context.resume,
             z_BL=z_BL,
         )

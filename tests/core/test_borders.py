@@ -17,6 +17,7 @@ from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.progress import PictureProgress, Progress
 from aps_core.tasks.results import PictureResult
+from aps_core.types import InnerInfo, StepInfo
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/motorcycle.png"
 BLUR = {"type": "defocus_blur", "radius": 3.0}
@@ -114,7 +115,18 @@ def test_the_library_restores_the_same(engine):
         RestoreSpec(operator=BLUR, prior=PRIOR, sigma=0.02), Inputs(images.Picture(upload)), engine
     )
     assert isinstance(job, PictureResult)
-    restored = aps.restore(aps.Measurement(upload, operator=BLUR, sigma=0.02), engine)
+    shapes: set[tuple[int, ...]] = set()
+
+    def step(info: StepInfo) -> None:
+        shapes.add(tuple(info.x_hat_BCHW.shape))
+
+    def inner(info: InnerInfo) -> None:
+        if info.picture is not None:
+            shapes.add(tuple(info.picture().shape))
+
+    measured = aps.Measurement(upload, operator=BLUR, sigma=0.02)
+    restored = aps.restore(measured, engine, on_step=step, on_inner=inner)
+    assert shapes == {(1, 3, 64, 64)}
     torch.testing.assert_close(restored.pictures_BCHW, job.pictures_BCHW)
 
 
