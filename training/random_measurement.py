@@ -21,7 +21,7 @@ from aps_core.imaging.dct_shrinkage import shrunk
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.operators.jpeg import JPEG
-from aps_core.samplers.first_estimate import FILLING, FILLING_SIGMA
+from aps_core.samplers.first_estimate import COLOURS, FILLING, FILLING_SIGMA
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
 from training import block_rounding
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
@@ -203,6 +203,7 @@ class RandomMeasurements:
             torch.zeros_like(self.seen_BChw),
             weight=smoothness,
             curvature_weight=0.0 if smoothness else FILLING,
+            colour_weight=COLOURS if smoothness else 1.0,
             steps=steps,
             learning_rate=0.7 / math.sqrt(steps),
         )

@@ -26,6 +26,10 @@ LEAST_NOISE = 0.05
 """Beside missing pixels. Priors have learned to tell gaps from measured pixels, which are noisy;
 without noise they take one for the other.
 """
+COLOURS = 4.0
+"""Weight of colours in the total variation of clipped pictures, relative to brightness. Where only
+some colours were clipped, the others say how they go on.
+"""
 SOFTNESS = 4.0
 """Standard deviation in pixels of the blur of the colours that fill gaps at first."""
 
@@ -125,6 +129,7 @@ def _smooth(
         start_BCHW,
         weight=against * weight,
         curvature_weight=0.0 if weight else against * FILLING,
+        colour_weight=COLOURS if weight else 1.0,
         steps=steps,
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,

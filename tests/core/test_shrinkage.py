@@ -13,8 +13,10 @@ from aps_core.imaging.total_variation import total_variation, total_variation_es
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
+from aps_core.operators.hdr import HDR
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
+from aps_core.samplers import first_estimate
 from aps_core.samplers.first_estimate import classical_estimate
 from aps_core.sampling.lbfgs import minimum
 from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
@@ -183,3 +185,24 @@ def test_every_step_is_watched_and_may_end_it(photo):
         shrinkage_estimate(objective, torch.zeros_like(photo), 0.05, 80, watch)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert {steps for _, steps in seen} == {80}
+
+
+def test_a_clipped_colour_goes_on_as_the_others_do(monkeypatch):
+    """A sandy slope with ripples, whose red is clipped."""
+    across, down = torch.linspace(-0.4, 0.3, 48), 0.1 * torch.linspace(0, 18, 32).sin()[:, None]
+    green = across + down
+    truth = torch.stack([green + 0.4, green, green - 0.2])[None]
+    operator = HDR(scale=2.5).bind((3, 32, 48))
+    y = operator(truth)
+    clipped = y[:, 0] == 1
+    assert 0.3 < clipped.float().mean() < 0.8
+    assert (y[:, 1] < 1).float().mean() > 0.9
+    objective = MeasurementObjective(operator, y, 0.01)
+
+    def red_error() -> float:
+        x = classical_estimate(objective, torch.zeros_like(truth), 250, 12.0)
+        return error(x[:, 0][clipped], truth[:, 0][clipped]) ** 0.5
+
+    found = red_error()
+    monkeypatch.setattr(first_estimate, "COLOURS", 1.0)
+    assert found < 0.6 * red_error(), found
