@@ -17,7 +17,7 @@ from aps_core.evaluation.tables import markdown, mean, paired_interval
 from benchmarks.variants import TASKS
 
 RESULTS = Path(__file__).parent / "results"
-DEFAULT = RESULTS / "2026-11-27_photographs.csv"
+DEFAULT = RESULTS / "2026-11-28_photographs.csv"
 """The defaults and the baselines, by ``benchmarks.photographs``."""
 DOCUMENTS = RESULTS / "2026-11-27_documents.csv"
 """By ``benchmarks.documents``."""
