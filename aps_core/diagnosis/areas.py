@@ -46,9 +46,13 @@ def missing(rgb: Pixels) -> Missing | None:
         return Missing(shape, "box", colour)
     inside = same[1:-1, 1:-1]
     neighbours = np.stack([same[:-2, 1:-1], same[2:, 1:-1], same[1:-1, :-2], same[1:-1, 2:]])
-    # of independent missing pixels, the neighbours are missing as often as any pixel
-    alike = float(neighbours.mean(0)[inside].mean()) if inside.any() else 1.0
-    if abs(alike - share) < 0.1 * max(share, 0.1) and len(rows) > 8 and len(columns) > 8:
+    # of independent missing pixels, the neighbours are missing as often as any pixel, and as often
+    # as those of known pixels
+    beside = neighbours.mean(0)
+    alike = float(beside[inside].mean()) if inside.any() else 1.0
+    other = float(beside[~inside].mean()) if not inside.all() else 0.0
+    as_often = max(abs(alike - share), abs(other - share)) < 0.1 * max(share, 0.1)
+    if as_often and len(rows) > 8 and len(columns) > 8:
         return Missing(share, "scattered", colour)
     return None
 
@@ -84,10 +88,12 @@ def _repeated_along(rgb: Pixels) -> int | None:
 
 
 def impulses(rgb: Pixels) -> float:
-    """Share of single black or white pixels between others (salt-and-pepper noise)."""
-    if min(rgb.shape[:2]) < 3:
-        return 0.0
+    """Share of single black or white pixels between others (salt-and-pepper noise); 0 for pictures
+    in black and white, whose thin strokes look like that.
+    """
     grey = rgb.astype(np.int16).mean(2)
+    if min(grey.shape) < 3 or bool(((grey <= 2) | (grey >= 253)).all()):
+        return 0.0
     inner = grey[1:-1, 1:-1]
     around = np.stack([grey[:-2, 1:-1], grey[2:, 1:-1], grey[1:-1, :-2], grey[1:-1, 2:]])
     middle = np.median(around, axis=0)

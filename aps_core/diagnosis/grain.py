@@ -13,6 +13,7 @@ from aps_core.imaging.noise_level import (
     clipped_noise,
     estimate_noise,
     noisy_tiles,
+    smoothed_noise,
 )
 
 Array = NDArray[np.float64]
@@ -35,6 +36,9 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> tuple[float, float] |
     if len(tiles) >= 4:
         deviations, means = np.array(tiles).T
         sigma = float(np.quantile(deviations, 0.1)) / LOW_DECILE
+        smoothed = [smoothed_noise(y_CHW, sigma) for y_CHW in values]
+        if all(smoothed):
+            return min(each for each in smoothed if each), 0.0
         return sigma, _photon_share(deviations, means)
     shown = [] if compressed else [y for y in values if clipped_noise(y) is not None]
     return (min(map(estimate_noise, shown)), 0.0) if shown else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,6 +22,13 @@ TILE = 32
 """Side in pixels of the tiles in which noise is estimated; tiles overlap by half."""
 CLIPPED_TILE = 8
 """Side in pixels of the tiles of white paper or black ground; small enough to lie between lines."""
+SMOOTHED, SMOOTHED_SHARE = 0.035, 0.46
+"""Least estimate at half the resolution that is noise with smoothed colours, and its share of the
+noise.
+"""
+LEAST_TILES = 9
+"""At half the resolution; of fewer, none may be without texture."""
+LUMA = np.array([0.299, 0.587, 0.114])
 LOW_DECILE = 0.95
 """Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
 deviation.
@@ -39,7 +47,8 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     :func:`clipped_noise`: whatever resembles noise there only adds to it.
 
     Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
-    compression after the noise violates both; specify sigma in that case.
+    compression after the noise violates both: what remains of strong noise after a light one is
+    found (:func:`smoothed_noise`); specify sigma in other cases.
 
     Args:
         y_CHW: values on the [-1, 1] scale.
@@ -47,7 +56,9 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     """
     tiles = list(noisy_tiles(y_CHW, observed))
     if len(tiles) >= 4:
-        return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
+        white = _lowest(tiles)
+        smoothed = smoothed_noise(y_CHW, white) if observed is None else None
+        return smoothed or white
     clipped = clipped_noise(y_CHW, observed)
     found = [] if clipped is None else [clipped]
     y, valid = _usable(y_CHW, observed)
@@ -58,6 +69,36 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
             found.append(float(np.sqrt(_noise_variance(np.cov(chosen)[None])[0])))
             break
     return min(found, default=0.0)
+
+
+def smoothed_noise(y_CHW: Array, white: float) -> float | None:
+    """Standard deviation of noise whose colours were smoothed, as JPEG does, on the picture's
+    scale; None if there is none to be told from a clean picture.
+
+    The estimate from all colours rests on their finest differences, where such noise has little. At
+    half the resolution it has almost half of itself, and in brightness all; but there, textures of
+    clean pictures resemble noise. Chosen on 60 pictures: twice the estimate at half the resolution
+    is up to 0.03 for clean ones, and 0.46 of the noise at JPEG quality 95.
+
+    Args:
+        y_CHW: values on the [-1, 1] scale.
+        white: estimate from all colours.
+    """
+    if len(y_CHW) != 3 or (y_CHW == y_CHW[:1]).all():
+        return None
+    rows, columns = (side // 2 for side in y_CHW.shape[1:])
+    blocks = y_CHW[:, : 2 * rows, : 2 * columns].reshape(3, rows, 2, columns, 2)
+    coarse = list(noisy_tiles(blocks.mean((2, 4))))
+    if len(coarse) < LEAST_TILES or (halved := 2 * _lowest(coarse)) < max(SMOOTHED, 2 * white):
+        return None
+    bright = list(noisy_tiles(np.tensordot(LUMA, y_CHW, 1)[None]))
+    in_brightness = _lowest(bright) / float(np.linalg.norm(LUMA)) if len(bright) >= 4 else math.inf
+    return min(in_brightness, halved / SMOOTHED_SHARE)
+
+
+def _lowest(tiles: list[tuple[float, float]]) -> float:
+    """The noise of a picture from that of its tiles."""
+    return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
 
 
 def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from aps_core.diagnosis import Diagnosis, diagnose, shows_text
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
@@ -176,6 +176,32 @@ def test_missing_and_clipped_pixels():
     clipped = found(diagnose(encoded(1.8 * x)), "clipped")
     assert clipped.wrong
     assert clipped.values["white"] + clipped.values["black"] > 0.1
+
+
+@pytest.mark.parametrize("paper", ["white", "black"])
+def test_a_page_with_little_on_it_misses_nothing(paper):
+    """Nor are thin strokes in black and white noise."""
+    page = Image.new("L", (400, 300), paper)
+    pen = ImageDraw.Draw(page)
+    for line in range(6):
+        words = "a page with a few words on it, and dots ....."
+        pen.text((40, 30 + 40 * line), words, fill="white" if paper == "black" else "black")
+    sharp = page.point(lambda value: 255 if value > 127 else 0)
+    for image in (page, sharp):
+        diagnosis = diagnose(encoded(image.convert("RGB")))
+        assert found(diagnosis, "missing") is None, diagnosis.summary
+    assert found(diagnosis, "noise") is None, diagnosis.summary
+
+
+@pytest.mark.parametrize("name", ["coffee", "castle", "screen-7-shell-appmenu-shell"])
+@pytest.mark.parametrize("quality", [90, 95, 98])
+def test_noise_is_found_in_a_jpeg_that_smoothed_its_colours(name, quality):
+    clean = to_image(picture(name))
+    noise = np.random.default_rng(0).normal(0, 18, (*clean.size[::-1], 3))
+    noisy = Image.fromarray((np.asarray(clean) + noise).round().clip(0, 255).astype(np.uint8))
+    kept = found(diagnose(encoded(noisy, "JPEG", quality=quality)), "noise")
+    assert kept.values["sigma"] * 127.5 == pytest.approx(18, rel=0.35)
+    assert found(diagnose(encoded(clean, "JPEG", quality=quality)), "noise") is None
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
