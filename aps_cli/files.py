@@ -62,6 +62,8 @@ class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only s
                     f"Left out, because only PNG, JPEG and WebP are read: {', '.join(unread)}.",
                     err=True,
                 )
+            if folders := [each.name for each in files if each.is_dir()]:
+                click.echo(f"Folders inside are not read: {', '.join(folders)}.", err=True)
             found = [each for each in files if each.suffix.lower() in SUFFIXES]
             # a second run would otherwise restore the results of the first
             inputs = [each for each in found if not each.with_suffix(".json").exists()]
@@ -102,15 +104,46 @@ def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[P
         InvalidSpec: several results would go to one file.
     """
     if output is None:
-        return [path if path == STDIO else path.with_suffix(suffix) for path in sources]
+        return _named(sources, suffix)
     into = output.is_dir() or (len(sources) > 1 and not output.suffix and output != STDIO)
     if into:
         output.mkdir(parents=True, exist_ok=True)
         names = [Path("result" if path == STDIO else path.name) for path in sources]
-        return [output / name.with_suffix(suffix) for name in names]
+        return [output / name for name in _named(names, suffix)]
     if len(sources) > 1:
         raise InvalidSpec(f"Several pictures need a folder as --output, not '{output}'.")
     return [output]
+
+
+def _named(paths: Sequence[Path], suffix: str) -> list[Path]:
+    """Each path with ``suffix`` in place of its own; if several then have the same name, behind
+    it: ``a.jpg.png`` and ``a.png.png``.
+    """
+    short = [path if path == STDIO else path.with_suffix(suffix) for path in paths]
+    times = Counter(short)
+    return [
+        path.with_name(path.name + suffix) if times[name] > 1 and path != STDIO else name
+        for path, name in zip(paths, short, strict=True)
+    ]
+
+
+def is_done(target: Path) -> bool:
+    """Whether a result is there, with its sidecar."""
+    return target.exists() and target.with_suffix(".json").exists()
+
+
+def check_own(targets: Sequence[Path]) -> None:
+    """Checks that no other picture stands where a result belongs.
+
+    Raises:
+        InvalidSpec: one does; only results have a sidecar.
+    """
+    for target in targets:
+        if target.exists() and not is_done(target):
+            raise InvalidSpec(
+                f"'{target}' has no sidecar, so it is no result that could be kept; choose another"
+                " --output."
+            )
 
 
 def check_free(paths: Sequence[Path], force: bool) -> None:

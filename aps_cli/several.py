@@ -15,7 +15,7 @@ from PIL import Image
 
 from aps_cli import contact_sheet
 from aps_cli.compute import Files
-from aps_cli.files import STDIO
+from aps_cli.files import STDIO, is_done
 from aps_client.errors import JobFailed
 from aps_core.errors import APSError, NothingToRestore
 from aps_core.operators import OperatorSpec
@@ -60,9 +60,9 @@ def compute_all(
     """
     outcomes = []
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
-        sidecar = target.with_suffix(".json")
-        if skip_done and target.exists() and sidecar.exists():
-            files = {"result.png": target.read_bytes(), "result.json": sidecar.read_bytes()}
+        if skip_done and is_done(target):
+            sidecar = target.with_suffix(".json").read_bytes()
+            files = {"result.png": target.read_bytes(), "result.json": sidecar}
             outcomes.append(_done(source, files))
             continue
         click.echo(f"[{number}/{len(sources)}] {source}", err=True)
@@ -89,7 +89,6 @@ def report(outcomes: Sequence[Outcome], past: str, folder: Path, force: bool) ->
     cells = [
         contact_sheet.Cell(each.source.name, each.words, each.before, each.after)
         for each in outcomes
-        if each.before is not None
     ]
     told = [
         {"picture": str(each.source), "state": each.state, "words": each.words} for each in outcomes

@@ -46,8 +46,7 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
         targets = files.targets(sources, output, f".{past}.png" if pictures else ".png")
         if not _makes_text(spec):
             check_suffix(targets[0].suffix or ".png")
-            if not skip_done:
-                files.check_free(targets, force)
+            files.check_own(targets) if skip_done else files.check_free(targets, force)
         backend = Backend(server, api_key, device, max_pixels)
         asked = {"type": task, **json_of(spec, options)}
 
@@ -55,6 +54,8 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
             given = {pictures[0]: source, **others} if pictures else {}
             return backend.compute(asked, given, target.suffix or ".png")
 
+        if len(sources) == 1 and skip_done and files.is_done(targets[0]):
+            return click.echo(targets[0])
         if len(sources) == 1:
             return _write(compute(sources[0], targets[0]), targets[0], as_json)
         outcomes = compute_all(

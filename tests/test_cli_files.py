@@ -65,6 +65,37 @@ def test_pictures_that_are_left_out_of_a_folder_are_named(folder):
     assert "notes.txt" not in done.output
 
 
+def test_continuing_destroys_nothing(folder):
+    one = folder / "one.png"
+    assert aps("restore", folder / "a.png", *QUICK, "-o", one).exit_code == 0
+    kept = one.stat().st_mtime_ns
+    again = aps("restore", folder / "a.png", *QUICK, "-o", one, "--continue")
+    assert (again.exit_code, again.stdout) == (0, f"{one}\n")
+    assert one.stat().st_mtime_ns == kept
+    other = folder / "b.restored.png"
+    other.write_bytes((folder / "a.png").read_bytes())
+    for source in (folder / "b.jpg", folder):
+        refused = aps("restore", source, *QUICK, "--continue")
+        assert refused.exit_code == 2
+        assert f"'{other}' has no sidecar" in refused.output
+    assert other.read_bytes() == (folder / "a.png").read_bytes()
+
+
+def test_pictures_of_one_name_are_both_restored(folder):
+    (folder / "b.png").write_bytes((folder / "a.png").read_bytes())
+    (folder / "broken.png").write_bytes(b"no picture")
+    (folder / "inside").mkdir()
+    done = aps("restore", folder, *QUICK, "-o", folder / "inside")
+    assert "Folders inside are not read: inside." in done.stderr
+    made = {path.name for path in (folder / "inside").glob("*.png")}
+    names = ("a", "b.jpg", "b.png", "c")
+    assert made == {"contact-sheet.png", *(f"{name}.restored.png" for name in names)}
+    told = json.loads((folder / "inside" / "contact-sheet.json").read_text())["pictures"]
+    assert [each["state"] for each in told].count("failed") == 1
+    rows = np.asarray(Image.open(folder / "inside" / "contact-sheet.png")).shape[0]
+    assert rows > 3 * SIDE, "the picture that failed is in it too"
+
+
 def test_files_beside_a_result_are_not_overwritten(folder):
     for name in ("one-mean.png", "one-sample-1.png", "one-spread.npy"):
         taken = folder / name

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
 from aps_core.runtime.estimate import estimate as estimated
 from aps_core.tasks import PictureTaskSpec, TaskSpec
+from aps_core.tasks.content import leaves_prior_open, specialised
 from service.access.principals import Reader
 from service.api import openapi
 from service.api.accept import Draft, validated
@@ -49,14 +50,19 @@ def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
 def predict(
     services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
 ) -> EstimateView:
-    """Predicts size and duration of a job for an upload of size ``image`` (width, height).
+    """Predicts size and duration of a job for an upload of size ``image`` (width, height). If the
+    prior depends on what the picture shows, that for photographs is assumed.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid.
         PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
     """
+    offered = services.settings.priors
+    if leaves_prior_open(task, spec_json, offered):
+        prior = specialised(False, spec_json, offered)
+        spec_json = {**spec_json, **({} if prior is None else {"prior": prior})}
     spec = validated(task, spec_json)
-    worker = worker_for(spec.prior, services.settings.priors, services.capable())
+    worker = worker_for(spec.prior, offered, services.capable())
     pace, refusal = worker.seconds_per_token, None
     cost = estimated(spec, image, pace)
     try:
@@ -65,6 +71,7 @@ def predict(
         refusal = JobError.of(error)
     presets = spec.by_preset() if isinstance(spec, PictureTaskSpec) else {}
     return EstimateView(
+        prior=spec.prior,
         output_size=cost.output,
         reduced_size=spec.reduced_size(image),
         tokens=cost.tokens,

@@ -149,6 +149,11 @@ class EstimateRequest(BaseModel):
 class EstimateView(BaseModel):
     """What a job would give and take."""
 
+    prior: str = Field(
+        description=(
+            "Prior that computes it; if it depends on what the picture shows, that for photographs."
+        )
+    )
     output_size: tuple[int, int] | None = Field(
         description="Width and height of the result; null for text."
     )

@@ -35,6 +35,15 @@ def test_an_estimate_is_what_the_job_then_says(stack: Stack) -> None:
     assert len(set(found["seconds_by_preset"].values())) == 1, "the steps are set"
 
 
+def test_an_estimate_is_for_the_prior_that_a_photograph_gets(stack: Stack) -> None:
+    for operator, prior in (("auto", "embedded_photographs"), ("colorize", "embedded")):
+        found = estimated(stack, spec={"operator": {"type": operator}}, image_size=[96, 72])
+        assert found["prior"] == prior
+    named = {"operator": {"type": "auto"}, "prior": "embedded"}
+    slower = estimated(stack, spec=named, image_size=[96, 72])
+    assert slower["prior"] == "embedded"
+
+
 def test_presets_take_less_or_more_time(stack: Stack) -> None:
     for task, spec in (
         ("restore", DENOISE),

@@ -42,6 +42,8 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
         (PAGE, {}, "embedded_documents"),
         (PHOTO, {}, "embedded_photographs"),
         (PHOTO, {"operator": {"type": "jpeg"}}, "embedded_photographs"),
+        (PHOTO, {"operator": {"type": "auto"}}, "embedded_photographs"),
+        (PHOTO, {"operator": {"type": "blind_blur"}}, "embedded_photographs"),
         (PHOTO, {"operator": {"type": "colorize"}}, "embedded"),  # the other knows no colours
         (PHOTO, {"prior": "embedded"}, "embedded"),
         (PHOTO, {"operator": {"type": "hdr"}}, "embedded_photographs"),
@@ -81,7 +83,7 @@ def test_a_stored_page_is_looked_at_too_and_a_repeated_request_finds_its_job(sta
 
 def test_a_small_part_is_judged_by_the_whole_page(stack: Stack) -> None:
     part = io.BytesIO()
-    Image.open(PAGE).crop((0, 0, 40, 40)).save(part, "PNG")  # too small to show a page
+    Image.open(PAGE).crop((0, 0, 12, 12)).save(part, "PNG")  # of the empty margin
     files = {"image": part.getvalue()}
     for more, prior in (
         ({}, "embedded_photographs"),

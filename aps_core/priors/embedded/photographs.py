@@ -18,6 +18,9 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
     content: ClassVar[Content] = "photographs"
     operators: ClassVar[frozenset[str] | None] = frozenset(
         {
+            "auto",
+            "blind",
+            "blind_blur",
             "compose",
             "defocus_blur",
             "denoise",
