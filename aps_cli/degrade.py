@@ -55,7 +55,7 @@ def degrade(
     """Degrade a clean PHOTO with an operator and noise, to try out a restoration.
 
     Writes an 8-bit picture of y = A(x) + sigma * noise, where the noise is Gaussian. With
-    --noise poisson, photon counting noise is applied to A(x) first.
+    --noise poisson, photon counting noise is applied to A(x) first. Missing pixels are transparent.
     """
     import torch
 
@@ -75,14 +75,15 @@ def degrade(
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     if not x.numel():
         raise InvalidSpec(f"The picture is smaller than {factor}x{factor} pixels.")
-    y = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)(x[None])[0]
+    operator = spec.bind((3, *x.shape[1:]), "cpu", mask_HW)
+    y = operator(x[None])[0]
     # gray measurements get gray noise
     y = y[:1] if torch.equal(y, y[:1].expand_as(y)) else y
     generator = torch.Generator().manual_seed(seed)
     if kind == "poisson":
         y = noise.add_poisson(y, peak, generator)
     y = noise.add_noise(y, sigma if sigma is not None else 0.05 * (kind == "gaussian"), generator)
-    data = images.encode_png(y.clamp(-1, 1).expand(3, -1, -1))
+    data = images.encode_png(y.clamp(-1, 1).expand(3, -1, -1), operator.weight)
     if path == files.STDIO:
         files.write_out(data)
         return

@@ -82,7 +82,12 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
         ' \'{"type": "defocus_blur", "radius": 4}\'. Without --task, nothing else runs.'
     ),
 )
-@click.option("--method", "methods", multiple=True, help="Run only this method (repeatable).")
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    help="Beside the baselines, run only this method (repeatable).",
+)
 @click.option(
     "--protocol",
     "protocols",

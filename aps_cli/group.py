@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from aps_client.errors import Forbidden, InvalidRequest, NotFound
 from aps_core.errors import APSError, ImageRejected, InvalidSpec, WeightsMissing
+from aps_core.registry import explain
 
 USER = (InvalidSpec, ImageRejected, WeightsMissing, InvalidRequest, Forbidden, NotFound)
 """Errors the caller can fix; they exit with code 2."""
@@ -88,24 +89,6 @@ class OneLineErrors(click.Group):
         """Writes the exit codes."""
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
-
-
-def explain(error: ValidationError) -> str:
-    """Describes the first invalid field: its path, what is expected, and the given value."""
-    first, *others = error.errors()
-    where = _path(first)
-    words = " or ".join(
-        dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)])
-    )
-    given = "" if first["type"] == "missing" else f" (given: {first['input']!r:.60})"
-    return f"{where}: {words}{given}" if where else f"{words}{given}"
-
-
-def _path(error: Any) -> str:
-    """Path of field names and indices; leaves out pydantic's labels of union branches."""
-    return ".".join(
-        str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)
-    )
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -35,7 +35,7 @@ def settings_for(device: str | None, **changes: object) -> Settings:
 
 def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
     """Replaces this process by the API; with ``embedded``, runs all processes as children."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    _log()
     if embedded:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
     else:
@@ -47,7 +47,7 @@ def worker(device: str | None) -> None:
     """Supervises one worker per GPU; without several GPUs, replaces this process by the worker."""
     settings = settings_for(device)
     if settings.device == "cuda" and len(gpus()) > 1:
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        _log()
         launch.launch_workers(settings)
         return
     command = launch.worker_command(settings)
@@ -56,7 +56,7 @@ def worker(device: str | None) -> None:
 
 def webhooks() -> None:
     """Sends webhooks until SIGINT or SIGTERM."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    _log()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(send_webhooks(Settings()))
@@ -97,3 +97,9 @@ def demo(photo: Path, page: Path, out: Path, once: bool, port: int) -> None:
                     time.sleep(1)
             except KeyboardInterrupt:
                 click.echo("Stopping.")
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    # it would name every question whether the service is ready
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -28,8 +28,11 @@ DIFFERS = 1
     show_default=True,
     help="Folder for the files.",
 )
+@click.option("--force", is_flag=True, help="Overwrite the files of an earlier replay.")
 @click.pass_context
-def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: Path) -> None:
+def replay(
+    ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: Path, force: bool
+) -> None:
     """Repeat the job of SIDECAR with its input PICTURES, given in any order, and compare the
     results.
 
@@ -39,6 +42,10 @@ def replay(ctx: click.Context, sidecar: Path, pictures: tuple[Path, ...], out: P
     from aps_core.runtime.engine import Engine
     from aps_core.runtime.process import be_reproducible
 
+    if (earlier := out / "result.json").exists() and not force:
+        raise InvalidSpec(
+            f"'{earlier}' exists; overwrite it with --force, or choose another --out."
+        )
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
     inputs = _matched(origin["inputs"], pictures)

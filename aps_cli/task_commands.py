@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,11 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     prompt: list[Decorator] = []
     if prompt_is_argument(spec):
         needed = spec.model_fields["prompt"].is_required()
-        prompt.append(click.argument("prompt", required=needed, default=None if needed else ""))
+        prompt.append(
+            click.argument(
+                "prompt", required=needed, default=None if needed else "", callback=_prompt
+            )
+        )
     if not pictures:
         return prompt
     helps = {
@@ -123,6 +128,11 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
         *prompt,
         *rest,
     ]
+
+
+def _prompt(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """A prompt; ``-`` reads standard input."""
+    return sys.stdin.read().strip() if value == str(files.STDIO) else value
 
 
 def _common(sized: bool, text: bool) -> list[Decorator]:

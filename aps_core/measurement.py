@@ -146,10 +146,8 @@ class Measurement:
     def _registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
         """The operator; a name or fields as its spec."""
         given = self.operator
-        if isinstance(given, str):
-            given = {"type": given}
-        if isinstance(given, Mapping):
-            return OperatorSpec.named(str(given.get("type"))).model_validate(given)
+        if isinstance(given, str | Mapping):
+            return OperatorSpec.from_fields({"type": given} if isinstance(given, str) else given)
         return given
 
     def _operator(
@@ -187,7 +185,10 @@ class Measurement:
             if known is not None:
                 return known
         if y_BCHW.shape[1] != 3 or min(y_BCHW.shape[2:]) < 8:
-            raise InvalidSpec("The noise of this measurement cannot be estimated; set 'sigma'.")
+            raise InvalidSpec(
+                f"The noise of a measurement of {tuple(y_BCHW.shape[1:])} cannot be estimated;"
+                " set 'sigma', or give a picture as (3, height, width) in [-1, 1]."
+            )
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
         return max(sum(estimates) / len(estimates), QUANTISATION if _eight_bit(self.y) else 0.0)
 

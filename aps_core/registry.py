@@ -20,7 +20,13 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -82,6 +88,19 @@ class Spec(Config):
                 f"There is no {kind} {name!r}; known: {', '.join(sorted(cls.family))}."
             )
         return found
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """A member of this family from its fields, ``type`` among them.
+
+        Raises:
+            InvalidSpec: no such member, or a field is invalid; the message is one line.
+        """
+        member = cls.named(str(fields.get("type")))
+        try:
+            return member.model_validate(fields)
+        except ValidationError as error:
+            raise InvalidSpec(f"'{fields['type']}': {explain(error)}.") from error
 
     @classmethod
     def summary(cls) -> str:
@@ -192,3 +211,21 @@ def discover(package: ModuleType, group: str) -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
     for entry in entry_points(group=group):
         entry.load()
+
+
+def explain(error: ValidationError) -> str:
+    """Describes the first invalid field: its path, what is expected, and the given value."""
+    first, *others = error.errors()
+    where = _path(first)
+    words = " or ".join(
+        dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)])
+    )
+    given = "" if first["type"] == "missing" else f" (given: {first['input']!r:.60})"
+    return f"{where}: {words}{given}" if where else f"{words}{given}"
+
+
+def _path(error: Any) -> str:
+    """Path of field names and indices; leaves out pydantic's labels of union branches."""
+    return ".".join(
+        str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)
+    )

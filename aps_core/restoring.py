@@ -235,4 +235,4 @@ def _spec(root: type[AnySpec], given: AnySpec | Mapping[str, Any] | str) -> AnyS
         given = {"type": given}
     if not isinstance(given, Mapping):
         raise InvalidSpec(f"{given!r} is neither a {root.__name__} nor its name nor its fields.")
-    return root.named(str(given.get("type"))).model_validate(given)
+    return root.from_fields(given)

@@ -127,6 +127,17 @@ def test_a_format_that_is_not_written_is_refused_before_computing(folder, monkey
     assert (refused.exit_code, "written as .png or .webp" in refused.output) == (2, True)
 
 
+def test_missing_pixels_of_a_degraded_picture_are_transparent(folder):
+    made = aps("degrade", folder / "b.jpg", "--operator", "inpainting", "--mask-source", "random")
+    assert made.exit_code == 0, made.output
+    alpha = np.asarray(Image.open(made.stdout.strip()).getchannel("A"))
+    assert abs((alpha == 0).mean() - 0.7) < 0.01
+    inpainting = ("--operator", "inpainting", *QUICK[2:])
+    done = aps("restore", made.stdout.strip(), *inpainting, "-o", folder / "filled.png")
+    assert done.exit_code == 0, done.output
+    assert aps("diagnose", made.stdout.strip()).stdout.count("70% of the pixels are transparent")
+
+
 def test_a_picture_smaller_than_the_factor_is_not_degraded(folder):
     Image.new("RGB", (1, 1)).save(folder / "point.png")
     refused = aps("degrade", folder / "point.png", "--operator", "super_resolution")

@@ -32,6 +32,9 @@ def test_replay_gives_the_same_bytes(made, tmp_path):
     assert (tmp_path / "result.png").read_bytes() == made.read_bytes()
     for name in ("sample-2.png", "mean.png", "spread.npy"):
         assert (tmp_path / name).read_bytes() == made.with_name(f"out-{name}").read_bytes()
+    again = aps("replay", made.with_suffix(".json"), PHOTO, "-o", tmp_path)
+    assert again.exit_code == 2
+    assert "exists; overwrite it with --force" in again.output
 
 
 def test_differences_are_named(made, tmp_path):

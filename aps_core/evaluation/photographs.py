@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from aps_core.errors import InvalidSpec
+from aps_core.errors import ImageRejected, InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 
@@ -74,8 +74,15 @@ def imagenet(folder: Path, index: Path, size: int, limit: int | None = None) -> 
 
 
 def square(path: Path, size: int) -> Tensor:
-    """The centre square of a picture as (3, size, size) in [-1, 1]."""
-    x = images.to_tensor(images.open_image(path.read_bytes()))
+    """The centre square of a picture as (3, size, size) in [-1, 1].
+
+    Raises:
+        InvalidSpec: the file cannot be read; the message names it.
+    """
+    try:
+        x = images.to_tensor(images.open_image(path.read_bytes()))
+    except ImageRejected as error:
+        raise InvalidSpec(f"{path}: {error}") from error
     side = min(x.shape[-2:])
     top, left = (x.shape[-2] - side) // 2, (x.shape[-1] - side) // 2
     return resize(x[:, top : top + side, left : left + side], (size, size)).clamp(-1, 1)

@@ -244,10 +244,12 @@ def encode_jpeg(x_CHW: Tensor, quality: int = 80) -> bytes:
     return buffer.getvalue()
 
 
-def encode_png(x_CHW: Tensor) -> bytes:
-    """PNG bytes of (3, H, W) in [-1, 1], without metadata; results use
-    :func:`aps_core.imaging.provenance.encode`.
+def encode_png(x_CHW: Tensor, known_11HW: Tensor | None = None) -> bytes:
+    """PNG bytes of (3, H, W) in [-1, 1], without metadata, transparent where nothing is known;
+    results use :func:`aps_core.imaging.provenance.encode`.
     """
-    buffer = io.BytesIO()
-    to_pil(x_CHW).save(buffer, "PNG", compress_level=3)
+    buffer, image = io.BytesIO(), to_pil(x_CHW)
+    if known_11HW is not None:
+        image.putalpha(Image.fromarray(known_11HW[0, 0].mul(255).to(torch.uint8).cpu().numpy()))
+    image.save(buffer, "PNG", compress_level=3)
     return buffer.getvalue()

@@ -80,6 +80,11 @@ class Inpainting(OperatorSpec):
         """Single pixels of an uploaded mask; other masks depend on the whole picture."""
         return Support(0) if self.needs_mask else None
 
+    def words(self) -> str:
+        if self.mask == "random":
+            return f"{self.fraction:.0%} of the pixels missing"
+        return "a missing box" if self.mask == "box" else "missing pixels"
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """The box must leave some pixels known."""
         _, height, width = shape_CHW

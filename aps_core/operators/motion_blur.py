@@ -55,6 +55,9 @@ class MotionBlur(OperatorSpec):
         """The kernel."""
         return Support((self.kernel_size | 1) // 2)
 
+    def words(self) -> str:
+        return f"a camera's movement over {self.kernel_size} pixels along a random path"
+
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the kernel's reach."""
         check_reach((self.kernel_size | 1) // 2, *shape_CHW[1:])

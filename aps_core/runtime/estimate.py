@@ -88,8 +88,10 @@ def check_size(
     max_pixels: int,
     seconds_per_token: float,
     capacity: Capacity | None = None,
+    max_seconds: float = math.inf,
 ) -> Estimate:
-    """Returns the estimate if the result fits the device's limit and, if known, its memory.
+    """Returns the estimate if the result fits the device's limit and, if known, its memory. Tiles
+    that take longer than ``max_seconds`` are not proposed.
 
     Raises:
         ImageTooLarge: the picture is too large; the message contains the estimate and a size that
@@ -98,7 +100,7 @@ def check_size(
     """
     cost = estimate(spec, image, seconds_per_token)
     if cost.sampled is not None and math.prod(cost.sampled) > max_pixels:
-        way = _in_tiles(spec, image, max_pixels, seconds_per_token)
+        way = _in_tiles(spec, image, max_pixels, seconds_per_token, max_seconds)
         raise _too_large(cost.sampled, cost, max_pixels, way)
     if capacity is not None:
         capacity.check(cost.tokens_at_once)
@@ -191,7 +193,13 @@ def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.3g} GB"
 
 
-def _in_tiles(spec: TaskSpec, image: Size | None, max_pixels: int, seconds_per_token: float) -> str:
+def _in_tiles(
+    spec: TaskSpec,
+    image: Size | None,
+    max_pixels: int,
+    seconds_per_token: float,
+    max_seconds: float,
+) -> str:
     """How to compute the job in tiles, with the time it takes; empty if that is impossible."""
     if not isinstance(spec, RestoreSpec):
         return ""
@@ -201,6 +209,8 @@ def _in_tiles(spec: TaskSpec, image: Size | None, max_pixels: int, seconds_per_t
     try:
         tiling, seconds = tiled.tiling(image), estimate(tiled, image, seconds_per_token).seconds
     except (InvalidSpec, ImageTooLarge):
+        return ""
+    if seconds > max_seconds:
         return ""
     assert tiling is not None  # a picture that fits one tile is not too large
     return (

@@ -94,10 +94,10 @@ class Draft:
             ImageTooLarge, InsufficientMemory: it exceeds the worker's limits.
             JobTooLong: its predicted duration exceeds the limit.
         """
-        worker = self.worker
-        capacity = Capacity(worker.job_bytes, worker.token_bytes)
-        cost = check_size(self.spec, image, worker.max_pixels, worker.seconds_per_token, capacity)
-        check_seconds(self.spec, image, cost, self.max_job_seconds, worker.seconds_per_token)
+        worker, most = self.worker, self.max_job_seconds
+        capacity, pace = Capacity(worker.job_bytes, worker.token_bytes), worker.seconds_per_token
+        cost = check_size(self.spec, image, worker.max_pixels, pace, capacity, most)
+        check_seconds(self.spec, image, cost, most, pace)
         return cost
 
 

@@ -143,6 +143,10 @@ def test_what_cannot_be_told_is_refused(prior, truth):
         restored(prior, aps.Measurement(torch.zeros(1, 5), lambda x: x, size=(8, 8)))
     with pytest.raises(InvalidSpec, match="'embedded_text' makes text"):
         aps.restore(aps.Measurement(truth, sigma=0.1), aps.load_prior("embedded_text", "cpu"))
+    with pytest.raises(InvalidSpec, match=r"'gaussian_blur': radius: Extra inputs .*given: 2"):
+        aps.restore(aps.Measurement(truth, {"type": "gaussian_blur", "radius": 2}))
+    with pytest.raises(InvalidSpec, match=r"of \(16, 16, 3\) .* \(3, height, width\)"):
+        aps.restore(aps.Measurement(torch.zeros(16, 16, 3)))
     with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
         restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")
     with pytest.raises(InvalidSpec, match="this is int"):
