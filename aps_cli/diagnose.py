@@ -69,8 +69,7 @@ def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosi
 def restore_command(photo: Path, proposal: dict[str, Any]) -> str:
     """The command that runs a proposed restore job."""
     words = ["aps", "restore", str(photo), *words_of(proposal["operator"])]
-    if "working_size" in proposal:
-        words += ["--working-size", str(proposal["working_size"])]
-    if "prior" in proposal:
-        words += ["--prior", proposal["prior"]]
+    for field in ("noise", "peak", "working_size", "prior"):
+        if field in proposal:
+            words += [f"--{field.replace('_', '-')}", str(proposal[field])]
     return shlex.join(words)

@@ -18,6 +18,7 @@ from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec
+from aps_core.operators.base import four_dimensional
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.types import BoundOperator
 
@@ -135,13 +136,16 @@ class Measurement:
                 part=(width, height),
             )
         )
+        known = replace(self, operator=found.operator)
         _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
         if found.working_size is not None and whole > found.working_size:
             # the upload was enlarged: it is reduced to its real resolution
             scale = found.working_size / whole
-            y_CHW = resize(y_BCHW[0], (int(height * scale), int(width * scale)))
-            return replace(self, y=y_CHW, operator=found.operator), found
-        return replace(self, operator=found.operator), found
+            y_BCHW = resize(y_BCHW[0], (int(height * scale), int(width * scale)))[None]
+            known = replace(known, y=y_BCHW)
+        if found.peak is not None and self.sigma == "auto":
+            known = replace(known, sigma=noise.poisson_sigma(y_BCHW, found.peak))
+        return known, found
 
     def _registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
         """The operator; a name or fields as its spec."""
@@ -166,7 +170,7 @@ class Measurement:
         size = self.size or (deepinv.image_size(given) if physics else None)
         function = deepinv.bound(given) if physics else given
         operator = function if isinstance(function, BoundOperator) else Bound(function)
-        return _four_dimensional(operator), size or _same_size(operator, y_BCHW)
+        return four_dimensional(operator), size or _same_size(operator, y_BCHW)
 
     def _mask(self) -> Tensor | None:
         """Mask (H, W), 1 = known: ``mask``, else the alpha channel of ``y``, else None."""
@@ -272,16 +276,6 @@ def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
             "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."
         )
     return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
-
-
-def _four_dimensional(operator: BoundOperator) -> BoundOperator:
-    """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1)."""
-
-    def measured(x_BCHW: Tensor) -> Tensor:
-        y = operator.unclipped(x_BCHW)
-        return y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
-
-    return Bound(measured, operator.weight, operator.state(), operator.clips)
 
 
 def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:

@@ -38,8 +38,8 @@ FAINT, STRONG = 0.012, 0.04
 """Noise below the first deviation is not reported; above the second it is called strong."""
 DOTS = 0.03
 """Share of single black or white pixels that pages and screens may have."""
-POISSON_SHARE = 0.6
-"""Share of the noise variance at white that must grow with brightness to call it photon noise."""
+FEW_PHOTONS = 4 / FAINT**2
+"""Photon noise of more than these in white is not reported."""
 FINE_QUALITY = 93
 """JPEG quality from which compression is no degradation."""
 
@@ -198,18 +198,21 @@ class _Examination:
         if measured is None:
             self.unsure.append("The noise: too few areas are neither black nor white.")
             return []
-        sigma, photon = measured
-        if sigma < FAINT:
+        sigma, peak = measured
+        if sigma < FAINT and peak is None:
             return []
         if compressed:
             self.unsure.append("How strong the noise was before the JPEG compression.")
-        kind = "photons" if photon > POISSON_SHARE else "gaussian"
+        if peak is not None and peak > FEW_PHOTONS:
+            return []
         strength = "strong noise" if sigma > STRONG else "noise"
-        grows = ", growing with brightness" if kind == "photons" else ""
-        text = f"{strength} of about {sigma * 127.5:.1f} grey levels{grows}"
-        values = {"kind": kind, "sigma": round(sigma, 4)}
+        text = f"{strength} of about {sigma * 127.5:.1f} grey levels"
+        found: dict[str, str | float] = {"kind": "gaussian", "sigma": round(sigma, 4)}
+        if peak is not None:
+            text = f"photon noise, as of {peak:.0f} photons in white"
+            found = {"kind": "photons", "sigma": round(sigma, 4), "peak": round(peak, 1)}
         return [
-            Finding(kind="noise", wrong=True, text=text, confidence="fairly sure", values=values)
+            Finding(kind="noise", wrong=True, text=text, confidence="fairly sure", values=found)
         ]
 
     def _clipping(self, document: bool) -> list[Finding]:

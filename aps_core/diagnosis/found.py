@@ -87,6 +87,9 @@ class Found(Config):
     working_size: int | None = Field(
         None, description="Longer side of the restored picture that the operator needs, if any."
     )
+    peak: float | None = Field(
+        None, description="Mean photon count of a white pixel, if the noise is that of photons."
+    )
     text: str = Field(description="What was found, and the operator, in plain words.")
     confidence: Confidence = Field(description="Lowest confidence of the findings used.")
     unsure: tuple[str, ...] = Field((), description="What is uncertain, and why.")
@@ -119,6 +122,7 @@ def found_by(diagnosis: Diagnosis, asked: str, size: tuple[int, int] | None = No
         asked=asked,
         operator=operator,
         working_size=proposed.get("working_size"),
+        peak=proposed.get("peak"),
         text=f"{diagnosis.summary} Taken as {operator.words()}.",
         confidence=least_confidence(diagnosis.findings, size),
         unsure=tuple(diagnosis.unsure),

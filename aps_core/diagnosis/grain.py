@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,26 @@ Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
 
-def measured(parts: Sequence[Pixels], compressed: bool) -> tuple[float, float] | None:
-    """Standard deviation of the noise on the [-1, 1] scale, and the share of its variance at white
-    that grows with brightness; None if too little shows it.
+PHOTON_SHARE, STRAIGHT = 0.6, 0.75
+"""Least share of the variance at white that grows with brightness, and least coefficient of
+determination of the line, of photon noise. On 23 pictures, photon noise has 0.9 and 0.85, Gaussian
+noise at most 0.45 and 0.7.
+"""
+QUIETEST = 1.15
+"""Variance, relative to that of the quietest tiles."""
+
+
+class Grain(NamedTuple):
+    """Noise of a picture."""
+
+    sigma: float
+    """Standard deviation on the [-1, 1] scale, where it is least."""
+    peak: float | None
+    """Mean photon count of a white pixel; None if the noise does not grow with brightness."""
+
+
+def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
+    """The noise of a picture; None if too little shows it.
 
     Where little is neither black nor white, the noise that clipping has left is measured; not if
     JPEG has compressed the picture, which leaves ripples around letters.
@@ -38,24 +56,31 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> tuple[float, float] |
         sigma = float(np.quantile(deviations, 0.1)) / LOW_DECILE
         smoothed = [smoothed_noise(y_CHW, sigma) for y_CHW in values]
         if all(smoothed):
-            return min(each for each in smoothed if each), 0.0
-        return sigma, _photon_share(deviations, means)
+            return Grain(min(each for each in smoothed if each), None)
+        # JPEG changes how noise depends on brightness
+        return Grain(sigma, None if compressed else _photon_count(deviations, means))
     shown = [] if compressed else [y for y in values if clipped_noise(y) is not None]
-    return (min(map(estimate_noise, shown)), 0.0) if shown else None
+    return Grain(min(map(estimate_noise, shown)), None) if shown else None
 
 
-def _photon_share(deviations: Array, means: Array) -> float:
-    """Share of the variance at white that grows with brightness, by a line through the quietest
-    tiles of each brightness; 0 if the brightness hardly varies.
+def _photon_count(deviations: Array, means: Array) -> float | None:
+    """Mean photon count of a white pixel, by a line through the quietest tiles of each brightness;
+    None if the brightness hardly varies or the variance does not grow with it.
     """
-    edges = np.quantile(means, np.linspace(0, 1, 7))
-    levels, variances = [], []
-    for low, high in pairwise(edges):
-        chosen = (means >= low) & (means <= high)
-        if chosen.sum() >= 8:
-            levels.append((means[chosen].mean() + 1) / 2)
-            variances.append(np.quantile(deviations[chosen], 0.2) ** 2)
-    if len(levels) < 3 or max(levels) - min(levels) < 0.25:
-        return 0.0
+    edges = np.quantile(means, np.linspace(0, 1, min(7, 1 + len(means) // 6)))
+    chosen = [(means >= low) & (means <= high) for low, high in pairwise(edges)]
+    levels = np.array([(means[each].mean() + 1) / 2 for each in chosen])
+    variances = np.array([np.quantile(deviations[each], 0.2) ** 2 for each in chosen])
+    if len(levels) < 3 or np.ptp(levels) < 0.2:
+        return None
     slope, constant = np.polyfit(levels, variances, 1)
-    return float(slope / max(slope + constant, 1e-9)) if slope > 0 else 0.0
+    if constant < 0:
+        slope, constant = levels @ variances / (levels @ levels), 0.0
+    left = np.square(variances - slope * levels - constant).sum()
+    if slope < PHOTON_SHARE * (slope + constant) or left > (1 - STRAIGHT) * _spread(variances):
+        return None
+    return float(4 / (QUIETEST * slope))  # the variance at white is 4 / peak
+
+
+def _spread(values: Array) -> float:
+    return float(np.square(values - values.mean()).sum())

@@ -38,20 +38,27 @@ def without_search(findings: list[Finding], size: tuple[int, int]) -> dict[str, 
     """Fields of a restore job that undoes the findings, all but the blur of a shaken camera; None
     if nothing is wrong that an operator describes.
     """
+    photons = _photons(findings)
     operators = [
         operator
         for finding in _undone(findings, size)
         if (operator := _operator(finding, size)) is not None
     ]
     if not operators:
-        return {"operator": {"type": "denoise"}} if _undone(findings, size) else None
+        return {"operator": {"type": "denoise"}, **photons} if _undone(findings, size) else None
     operators.sort(key=lambda operator: ORDER.index(operator["type"]))
     chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
-    fields: dict[str, Any] = {"operator": chosen}
+    fields: dict[str, Any] = {"operator": chosen, **photons}
     if any(operator["type"] == "super_resolution" for operator in operators):
         # the upload is reduced to its real resolution, and restored at its present size
         fields["working_size"] = max(size)
     return fields
+
+
+def _photons(findings: list[Finding]) -> dict[str, Any]:
+    """Fields that tell a job of photon noise, if there is any."""
+    counts = [finding.values.get("peak") for finding in findings if finding.kind == "noise"]
+    return {"noise": "poisson", "peak": counts[0]} if any(counts) else {}
 
 
 def least_confidence(findings: list[Finding], size: tuple[int, int]) -> Confidence:

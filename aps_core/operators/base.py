@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.likelihood import Noise
+    from aps_core.types import BoundOperator
 
 Shape = tuple[int, int, int]
 
@@ -232,3 +233,13 @@ class Bound:
     def cropped(self, height: int, width: int) -> Bound:
         """A composed with cropping the token grid's padding on the right and below."""
         return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW[..., :height, :width]))
+
+
+def four_dimensional(operator: BoundOperator) -> BoundOperator:
+    """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1)."""
+
+    def measured(x_BCHW: Tensor) -> Tensor:
+        y = operator.unclipped(x_BCHW)
+        return y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
+
+    return Bound(measured, operator.weight, operator.state(), operator.clips)

@@ -268,8 +268,10 @@ class RestoreSpec(MeasuredTaskSpec):
     def with_found(self, found: Found) -> Self:
         """This task with its unknown operator identified."""
         sizes = [size for size in (self.working_size, found.working_size) if size is not None]
-        changes = {"operator": found.operator, "working_size": min(sizes, default=None)}
-        return self.model_copy(update=changes)
+        photons = {} if found.peak is None else {"noise": "poisson", "peak": found.peak}
+        more = photons if self.sigma == "auto" else {}
+        size = min(sizes, default=None)
+        return self.model_copy(update={"operator": found.operator, "working_size": size, **more})
 
     def with_sigma(self, y_CHW: Tensor, weight: Tensor | None, least: float) -> Self:
         """This spec with ``sigma`` as a number, at least ``least`` if it is estimated.

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageDraw
 
-from aps_core.diagnosis import Diagnosis, diagnose, shows_text
+from aps_core.diagnosis import Diagnosis, diagnose, found_by, shows_text
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
 from aps_core.errors import ImageRejected
+from aps_core.imaging import images
 from aps_core.imaging.images import Picture
+from aps_core.imaging.noise import add_poisson
 from aps_core.operators.blind import Blind
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import RestoreSpec
@@ -202,6 +205,28 @@ def test_noise_is_found_in_a_jpeg_that_smoothed_its_colours(name, quality):
     kept = found(diagnose(encoded(noisy, "JPEG", quality=quality)), "noise")
     assert kept.values["sigma"] * 127.5 == pytest.approx(18, rel=0.35)
     assert found(diagnose(encoded(clean, "JPEG", quality=quality)), "noise") is None
+
+
+@pytest.mark.parametrize("count", [40, 150])
+def test_photons_are_counted(count):
+    """And a job without a given noise assumes them; Gaussian noise is not taken for photons."""
+    clean = torch.from_numpy(picture("castle")).permute(2, 0, 1).float()
+    seen = add_poisson(clean, count, torch.Generator().manual_seed(0)).clamp(-1, 1)
+    data = images.encode_png(seen)
+    diagnosis = diagnose(data)
+    assert found(diagnosis, "noise").values["peak"] == pytest.approx(count, rel=0.2)
+    assert diagnosis.proposal is not None
+    spec = RestoreSpec.model_validate(diagnosis.proposal)
+    assert (spec.noise, spec.peak) == ("poisson", found(diagnosis, "noise").values["peak"])
+    auto = RestoreSpec(operator={"type": "auto"})
+    taken = found_by(diagnosis, "auto")
+    assert taken is not None
+    assert (auto.with_found(taken).noise, auto.with_found(taken).peak) == ("poisson", taken.peak)
+    assert auto.model_copy(update={"sigma": 0.1}).with_found(taken).noise == "gaussian"
+    white = clean + 0.12 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    other = diagnose(images.encode_png(white.clamp(-1, 1)))
+    assert found(other, "noise").values["kind"] == "gaussian"
+    assert "noise" not in (other.proposal or {})
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
