@@ -15,7 +15,9 @@ LUMA = (0.299, 0.587, 0.114)
 
 
 class Colorize(OperatorSpec):
-    """The picture is black and white; restore its colours. Coloured uploads become grey first."""
+    """The picture is black and white; restore its colours, of which the small embedded priors know
+    few. Coloured uploads become grey first.
+    """
 
     type: Literal["colorize"] = "colorize"
     linear: ClassVar[bool] = True
