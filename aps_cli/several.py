@@ -68,10 +68,10 @@ def compute_all(
         click.echo(f"[{number}/{len(sources)}] {source}", err=True)
         try:
             files = dict(compute(source, target))
-        except APSError as error:
+            write(files, target)
+        except (APSError, OSError) as error:
             outcomes.append(_without_result(source, error))
             continue
-        write(files, target)
         outcomes.append(_done(source, files))
     return outcomes
 
@@ -136,17 +136,17 @@ def _done(source: Path, files: Files) -> Outcome:
     )
 
 
-def _without_result(source: Path, error: APSError) -> Outcome:
+def _without_result(source: Path, error: APSError | OSError) -> Outcome:
     """The outcome of a picture that failed or needs nothing; prints why."""
     reason = str(error)
     if isinstance(error, JobFailed) and error.job.error is not None:
         reason = error.job.error.detail
-    left = error.code == NothingToRestore.code
+    left = isinstance(error, APSError) and error.code == NothingToRestore.code
     click.echo(f"{source}: {'left as it is. ' if left else ''}{reason}", err=True)
     first = f"{reason.partition('. ')[0].rstrip('.')}."
     try:
         before = None if source == STDIO else contact_sheet.thumbnail(source.read_bytes())
-    except APSError:  # the picture cannot be read, which was the failure
+    except (APSError, OSError):  # the picture cannot be read, which was the failure
         before = None
     words = ("left as it is", first) if left else ("failed", first)
     return Outcome(source, "left" if left else "failed", words, before=before)

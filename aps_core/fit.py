@@ -96,7 +96,7 @@ def judge(
         coded_CHW = operator(round_trip(tokenizer, x_CHW))[0]
     noise_CHW = torch.as_tensor(sigma).to(y_CHW).expand_as(y_CHW)
     weight = operator.weight
-    weight_CHW = torch.ones_like(y_CHW) if weight is None else weight[0].expand_as(y_CHW)
+    weight_CHW = torch.ones_like(y_CHW) if weight is None else weight.expand_as(y_CHW[None])[0]
 
     def deviation(values: Tensor) -> float:
         return math.sqrt(float((values.square() * weight_CHW).sum() / weight_CHW.sum()))

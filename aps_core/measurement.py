@@ -183,7 +183,8 @@ class Measurement:
 
     def _sigma(self, y_BCHW: Tensor, operator: BoundOperator) -> float | Tensor:
         if not isinstance(self.sigma, str):
-            return self.sigma if isinstance(self.sigma, float | int) else self.sigma.to(y_BCHW)
+            number = isinstance(self.sigma, float | int)
+            return self.sigma if number else torch.as_tensor(self.sigma).to(y_BCHW)
         if deepinv.is_physics(self.operator):
             known = deepinv.sigma(self.operator)
             if known is not None:

@@ -150,11 +150,13 @@ def restore(
     wide, beyond = bind, 0
     if chosen.beyond_borders:
         wide, beyond = measurement.beyond_borders(bind, tokenizer.stride)
-    y_BCHW = bind.y_BCHW.repeat_interleave(samples, 0) if len(bind.y_BCHW) > 1 else bind.y_BCHW
+    y_BCHW, assumed = _for_each(bind.y_BCHW, samples), bind.likelihood_noise
+    if isinstance(assumed, torch.Tensor) and assumed.ndim == y_BCHW.ndim:
+        assumed = _for_each(assumed, samples)
     objective = compared.bind(
         wide.cropped(),
         y_BCHW,
-        bind.likelihood_noise,
+        assumed,
         engine.features
         if engine is not None
         else lambda kind: perceptual_features(kind, tokenizer, device),
@@ -190,6 +192,11 @@ def restore(
         loss=compared,
         seed=seed,
     )
+
+
+def _for_each(values_BCHW: Tensor, samples: int) -> Tensor:
+    """Values of several measurements, repeated for each sample of theirs."""
+    return values_BCHW.repeat_interleave(samples, 0) if len(values_BCHW) > 1 else values_BCHW
 
 
 def _check(measurement: Measurement, seed: int, samples: int) -> None:

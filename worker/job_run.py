@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from redis.exceptions import RedisError
@@ -108,10 +109,14 @@ class JobRun:
     def _attempt(self) -> str:
         store, job = self.worker.store, self.job
         spec = validate_spec(job.spec)
-        pictures = {
-            name: images.open_image(self.worker.artifacts.get(job.id, blob.file))
+        uploads = {
+            name: retried(
+                partial(self.worker.artifacts.get, job.id, blob.file),
+                settings.storage_seconds,
+            )
             for name, blob in job.inputs.items()
         }
+        pictures = {name: images.open_image(data) for name, data in uploads.items()}
         checkpoint = store.load_checkpoint(job.id)
         store.enter(self.claim, Phase.SAMPLING)
         try:

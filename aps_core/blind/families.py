@@ -47,7 +47,8 @@ class Family:
     def named(self, parameters: Parameters) -> dict[str, float]:
         """Parameters by name, rounded to a hundredth; a direction is below 180 degrees."""
         size, *angle = (round(value, 2) for value in parameters)
-        return dict(zip(self.names, (size, *(each % 180 for each in angle)), strict=True))
+        values = max(0.01, size), *(each % 180 for each in angle)
+        return dict(zip(self.names, values, strict=True))
 
     def scaled(self, parameters: Parameters, factor: float) -> Parameters:
         """Parameters with the size multiplied by ``factor``."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -11,6 +13,7 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
+from aps_core.operators.denoise import Denoise
 from aps_core.operators.inpainting import Inpainting
 from aps_core.registry import AnyOf
 
@@ -58,8 +61,10 @@ class Compose(OperatorSpec):
         return last.likelihood_noise(sigma) if rounded else super().likelihood_noise(sigma)
 
     def without_rounding(self) -> OperatorSpec:
-        """The stages without their rounding."""
-        return Compose(stages=[step.without_rounding() for step in self.stages])
+        """The stages without their rounding, and without those that then do nothing."""
+        stages = [step.without_rounding() for step in self.stages]
+        active = [step for step in stages if not isinstance(step, Denoise)]
+        return Compose(stages=active or stages[:1])
 
     @property
     def needs_mask(self) -> bool:
@@ -133,12 +138,20 @@ class Compose(OperatorSpec):
             for name, value in operator.state().items()
         }
         *before, last = bound
+        if before and last.weight is not None and isinstance(self.stages[-1], Inpainting):
+            # what was clipped before some of it went missing was clipped all the same
+            *before, clipping = before
+            last = replace(clipping, unclipped=_missing(clipping, last), weight=last.weight)
         return Bound(
             lambda x: last.unclipped(reduce(lambda value, operator: operator(value), before, x)),
             last.weight,
             drawn,
             last.clips,
         )
+
+
+def _missing(clipping: Bound, masking: Bound) -> Callable[[Tensor], Tensor]:
+    return lambda x_BCHW: masking.unclipped(clipping.unclipped(x_BCHW))
 
 
 def with_stage(operator: OperatorSpec, stage: OperatorSpec) -> OperatorSpec:

@@ -62,14 +62,14 @@ class SaturatingBlur(OperatorSpec):
 
     def check_shape(self, shape_CHW: Shape) -> None:
         """The picture must be larger than the widest blur."""
-        GaussianBlur(sigma=self.sigma).check_shape(shape_CHW)
+        _blur(self.sigma).check_shape(shape_CHW)
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
         shares_LHW = self._shares(shape_CHW[1], shape_CHW[2]).to(device)
         blurs = [
-            GaussianBlur(sigma=self.sigma * level / (LEVELS - 1)).bind(shape_CHW, device)
+            _blur(self.sigma * level / (LEVELS - 1)).bind(shape_CHW, device)
             for level in range(1, LEVELS)
         ]
 
@@ -95,3 +95,8 @@ class SaturatingBlur(OperatorSpec):
         distance_HW = torch.hypot(rows[:, None], columns[None, :])
         level_HW = distance_HW / distance_HW.max().clamp(min=1) * (LEVELS - 1)
         return torch.stack([(1 - (level_HW - level).abs()).clamp(min=0) for level in range(LEVELS)])
+
+
+def _blur(sigma: float) -> GaussianBlur:
+    """A blur of this width, or of the least one, which changes nothing."""
+    return GaussianBlur(sigma=max(0.01, sigma))

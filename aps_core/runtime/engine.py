@@ -21,6 +21,7 @@ from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
+from aps_core.runtime.precision import fast_dtype
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.style_measures.base import Network
@@ -74,11 +75,12 @@ class Engine(ABC):
 
     def origin(self) -> dict[str, Any]:
         """Everything the tokens depend on besides spec and pictures, as JSON: weights by hash,
-        device type, threads, versions.
+        device type, the number format it computes fastest, threads, versions.
         """
         return {
             "weights": self.spec.identity(),
             "device": self.device.type,
+            "format": str(fast_dtype(self.device)).removeprefix("torch."),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "aps": aps_core.__version__,

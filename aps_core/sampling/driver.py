@@ -206,8 +206,8 @@ def sample(
                     f"Stopped after reverse step {state.step} of {sampler.steps}."
                 )
         x_BCHW = sampler.decoded(problem, state)
-        misfit_B = problem.objective(x_BCHW)[1]
         finished_BCHW, deviation_BHW = sampler.finish(problem, x_BCHW), sampler.deviation(state)
+        misfit_B = problem.objective(finished_BCHW)[1]
         return Sample(state.z_BL, finished_BCHW, misfit_B, deviation_BHW)
 
 

@@ -228,8 +228,10 @@ def _reveal_most_trusted(
     )
     if config.alg_temp:
         # rows with fewer masks draw as many positions; more than their count is ignored below
-        weight_BS = (confidence_BS / config.alg_temp).softmax(-1)
-        possible_BS = weight_BS.clamp(min=torch.finfo(weight_BS.dtype).tiny)
+        weight_BS = (confidence_BS / config.alg_temp).float().softmax(-1)
+        # masks before decided positions, however unlikely they are
+        least, never = weight_BS.new_tensor(1e-30), torch.finfo(torch.float32).tiny
+        possible_BS = weight_BS.maximum(least).masked_fill(~masked_BS, never)
         kept_BC = torch.multinomial(possible_BS, most, generator=generator)
     else:
         kept_BC = confidence_BS.topk(most, dim=-1).indices

@@ -125,6 +125,9 @@ class EventHub:
                     feed.send(None)
                 self._feeds.clear()
                 await asyncio.sleep(OUTAGE_SECONDS)
+            except Exception:
+                log.exception("Events cannot be read")
+                await asyncio.sleep(OUTAGE_SECONDS)
             if not self._feeds:
                 self._wanted.clear()
 

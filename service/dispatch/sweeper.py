@@ -86,3 +86,5 @@ class Sweeper:
                     self.sweep()
             except (RedisError, StorageUnavailable) as error:
                 log.warning("Sweep failed: %s", error)
+            except Exception:
+                log.exception("Sweep failed")

@@ -129,6 +129,8 @@ class Sender:
         except RedisError as error:
             # when its lease expires, it is due again
             log.warning("Delivery %s is postponed: %s", delivery_id, error)
+        except Exception:
+            log.exception("Delivery %s is postponed", delivery_id)
 
     async def _deliver(self, delivery_id: str) -> None:
         fields: dict[bytes, bytes] = await cast(

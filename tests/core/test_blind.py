@@ -204,3 +204,9 @@ def test_a_picture_without_blur_needs_a_kind(engine):
     sharp = Picture(images.to_pil(blurred(GAUSSIAN, (0.01,), side=64, sigma=0.0)[0]))
     with pytest.raises(NothingToRestore, match="name its 'kind'"):
         restored(sharp, engine)
+
+
+def test_the_least_blur_that_a_family_names_is_a_blur():
+    """On tiny pictures, estimates reach it."""
+    for family in FAMILIES.values():
+        assert family.blur((0.0, 0.0)[: len(family.names)]).support is not None

@@ -324,3 +324,36 @@ def test_blur_is_a_direct_convolution(size):
     torch.testing.assert_close(
         reflecting_filter(kernel, height, width)(x), direct, atol=1e-12, rtol=0
     )
+
+
+@pytest.mark.parametrize("last", [{"type": "denoise"}, {"type": "jpeg", "quality": 90}])
+def test_what_clips_before_a_stage_that_changes_no_pixel_still_clips(last):
+    """A likelihood must know it, or clipped values have no gradient."""
+    hdr = {"type": "hdr", "scale": 2.0}
+    spec = OperatorSpec.named("compose").model_validate({"type": "compose", "stages": [hdr, last]})
+    alone = OperatorSpec.named("hdr").model_validate(hdr).bind((3, 16, 16))
+    bound = spec.without_rounding().bind((3, 16, 16))
+    x = 2 * picture(shape=(3, 16, 16))
+    assert bound.clips
+    assert torch.equal(bound.unclipped(x), alone.unclipped(x))
+
+
+def test_what_clips_before_pixels_go_missing_still_clips():
+    stages = [{"type": "hdr", "scale": 2.0}, {"type": "inpainting"}]
+    spec = OperatorSpec.named("compose").model_validate({"type": "compose", "stages": stages})
+    known = torch.ones(16, 16)
+    known[:4] = 0
+    bound, x = spec.bind((3, 16, 16), mask_HW=known), picture(shape=(3, 16, 16))
+    assert bound.clips
+    assert bound.weight is not None
+    assert torch.equal(bound.unclipped(x), 2 * x * known)
+    assert torch.equal(bound(x), (2 * x).clamp(-1, 1) * known)
+
+
+def test_a_blur_too_narrow_to_matter_is_none():
+    spec = OperatorSpec.named("saturating_blur").model_validate(
+        {"type": "saturating_blur", "sigma": 3.0}
+    )
+    x = picture(shape=(3, 16, 16))
+    narrow = spec.scaled(0.001).bind((3, 16, 16))(x)
+    assert torch.isfinite(narrow).all()

@@ -20,7 +20,7 @@ from aps_core.samplers.g2d2 import (
     reconsidered,
     variational_fit,
 )
-from aps_core.samplers.prior import PriorConfig
+from aps_core.samplers.prior import PriorConfig, unmask
 from aps_core.samplers.sgdd import SGDDConfig, denoise, hamming_log_odds, metropolis_hastings
 from aps_core.samplers.svdd import SVDDConfig
 from aps_core.sampling import driver
@@ -386,3 +386,14 @@ def test_incompatible_states_and_divergence_are_rejected(world):
     world.objective.y_BCHW = world.objective.y_BCHW * float("nan")
     with pytest.raises(SamplingDiverged, match="learning rate"):
         draw(world, "g2d2")
+
+
+def test_decided_tokens_are_kept_however_strong_the_noise_of_the_order():
+    generator = torch.Generator().manual_seed(0)
+    logits_BLK = torch.randn(4, 64, 8, generator=generator)
+    z_BL = torch.randint(0, 8, (4, 64), generator=generator)
+    z_BL[:, ::2] = MASK
+    decided = z_BL != MASK
+    next_BL, _, _ = unmask(logits_BLK, z_BL, 0, 8, 1000.0, generator)
+    assert torch.equal(next_BL[decided], z_BL[decided])
+    assert (next_BL[~decided] == MASK).any()

@@ -9,7 +9,8 @@ if preview ~= '' then
   redis.call('HSET', previews, step, preview)
   occupy(tenant(), id, tonumber(bytes))
 end
-set('progress', progress, 'stale_attempts', 0)
+set('progress', progress)
+if saved ~= '' then set('stale_attempts', 0) end -- without a checkpoint, the next attempt begins anew
 emit('progress', event)
 if now - tonumber(get('notified_at') or 0) >= 0.5 then
   set('notified_at', text(now))
