@@ -77,9 +77,11 @@ class WorkerSide(StoreBase):
         preview_bytes: int = 0,
     ) -> Control:
         """Records a finished reverse step in one round trip: renews the lease and stores progress,
-        event, checkpoint and preview.
+        event, checkpoint and preview. With an empty ``checkpoint``, the last one is kept, and the
+        attempt counts as failed if it ends here: the next one gets no farther.
         """
-        saved = _CHECKPOINT.pack(progress.step, zlib.crc32(checkpoint)) + checkpoint
+        head = _CHECKPOINT.pack(progress.step, zlib.crc32(checkpoint))
+        saved = head + checkpoint if checkpoint else b""
         arguments = (
             claim.fence,
             self.lease_seconds,

@@ -208,10 +208,20 @@ def test_a_job_that_kills_its_workers_fails_after_three_attempts(store: JobStore
 
 def test_progress_and_draining_do_not_count_as_failed_attempts(store: JobStore, job: Job) -> None:
     for step in range(1, 6):
-        store.step(claimed(store, job), Progress(step=step, total=9), {}, b"")
+        store.step(claimed(store, job), Progress(step=step, total=9), {}, b"state")
     for _ in range(5):
         assert store.release(claimed(store, job))
     assert current(store, job).stale_attempts == 0
+
+
+def test_steps_without_a_checkpoint_do_not_save_a_job_that_kills_its_workers(
+    store: JobStore, job: Job
+) -> None:
+    """It begins anew each time, and would do so for ever."""
+    for step in range(1, 4):
+        store.step(claimed(store, job), Progress(step=step, total=9), {}, b"")
+    assert store.load_checkpoint(job.id) is None
+    assert store.claim(job.id, "a") == "poisoned"
 
 
 def test_canceling_a_queued_job_ends_it_at_once(store: JobStore, job: Job) -> None:

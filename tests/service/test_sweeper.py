@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from redis import Redis
@@ -125,3 +126,24 @@ def test_only_one_of_many_sweepers_works(sweeper: Sweeper) -> None:
             time.sleep(0.02)
     finally:
         fast.stop()
+
+
+def test_an_error_does_not_end_the_sweeps(
+    sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept = Event()
+
+    def sweep() -> None:
+        if not failed:
+            failed.append(True)
+            raise ValueError("a record that cannot be read")
+        swept.set()
+
+    failed: list[bool] = []
+    sweeper.settings = sweeper.settings.model_copy(update={"sweep_seconds": 0.05})
+    monkeypatch.setattr(sweeper, "sweep", sweep)
+    sweeper.start()
+    try:
+        assert swept.wait(10)
+    finally:
+        sweeper.stop()
