@@ -179,7 +179,8 @@ class Measurement:
             return images.mask_to_tensor(opened) if opened and opened.has_alpha else None
         if (opened := _opened(self.mask)) is not None:
             return images.mask_to_tensor(opened)
-        return (picture(self.mask).mean(0) > 0).float()
+        mask = picture(self.mask)
+        return ((mask if mask.ndim == 2 else mask.mean(0)) > 0).float()
 
     def _sigma(self, y_BCHW: Tensor, operator: BoundOperator) -> float | Tensor:
         if not isinstance(self.sigma, str):
@@ -243,11 +244,15 @@ def picture(given: PictureLike) -> Tensor:
 
 
 def _opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None:
-    """One file, PIL image or 8-bit array as upright pixels; None for float values and batches."""
+    """One file, PIL image or 8-bit array as upright pixels; None for float values and batches of
+    several.
+    """
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 1:
+        given = given[0]
     if isinstance(given, str | PathLike):
         return images.open_image(Path(given).read_bytes())
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
-        given = Image.fromarray(given)
+        given = Image.fromarray(given[..., 0] if given.shape[2:] == (1,) else given)
     return images.upright(given) if isinstance(given, Image.Image) else None
 
 

@@ -313,3 +313,25 @@ def test_the_own_sampler_runs_in_a_process_of_its_own(tmp_path):
     )
     with Image.open(tmp_path / "out.png") as made:
         assert made.size == (32, 32)
+
+
+def test_masks_and_pictures_of_any_documented_kind(prior):
+    """An alpha channel in a list of one, a mask without channels, an array with one channel."""
+    rgba = Image.new("RGBA", (24, 32), (90, 120, 150, 255))
+    rgba.paste((0, 0, 0, 0), (4, 4, 12, 12))
+    flat = torch.ones(32, 24)
+    flat[4:12, 4:12] = -1
+    grey = np.full((32, 24, 1), 120, dtype=np.uint8)
+    for measurement in (
+        aps.Measurement([rgba], "inpainting", sigma=0.05),
+        aps.Measurement(rgba.convert("RGB"), "inpainting", sigma=0.05, mask=flat),
+        aps.Measurement(grey, "denoise", sigma=np.float32(0.05)),  # type: ignore[arg-type]
+    ):
+        assert restored(prior, measurement).pictures_BCHW.shape == (1, 3, 32, 24)
+
+
+def test_noise_of_several_measurements_is_that_of_all_their_samples(prior, truth):
+    both = torch.stack([truth, truth])
+    sigma = torch.tensor([0.05, 0.2]).view(2, 1, 1, 1)
+    result = restored(prior, aps.Measurement(both, "denoise", sigma=sigma), samples=2)
+    assert result.pictures_BCHW.shape == (4, 3, 32, 24)
