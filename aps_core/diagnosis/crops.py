@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from aps_core.imaging.images import LUMA
+
 Array = NDArray[np.float64]
 
 SIDE = 256
@@ -14,7 +16,6 @@ COUNT = 6
 """Crops of a large picture."""
 SMALLEST = 48
 """Pictures with a shorter side are too small for an estimate of blur."""
-LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def detailed(image: Image.Image, count: int = COUNT) -> list[tuple[int, int, int, int]]:
@@ -49,5 +50,5 @@ def detailed(image: Image.Image, count: int = COUNT) -> list[tuple[int, int, int
 
 def luminance(rgb: NDArray[np.uint8]) -> Array:
     """(H, W) in [-1, 1] of (H, W, 3)."""
-    values: Array = rgb @ LUMA / 127.5 - 1
+    values: Array = rgb @ np.array(LUMA) / 127.5 - 1
     return values

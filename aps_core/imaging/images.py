@@ -31,6 +31,8 @@ else:
     torch = lazy_import("torch")
 
 FORMATS = ("PNG", "JPEG", "WEBP")
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in brightness (ITU-R BT.601), as in JPEG and Pillow."""
 _OTHERS = {
     b"GIF8": "GIF",
     b"BM": "BMP",

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from aps_core.imaging.images import LUMA
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -28,7 +30,6 @@ noise.
 """
 LEAST_TILES = 9
 """At half the resolution; of fewer, none may be without texture."""
-LUMA = np.array([0.299, 0.587, 0.114])
 LOW_DECILE = 0.95
 """Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
 deviation.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from aps_core.imaging.images import LUMA
 from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
-LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in the luminance (ITU-R BT.601), as in JPEG and Pillow."""
 
 
 class Colorize(OperatorSpec):

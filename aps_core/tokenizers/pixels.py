@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.imaging.images import LUMA
 from aps_core.tokenizers.quantizers import LookupFreeQuantizer
 from aps_core.types import Grid
 
@@ -37,8 +38,6 @@ ROUNDING = 0.3
 """Standard deviation of rounding, in levels."""
 LEAST_DEVIATION = 0.02
 """Smallest standard deviation of a brightness in [-1, 1]; levels are 0.13 apart."""
-LUMA = (0.299, 0.587, 0.114)
-"""Rec. 601."""
 
 
 class PixelTokenizer:

@@ -25,11 +25,11 @@ from aps_core.diagnosis.blur import (
     SIZES,
 )
 from aps_core.diagnosis.features import ANGLES, RADII, features
+from aps_core.imaging.images import LUMA
 from training.diagnosis import pictures
 from training.diagnosis.simulate import degraded, drawn
 
 SIDES = (96, 128, 160, 192, 256)
-LUMA = np.array([0.299, 0.587, 0.114])
 EPOCHS, BATCH, RATE = 60, 256, 2e-3
 SPECTRUM, BY_DIRECTION = RADII * ANGLES, slice(RADII * ANGLES + 12, RADII * ANGLES + 20)
 
