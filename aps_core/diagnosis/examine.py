@@ -14,13 +14,18 @@ from aps_core.diagnosis import areas, crops, grain, jpeg
 from aps_core.diagnosis.blur import Blur, estimate
 from aps_core.diagnosis.propose import lossless_side, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis, Finding, summary_of
+from aps_core.diagnosis.words import (
+    FAIRLY_SURE,
+    NAMES,
+    blur_finding,
+    confidence_word,
+    content_finding,
+)
 from aps_core.imaging.images import MAX_PIXELS, Picture, mask_band, open_image
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
-SURE, FAIRLY_SURE = 0.9, 0.6
-"""Least confidence of each word; chosen on withheld pictures, see docs/diagnosis.md."""
 LARGE = {
     "sharp": 1e9,
     "gaussian": 3.5,
@@ -90,7 +95,7 @@ class _Examination:
             *self._noise(document),
             *self._clipping(document),
             *self._missing(document),
-            _content(shown),
+            content_finding(shown),
         ]
         width, height = self.picture.width, self.picture.height
         found.append(self._size(found))
@@ -168,7 +173,7 @@ class _Examination:
         if word == "not sure":
             others = sorted(blur.shares, key=lambda name: -blur.shares[name])[:2]
             self.unsure.append(f"The kind of blur: {NAMES[others[0]]} or {NAMES[others[1]]}.")
-        return [_blur_finding(blur, word)]
+        return [blur_finding(blur, word)]
 
     def _compression(self) -> list[Finding]:
         if self.quality is not None:
@@ -262,56 +267,3 @@ class _Examination:
             text += "; any reduction loses detail"
         values = {"width": width, "height": height, "lossless_side": side}
         return Finding(kind="size", wrong=False, text=text, confidence="fairly sure", values=values)
-
-
-NAMES = {
-    "sharp": "sharp",
-    "gaussian": "soft",
-    "defocus": "out of focus",
-    "motion": "moved",
-    "enlarged": "enlarged",
-    "shaken": "shaken",
-}
-
-
-def confidence_word(confidence: float) -> Confidence:
-    """The word for an estimated probability."""
-    if confidence >= SURE:
-        return "sure"
-    return "fairly sure" if confidence >= FAIRLY_SURE else "not sure"
-
-
-def _content(document: float) -> Finding:
-    """What it shows, from the probability that it is a document."""
-    text = "a document, page or screen" if document > 0.5 else "a photograph"
-    word = confidence_word(max(document, 1 - document))
-    values = {"document": document > 0.5}
-    return Finding(kind="content", wrong=False, text=text, confidence=word, values=values)
-
-
-def _blur_finding(blur: Blur, word: Confidence) -> Finding:
-    size = round(blur.size, 2)
-    shown = f"{blur.size:.1f}" if blur.size < 10 else f"{blur.size:.0f}"
-    values: dict[str, float | str]
-    if blur.family == "enlarged":
-        text, values = f"enlarged about {shown} times", {"factor": size, "filter": "smooth"}
-        return Finding(kind="enlarged", wrong=True, text=text, confidence=word, values=values)
-    match blur.family:
-        case "gaussian":
-            text, values = f"soft: a Gaussian blur of about {shown} pixels", {"sigma": size}
-        case "defocus":
-            text, values = f"out of focus by about {shown} pixels", {"radius": size}
-        case "shaken":
-            text = f"blurred by a shaken camera, along a curve of about {shown} pixels"
-            values = {"extent": size}
-        case _:
-            angle = round(blur.angle) % 180
-            text = f"blurred by motion, about {shown} pixels at {angle}°"
-            values = {"length": size, "angle": float(angle)}
-    return Finding(
-        kind="blur",
-        wrong=True,
-        text=text,
-        confidence=word,
-        values={"family": blur.family, **values},
-    )

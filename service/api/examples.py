@@ -168,6 +168,7 @@ COMPONENTS: dict[str, Any] = {
     },
     "JobPage": {"jobs": [_JOB], "next": None},
     "EstimateView": {
+        "prior": "embedded",
         "output_size": [256, 173],
         "reduced_size": [256, 173],
         "tokens": 2816,

@@ -215,7 +215,8 @@ def test_the_result_is_announced_before_it_is_computed(page: Page, stack: Stack)
     line = page.locator(".forecast-line")
     expect(line).to_have_text(re.compile("^Result 256 × 174 pixels, about"))
     expect(page.get_by_text("detail smaller than 2 pixels is lost")).to_be_visible()
-    spec = {"operator": {"type": "denoise"}, "working_size": 256}
+    # the form names the prior
+    spec = {"operator": {"type": "denoise"}, "working_size": 256, "prior": "embedded"}
     asked = {"spec": spec, "image_size": [500, 340]}
     found = stack.http.post("/v1/restore/estimate", json=asked).json()
     for name, label in (("fast", "Fast"), ("balanced", "Balanced"), ("best", "Best")):
