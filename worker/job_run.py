@@ -107,16 +107,12 @@ class JobRun:
             telemetry.observe_end(ended)
 
     def _attempt(self) -> str:
-        store, job = self.worker.store, self.job
-        spec = validate_spec(job.spec)
-        uploads = {
-            name: retried(
-                partial(self.worker.artifacts.get, job.id, blob.file),
-                settings.storage_seconds,
-            )
+        store, job, spec = self.worker.store, self.job, validate_spec(self.job.spec)
+        read = partial(self.worker.artifacts.get, job.id)
+        pictures = {
+            name: images.open_image(retried(partial(read, blob.file), settings.storage_seconds))
             for name, blob in job.inputs.items()
         }
-        pictures = {name: images.open_image(data) for name, data in uploads.items()}
         checkpoint = store.load_checkpoint(job.id)
         store.enter(self.claim, Phase.SAMPLING)
         try:
@@ -137,9 +133,8 @@ class JobRun:
         store.enter(self.claim, Phase.STORING)
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = retried(lambda: self._store(result), settings.storage_seconds)
-        finished = store.succeed(
-            self.claim, stored, self._metrics(result), result.resumed_from_step
-        )
+        resumed, metrics = result.resumed_from_step, self._metrics(result)
+        finished = store.succeed(self.claim, stored, metrics, resumed)
         return "succeeded" if finished else "lost"
 
     def _on_step(self, progress: Progress) -> bool:
