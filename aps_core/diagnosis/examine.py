@@ -43,8 +43,6 @@ FAINT, STRONG = 0.012, 0.04
 """Noise below the first deviation is not reported; above the second it is called strong."""
 DOTS = 0.03
 """Share of single black or white pixels that pages and screens may have."""
-FEW_PHOTONS = 4 / FAINT**2
-"""Photon noise of more than these in white is not reported."""
 FINE_QUALITY = 93
 """JPEG quality from which compression is no degradation."""
 
@@ -204,12 +202,10 @@ class _Examination:
             self.unsure.append("The noise: too few areas are neither black nor white.")
             return []
         sigma, peak = measured
-        if sigma < FAINT and peak is None:
+        if sigma < FAINT:
             return []
         if compressed:
             self.unsure.append("How strong the noise was before the JPEG compression.")
-        if peak is not None and peak > FEW_PHOTONS:
-            return []
         strength = "strong noise" if sigma > STRONG else "noise"
         text = f"{strength} of about {sigma * 127.5:.1f} grey levels"
         found: dict[str, str | float] = {"kind": "gaussian", "sigma": round(sigma, 4)}

@@ -121,15 +121,19 @@ class EventHub:
                 await self._check()
             except RedisError as error:
                 log.warning("Events cannot be read: %s", error)
-                for feed in self._feeds.values():
-                    feed.send(None)
-                self._feeds.clear()
-                await asyncio.sleep(OUTAGE_SECONDS)
-            except Exception:
+                await self._end_streams()
+            except Exception:  # an event that cannot be read; without this loop, all streams stall
                 log.exception("Events cannot be read")
-                await asyncio.sleep(OUTAGE_SECONDS)
+                await self._end_streams()
             if not self._feeds:
                 self._wanted.clear()
+
+    async def _end_streams(self) -> None:
+        """Ends every stream, so that its client reconnects, and waits a while."""
+        for feed in self._feeds.values():
+            feed.send(None)
+        self._feeds.clear()
+        await asyncio.sleep(OUTAGE_SECONDS)
 
     @asynccontextmanager
     async def _queue(self, job_id: str, key: str) -> AsyncIterator[asyncio.Queue[Frame | None]]:

@@ -86,5 +86,5 @@ class Sweeper:
                     self.sweep()
             except (RedisError, StorageUnavailable) as error:
                 log.warning("Sweep failed: %s", error)
-            except Exception:
+            except Exception:  # a record that cannot be read; without sweeps, lost jobs stay lost
                 log.exception("Sweep failed")

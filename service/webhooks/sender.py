@@ -129,7 +129,7 @@ class Sender:
         except RedisError as error:
             # when its lease expires, it is due again
             log.warning("Delivery %s is postponed: %s", delivery_id, error)
-        except Exception:
+        except Exception:  # a record that cannot be read; the task would end without a word
             log.exception("Delivery %s is postponed", delivery_id)
 
     async def _deliver(self, delivery_id: str) -> None:

@@ -322,10 +322,11 @@ def test_masks_and_pictures_of_any_documented_kind(prior):
     flat = torch.ones(32, 24)
     flat[4:12, 4:12] = -1
     grey = np.full((32, 24, 1), 120, dtype=np.uint8)
+    sigma: Any = np.float32(0.05)  # no float, unlike numpy's float64
     for measurement in (
         aps.Measurement([rgba], "inpainting", sigma=0.05),
         aps.Measurement(rgba.convert("RGB"), "inpainting", sigma=0.05, mask=flat),
-        aps.Measurement(grey, "denoise", sigma=np.float32(0.05)),  # type: ignore[arg-type]
+        aps.Measurement(grey, "denoise", sigma=sigma),
     ):
         assert restored(prior, measurement).pictures_BCHW.shape == (1, 3, 32, 24)
 
