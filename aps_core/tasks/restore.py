@@ -47,6 +47,8 @@ class RestoreSpec(MeasuredTaskSpec):
             " and command line choose one specialised in photographs, or in pages and screens, if"
             " they have it."
         ),
+        # forms offer to leave it out
+        json_schema_extra={"x-chosen": True},
     )
     operator: AnyOperator = Field(description="How the picture was degraded.")
     sigma: Sigma = Field(

@@ -87,11 +87,12 @@ function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusi
   if (high !== undefined) inputElement.max = high;
 }
 
-/** One of the values that the schema lists. */
+/** One of the values that the schema lists; where the service chooses one that is left out ("x-chosen"), that is offered first. */
 export function select(schema, pointer, suggested) {
-  const fallback = suggested ?? schema.default;
-  const optional = suggested !== undefined;
-  const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: t.defaultOption(fallback) })] : []));
+  const chosen = schema["x-chosen"];
+  const fallback = chosen ? undefined : (suggested ?? schema.default);
+  const optional = chosen || suggested !== undefined;
+  const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: chosen ? t.chosenOption : t.defaultOption(fallback) })] : []));
   for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: valueName(value) }));
   const write = (value) => (inputElement.value = value === undefined || (optional && value === fallback) ? "" : schema.enum.indexOf(value));
   if (!optional) write(fallback);

@@ -76,13 +76,11 @@ export function settingsForm(task, described) {
   };
   // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  /** Selects a prior; without a name, the first. One that is selected already is left alone: a change renews every offer. */
+  /** Selects a prior; without a name, the service chooses. One that is selected already is left alone: a change renews every offer. */
   const usePrior = (name) => {
-    const wanted = name ?? usual?.name;
-    if (wanted !== chosenPrior()?.name) write({ prior: wanted });
+    if (name !== main.controls.get("prior")?.read()) write({ prior: name });
   };
-  const isUsualPrior = () => chosenPrior() === usual;
-  return { element, warning, preset, read, write, usePrior, isUsualPrior, show, needs, degrades: main.controls.has("operator") };
+  return { element, warning, preset, read, write, usePrior, show, needs, degrades: main.controls.has("operator") };
 }
 
 /** A group of settings of which only those that were filled in are sent. */

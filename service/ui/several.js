@@ -64,7 +64,9 @@ export function severalPanel({ task, limits, settings, onProblem }) {
     start.textContent = t.several.start(found.length);
     names.replaceChildren(...found.map(({ name }) => el("li", { textContent: name })));
     status.textContent = "";
-    if (found.length) settings.write({ operator: { type: "auto" } });
+    if (!found.length) return;
+    settings.write({ operator: { type: "auto" } });
+    settings.usePrior();
   }
 
   async function take(files) {
@@ -75,12 +77,6 @@ export function severalPanel({ task, limits, settings, onProblem }) {
     } catch (error) {
       onProblem({ message: error.message });
     }
-  }
-
-  /** The settings for every picture. The service chooses the prior for pages and screens, unless one was chosen here. */
-  function spec() {
-    const { prior, ...others } = settings.read();
-    return settings.isUsualPrior() ? others : { ...others, prior };
   }
 
   async function submitAll() {
@@ -96,7 +92,7 @@ export function severalPanel({ task, limits, settings, onProblem }) {
       if (stopped) break;
       status.textContent = t.several.sending(index + 1, pictures.length);
       try {
-        jobs.push({ id: (await api.submit(task.type, { image: file }, spec())).id, name: file.name });
+        jobs.push({ id: (await api.submit(task.type, { image: file }, settings.read())).id, name: file.name });
       } catch (error) {
         if (!(error instanceof api.Problem)) throw error;
         refused.push({ name: file.name, reason: error.message });

@@ -154,6 +154,7 @@ export const t = {
   more: "More settings",
   thenWord: ", then ",
   pixels: (width, height) => `${width}×${height} px`,
+  chosenOption: "By what the picture shows",
   defaultOption: (value) => `Default (${value})`,
   noDefault: "None",
   leftOut: "Recommended",

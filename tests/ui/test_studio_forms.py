@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,8 @@ from aps_core.runtime.durations import in_words
 from aps_core.samplers import SamplerSpec
 from tests.stack import Stack, png
 from tests.ui.pages import choose, sampler, submit, task
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize(("event", "field"), [("drop", "dataTransfer"), ("paste", "clipboardData")])
@@ -215,8 +218,8 @@ def test_the_result_is_announced_before_it_is_computed(page: Page, stack: Stack)
     line = page.locator(".forecast-line")
     expect(line).to_have_text(re.compile("^Result 256 × 174 pixels, about"))
     expect(page.get_by_text("detail smaller than 2 pixels is lost")).to_be_visible()
-    # the form names the prior
-    spec = {"operator": {"type": "denoise"}, "working_size": 256, "prior": "embedded"}
+    # the service chooses the prior
+    spec = {"operator": {"type": "denoise"}, "working_size": 256}
     asked = {"spec": spec, "image_size": [500, 340]}
     found = stack.http.post("/v1/restore/estimate", json=asked).json()
     for name, label in (("fast", "Fast"), ("balanced", "Balanced"), ("best", "Best")):
@@ -227,6 +230,28 @@ def test_the_result_is_announced_before_it_is_computed(page: Page, stack: Stack)
     page.get_by_role("button", name="Keep full size").click()
     expect(line).to_have_text(re.compile("^Result 500 × 340 pixels"))
     expect(page.get_by_role("button", name="Crop instead")).to_be_hidden()
+
+
+def test_the_service_chooses_the_prior_unless_one_is_chosen(
+    page: Page, complaints: list[str]
+) -> None:
+    choose(page, (EXAMPLES / "photos/coffee.png").read_bytes(), "coffee.png")
+    expect(page.get_by_text("Nothing seems to be wrong with this picture.")).to_be_visible()
+    page.get_by_text("Noise only", exact=True).click()
+    page.get_by_text("More settings").click()
+    prior = page.get_by_label("Prior", exact=True)
+    expect(prior).to_contain_text("By what the picture shows")
+    page.route("**/v1/restore", lambda route: route.abort())
+
+    def sent() -> bytes:
+        with page.expect_request("**/v1/restore") as request:
+            page.get_by_role("button", name="Restore", exact=True).click()
+        return request.value.post_data_buffer or b""
+
+    assert b'"prior"' not in sent()
+    prior.select_option("Photographs")
+    assert b'"prior":"embedded_photographs"' in sent()
+    complaints.clear()  # of the requests cut off here
 
 
 def test_a_size_that_is_refused_is_explained_before_submission(page: Page) -> None:
