@@ -1,9 +1,10 @@
-"""What counts beside missing and clipped pixels, in holes, and inside of clipped areas."""
+"""What counts beside missing or clipped pixels, inside of holes, and where nothing is drawn."""
 
 from __future__ import annotations
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,6 +17,10 @@ SIDE = 5
 """Of the least hole, in pixels; of narrower ones, a prior knows more than their surroundings."""
 POWER = 4
 """Of the share of the values around one that were clipped."""
+FLAT, FLAT_REACH = 0.012, 4
+"""Deviation, one and a half grey levels, of what is hardly drawn, and how far it is looked for, in
+pixels.
+"""
 
 
 def with_known(seen: Pixels, x_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
@@ -55,3 +60,19 @@ def inside_clipped(seen: Pixels, x_BCHW: Tensor, filled_BCHW: Tensor, reach: int
     around_BCHW = F.pad(clipped_BCHW, (reach,) * 4, mode="replicate")
     share_BCHW = F.avg_pool2d(around_BCHW, 2 * reach + 1, stride=1) ** POWER
     return x_BCHW.lerp(filled_BCHW, share_BCHW * clipped_BCHW)
+
+
+def flat_share(first_BCHW: Tensor) -> Tensor:
+    """How flat a first estimate is around every pixel (B, 1, H, W): 1 where it has one colour, less
+    the more it varies.
+
+    There a prior has nothing to add, but every pixel it decides by itself errs by itself: paper
+    becomes mottled.
+    """
+    around_BCHW = F.pad(first_BCHW, (FLAT_REACH,) * 4, mode="replicate")
+
+    def mean(x_BCHW: Tensor) -> Tensor:
+        return F.avg_pool2d(x_BCHW, 2 * FLAT_REACH + 1, stride=1)
+
+    variance_BCHW = mean(around_BCHW.square()) - mean(around_BCHW).square()
+    return torch.exp(-variance_BCHW.amax(1, keepdim=True).clamp(min=0) / FLAT**2)

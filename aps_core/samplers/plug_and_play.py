@@ -13,7 +13,8 @@ next estimate; its colours are the estimate's, as the prior corrects them, and m
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
 Beside missing or clipped pixels, the others finally only lose their noise. In holes the first
-estimate counts, and inside of clipped areas it may (:mod:`aps_core.imaging.known_pixels`).
+estimate counts, and inside of clipped areas it may; it does where it is of one colour
+(:mod:`aps_core.imaging.known_pixels`).
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
 Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
@@ -180,7 +181,7 @@ class PlugAndPlay(SamplerSpec):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
-        from aps_core.imaging.known_pixels import inside_clipped, with_known
+        from aps_core.imaging.known_pixels import flat_share, inside_clipped, with_known
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
 
@@ -207,7 +208,8 @@ class PlugAndPlay(SamplerSpec):
                     reach = self.clipped_reach
                     x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, reach)
             if isinstance(problem.objective, Likelihood):
-                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
+                share_B1HW = flat_share(first_BCHW).clamp(min=self.classical_share)
+                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, share_B1HW)
             next_BCHW = x_hat_BCHW
         estimate_BCHW = next_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()

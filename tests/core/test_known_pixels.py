@@ -1,8 +1,8 @@
-"""What counts beside missing and clipped pixels, and in holes."""
+"""What counts beside missing and clipped pixels, in holes, and where nothing is drawn."""
 
 import torch
 
-from aps_core.imaging.known_pixels import holes, inside_clipped, with_known
+from aps_core.imaging.known_pixels import FLAT, flat_share, holes, inside_clipped, with_known
 from aps_core.likelihood import Pixels
 
 
@@ -42,3 +42,18 @@ def test_holes_are_filled_from_their_surroundings_and_gaps_by_the_prior() -> Non
     result = with_known(seen, x_BCHW, filled_BCHW)
     assert (result[..., 8:16, 8:16] - filled_BCHW[..., 8:16, 8:16]).abs().max() < 1e-3
     assert (result[..., 30, 30] - x_BCHW[..., 30, 30]).abs().max() < 1e-3
+
+
+def test_the_first_estimate_counts_where_it_has_one_colour() -> None:
+    first_BCHW = torch.full((1, 3, 40, 40), 0.3)
+    first_BCHW[:, 1, :, 20:] = 0.6  # an edge in one colour
+    share_BW = flat_share(first_BCHW)[:, 0, 7]
+    near = (torch.arange(40) - 19.5).abs() < 4  # as far as it is looked for
+    assert share_BW[0, near].max() < 1e-9
+    torch.testing.assert_close(share_BW[0, ~near], torch.ones(32), atol=1e-2, rtol=0)
+
+    grain_BCHW = torch.randn(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    shares = [float(flat_share(n * FLAT * grain_BCHW).mean()) for n in (0.1, 1, 3)]
+    assert shares[0] > 0.98
+    assert 0.3 < shares[1] < 0.5
+    assert shares[2] < 0.01

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.imaging.dct_shrinkage import without_noise
-from aps_core.imaging.known_pixels import inside_clipped
+from aps_core.imaging.known_pixels import flat_share, inside_clipped
 from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.likelihood import Pixels
 from aps_core.objectives.measurement import MeasurementObjective
@@ -178,16 +178,18 @@ def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operato
     assert seen_pixels is not None
     assert bool(seen_pixels.known_BCHW.all()) != operator.clips
     means = [torch.stack(answers[: i + 1]).mean(0) for i in range(len(answers))]
+    flat_B1HW = flat_share(first)
     seen_BCHW = seen_pixels.known_BCHW & operator.clips
     last = first.where(seen_BCHW, means[-1])
-    expected = [*means[:-1], inside_clipped(seen_pixels, last, first, 1)]
+    inside = inside_clipped(seen_pixels, last, first, 1)
+    expected = [*means[:-1], inside.lerp(first, flat_B1HW)]
     for info, mean in zip(infos, expected, strict=True):
         torch.testing.assert_close(info.x_hat_BCHW, mean, atol=2e-3, rtol=0)
     torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW.clamp(-1, 1), atol=1e-3, rtol=0)
     resumed = listening(objective=objective, turned=True, resume=infos[1].state, settings=kept)[1]
     torch.testing.assert_close(resumed.x_BCHW, result.x_BCHW)
     usual = listening(objective=objective, turned=True)[2][-1]
-    torch.testing.assert_close(usual.x_hat_BCHW, last, atol=2e-3, rtol=0)
+    torch.testing.assert_close(usual.x_hat_BCHW, last.lerp(first, flat_B1HW), atol=2e-3, rtol=0)
 
 
 def test_pixels_beside_missing_ones_are_finally_the_measured_ones_without_noise(
@@ -226,6 +228,17 @@ def test_a_large_hole_takes_the_colours_around_it() -> None:
         generator=torch.Generator(),
     )
     assert (result.x_BCHW - dark_BCHW).abs().max() < 0.05
+
+
+def test_one_colour_stays_one_colour_whatever_the_prior_expects() -> None:
+    """Of a reduced picture, in the last round only."""
+    dark_CHW = halved(torch.full((1, 3, *GRID), -0.7))[0]
+    objective = MeasurementObjective(Bound(halved), dark_CHW, 0.05, "l2")
+    *_, result, infos = listening(objective=objective)
+    errors = [(info.x_hat_BCHW + 0.7).abs().max() for info in infos]
+    assert errors[-2] > 0.02
+    assert errors[-1] < 0.005
+    torch.testing.assert_close(result.x_BCHW, infos[-1].x_hat_BCHW, atol=1e-3, rtol=0)
 
 
 def test_a_step_towards_a_measurement_is_as_long_as_the_parabola_demands() -> None:

@@ -36,6 +36,10 @@ MEMORY = (0.95, 0.995)
 """Share of its velocity that a shaken camera keeps in a step: from trembling to one slow curve."""
 LINE = 0.12
 """Width of a trace over its length, as standard deviations, below which it is a straight line."""
+EXPOSURE, EXPOSED = (0.35, 2.5), 0.35
+"""Light of badly exposed pictures, and their share. More than 1 clips at white: what is left of a
+photograph must not be taken for paper.
+"""
 FILTERS = (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS)
 
 
@@ -51,6 +55,8 @@ class Truth:
     quality: int
     """JPEG quality; 0 is none."""
     document: bool
+    exposure: float = 1.0
+    """What the light is multiplied with before the noise."""
 
     def row(self) -> dict[str, float | str | bool]:
         return asdict(self)
@@ -65,6 +71,8 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
         size = float(rng.choice([2, 3, 4]))
     noise = 0.0 if rng.random() < 0.3 else float(0.004 * 25 ** rng.random())
     quality = int(rng.integers(30, 96)) if rng.random() < 0.3 else 0
+    darkest, brightest = EXPOSURE
+    light = darkest * (brightest / darkest) ** rng.random() if rng.random() < EXPOSED else 1.0
     return Truth(
         family=family,
         size=size,
@@ -72,6 +80,7 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
         noise=noise,
         quality=quality,
         document=document,
+        exposure=float(light),
     )
 
 
@@ -95,12 +104,19 @@ def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
                 x, (round(height / truth.size), round(width / truth.size)), Image.Resampling.BICUBIC
             )
             # cameras and programs add the noise before they enlarge
-            small = eight_bit(small + truth.noise * rng.standard_normal(small.shape))
+            small = eight_bit(
+                exposed(small, truth.exposure) + truth.noise * rng.standard_normal(small.shape)
+            )
             y = resized(small, (height, width), FILTERS[rng.integers(len(FILTERS))])
     if truth.family != "enlarged":
-        y = y + truth.noise * rng.standard_normal(y.shape)
+        y = exposed(y, truth.exposure) + truth.noise * rng.standard_normal(y.shape)
     y = eight_bit(y)
     return compressed(y, truth.quality) if truth.quality else y
+
+
+def exposed(x: Array, light: float) -> Array:
+    """The picture under ``light`` times as much of it; black stays black."""
+    return light * (x + 1) - 1
 
 
 def gaussian_kernel(sigma: float) -> Array:
