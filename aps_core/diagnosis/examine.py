@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,6 +44,10 @@ DOTS = 0.03
 """Share of single black or white pixels that pages and screens may have."""
 FINE_QUALITY = 93
 """JPEG quality from which compression is no degradation."""
+BETTER = 15
+"""By how much the quality of a file must exceed that of the traces in its pixels, so that these are
+of an earlier compression.
+"""
 
 
 def diagnose(data: bytes, max_pixels: int = MAX_PIXELS) -> Diagnosis:
@@ -53,28 +56,22 @@ def diagnose(data: bytes, max_pixels: int = MAX_PIXELS) -> Diagnosis:
     Raises:
         ImageRejected, ImageTooLarge: see :func:`aps_core.imaging.images.open_image`.
     """
-    picture = open_image(data, max_pixels)
-    tables = None
-    if data.startswith(b"\xff\xd8"):
-        with Image.open(io.BytesIO(data), formats=("JPEG",)) as file:
-            tables = jpeg.quality_of_tables(getattr(file, "quantization", {}))
-    return examine(picture, tables)
+    return examine(open_image(data, max_pixels))
 
 
-def examine(picture: Picture, quality: int | None = None) -> Diagnosis:
-    """Diagnoses a picture; ``quality`` is that of its JPEG file, None for other formats."""
-    return _Examination(picture, quality).diagnosis()
+def examine(picture: Picture) -> Diagnosis:
+    """Diagnoses a picture."""
+    return _Examination(picture).diagnosis()
 
 
 def shows_text(picture: Picture) -> bool:
     """Whether a picture is probably a document, page or screen."""
-    return _Examination(picture, None).document() > FAIRLY_SURE
+    return _Examination(picture).document() > FAIRLY_SURE
 
 
 @dataclass
 class _Examination:
     picture: Picture
-    quality: int | None
 
     def __post_init__(self) -> None:
         self.image = self.picture.rgb()
@@ -174,15 +171,15 @@ class _Examination:
         return [blur_finding(blur, word)]
 
     def _compression(self) -> list[Finding]:
-        if self.quality is not None:
-            fine = self.quality >= FINE_QUALITY
-            text = f"JPEG of quality {self.quality}"
-            values = {"quality": self.quality, "from": "file"}
+        quality, traces = self.picture.jpeg_quality, self._traces
+        earlier = quality and traces and traces.quality < quality - BETTER
+        if quality is not None and not earlier:
+            fine = quality >= FINE_QUALITY
+            text = f"JPEG of quality {quality}"
+            values = {"quality": quality, "from": "file"}
             return [
                 Finding(kind="jpeg", wrong=not fine, text=text, confidence="sure", values=values)
             ]
-        # a crop may start anywhere in the grid of blocks
-        traces = jpeg.traces(self.grey[0])
         if traces is None:
             return []
         text = f"was once a JPEG of quality {traces.quality}"
@@ -190,13 +187,17 @@ class _Examination:
         clear = confidence_word(min(1.0, traces.clearness + 0.35))
         return [Finding(kind="jpeg", wrong=True, text=text, confidence=clear, values=values)]
 
+    @cached_property
+    def _traces(self) -> jpeg.Traces | None:
+        return jpeg.traces(self.grey[0])  # a crop may start anywhere in the grid of blocks
+
     def _noise(self, document: bool) -> list[Finding]:
         impulses = float(np.mean([areas.impulses(part) for part in self.rgb]))
         if impulses > (DOTS if document else 0.004):
             text = f"{impulses:.1%} of the pixels are single black or white ones"
             values = {"kind": "impulses", "share": round(impulses, 4)}
             return [Finding(kind="noise", wrong=True, text=text, confidence="sure", values=values)]
-        compressed = self.quality is not None or jpeg.traces(self.grey[0]) is not None
+        compressed = self.picture.jpeg_quality is not None or self._traces is not None
         measured = grain.measured(self.rgb, compressed)
         if measured is None:
             self.unsure.append("The noise: too few areas are neither black nor white.")

@@ -1,17 +1,13 @@
-"""JPEG quality: from the tables of a JPEG file, or from the traces that its blocks left in the
-pixels of another file.
-"""
+"""JPEG quality from the traces that blocks left in the pixels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aps_core.operators.jpeg import LUMINANCE
+from aps_core.imaging.jpeg_tables import table
 
 Array = NDArray[np.float64]
 
@@ -35,23 +31,6 @@ class Traces(NamedTuple):
     quality: int
     clearness: float
     """Mean cosine of the phase of the coefficients within the steps of this quality."""
-
-
-@lru_cache(maxsize=100)
-def table(quality: int) -> Array:
-    """The standard's luminance table (8, 8) at a quality of 1 to 100."""
-    scale = 5000 / quality if quality < 50 else 200 - 2 * quality
-    steps: Array = np.clip(np.floor((np.array(LUMINANCE) * scale + 50) / 100), 1, 255)
-    return steps
-
-
-def quality_of_tables(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Quality whose standard luminance table is closest to the file's; None without tables."""
-    if len(tables.get(0, ())) != 64:
-        return None
-    steps = np.sort(np.array(tables[0], dtype=np.float64))  # independent of the order of storage
-    distance = [np.abs(np.sort(table(q).ravel()) - steps).sum() for q in range(1, 101)]
-    return int(np.argmin(distance)) + 1
 
 
 def traces(luminance: Array) -> Traces | None:

@@ -3,19 +3,20 @@ torch.
 
 Accepted formats are PNG, JPEG and WebP with one frame. From the several pictures that phones store
 in one JPEG, the first is used. EXIF orientation is applied; then all metadata (colour profile,
-location, camera) is removed. CMYK, palettes and other modes are converted to RGB without colour
-management. Alpha, including a transparent colour, is kept as a mask candidate. A fully opaque alpha
-channel is ignored, because many programs add one to every picture. 16-bit grey keeps its precision;
-16-bit colour is read as 8-bit by Pillow.
+location, camera) is removed; only the quality of a JPEG is remembered. CMYK, palettes and other
+modes are converted to RGB without colour management. Alpha, including a transparent colour, is kept
+as a mask candidate. A fully opaque alpha channel is ignored, because many programs add one to every
+picture. 16-bit grey keeps its precision; 16-bit colour is read as 8-bit by Pillow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import re
 import struct
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from PIL import ExifTags, Image
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.imaging.jpeg_tables import quality_of
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +63,8 @@ second, is rejected as a decompression bomb.
 """
 Coverage = Literal["all", "some", "none"]
 """Share of a picture that its mask marks as known."""
+QUALITY = "jpeg-quality"
+"""Name of the text in a PNG file that tells the quality of the JPEG from which it was made."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
@@ -69,6 +73,8 @@ class Picture:
     """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16."""
 
     image: Image.Image
+    jpeg_quality: int | None = None
+    """Of the JPEG file that it was read from; None for others."""
 
     @property
     def width(self) -> int:
@@ -146,7 +152,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         )
     try:
         image.load()
-        return upright(image)
+        return replace(upright(image), jpeg_quality=_quality_of(image))
     except MemoryError as error:
         raise ImageTooLarge(
             f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
@@ -156,6 +162,14 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         raise ImageRejected(
             f"The {image.format} file is damaged or incomplete: {error}", "image_truncated"
         ) from error
+
+
+def _quality_of(image: Image.Image) -> int | None:
+    """Of a JPEG file, or of a PNG file that tells it."""
+    if image.format == "PNG":
+        told = str(image.info.get(QUALITY, ""))
+        return int(told) if re.fullmatch("[1-9][0-9]?|100", told) else None
+    return quality_of(getattr(image, "quantization", {}))
 
 
 def _unreadable(data: bytes) -> ImageRejected:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
+from aps_core.imaging.jpeg_tables import CHROMINANCE, LUMINANCE, table
 from aps_core.imaging.resampling import edge_pad
 from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 from aps_core.operators.denoise import Denoise
@@ -19,24 +21,6 @@ if TYPE_CHECKING:
 else:
     torch = lazy_import("torch")
 
-# Quantisation tables of the JPEG standard, annex K, rows of the 8x8 block.
-LUMINANCE = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
-CHROMINANCE = (
-    (17, 18, 24, 47, 99, 99, 99, 99),
-    (18, 21, 26, 66, 99, 99, 99, 99),
-    (24, 26, 56, 99, 99, 99, 99, 99),
-    (47, 66, 99, 99, 99, 99, 99, 99),
-    *(((99,) * 8,) * 4),
-)
 # JFIF: Y, Cb, Cr from R, G, B in 0..255, chroma centred on 0.
 TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 CHROMA = 2.0
@@ -62,8 +46,7 @@ class JPEG(OperatorSpec):
         """Uniform rounding error of the lowest frequencies, where most of a picture's contrast is:
         a step over the square root of 12.
         """
-        step = (LUMINANCE[1][1] * self._scale + 50) // 100
-        return float(max(1, step) / math.sqrt(12) / 127.5)
+        return float(table(self.quality)[1, 1] / math.sqrt(12) / 127.5)
 
     def likelihood_noise(self, sigma: float | Tensor) -> RoundingNoise:
         """``sigma`` and the rounding of every cosine coefficient by its own step. Where steps are
@@ -79,11 +62,6 @@ class JPEG(OperatorSpec):
         return Denoise()
 
     @property
-    def _scale(self) -> float:
-        """Percentage by which the standard's tables are multiplied."""
-        return 5000 / self.quality if self.quality < 50 else 200 - 2 * self.quality
-
-    @property
     def support(self) -> Support:
         """Blocks of 8x8 pixels."""
         return Support(0, 8)
@@ -97,9 +75,8 @@ class JPEG(OperatorSpec):
 
     def _tables(self, device: torch.device | str) -> Tensor:
         """Quantisation steps of Y, Cb and Cr (3, 8, 8), in levels of 8 bits."""
-        standard = LUMINANCE, CHROMINANCE, CHROMINANCE
-        tables_C88 = torch.tensor(standard, dtype=torch.float32, device=device)
-        return ((tables_C88 * self._scale + 50) / 100).floor().clamp(1, 255)
+        tables = [table(self.quality, each) for each in (LUMINANCE, CHROMINANCE, CHROMINANCE)]
+        return torch.from_numpy(np.stack(tables)).float().to(device)
 
 
 class RoundingNoise:

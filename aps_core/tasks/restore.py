@@ -47,8 +47,7 @@ class RestoreSpec(MeasuredTaskSpec):
             " and command line choose one specialised in photographs, or in pages and screens, if"
             " they have it."
         ),
-        # forms offer to leave it out
-        json_schema_extra={"x-chosen": True},
+        json_schema_extra={"x-chosen": True},  # forms offer to leave it out
     )
     operator: AnyOperator = Field(description="How the picture was degraded.")
     sigma: Sigma = Field(

@@ -184,7 +184,7 @@ def _read(data: bytes, wish: Wish, max_pixels: int) -> tuple[bytes, bool]:
     except ImageRejected as error:
         return json.dumps({"error": str(error), "code": error.code}).encode() + b"\n", False
     said = json.dumps({"known": mask_coverage(picture)}).encode() + b"\n"
-    return said + png.encode(picture.image), True
+    return said + png.encode(picture), True
 
 
 if __name__ == "__main__":

@@ -144,6 +144,15 @@ def test_jpeg_quality_from_the_file_and_from_the_pixels(quality):
         assert traced.values["from"] == "pixels"
 
 
+def test_a_fine_jpeg_of_a_coarse_one_has_the_quality_of_the_coarse_one():
+    coarse = encoded(picture("hedgehog"), "JPEG", quality=30)
+    file = encoded(Image.open(io.BytesIO(coarse)), "JPEG", quality=96)
+    finding = found(diagnose(file), "jpeg")
+    assert finding.wrong
+    assert finding.values["quality"] == pytest.approx(30, abs=2)
+    assert finding.values["from"] == "pixels"
+
+
 def test_a_fine_jpeg_is_no_degradation():
     finding = found(diagnose(encoded(picture("coffee"), "JPEG", quality=96)), "jpeg")
     assert not finding.wrong

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.imaging import images
@@ -237,6 +238,15 @@ def test_resize_is_antialiased():
     stripes = torch.ones(3, 64, 64)
     stripes[..., ::2] = -1
     assert resize(stripes, (16, 16))[..., 4:-4].abs().max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("told", "quality"), [("15", 15), ("100", 100), ("0", None), ("101", None), ("no", None)]
+)
+def test_a_png_may_tell_the_quality_of_its_jpeg(told, quality):
+    text = PngInfo()
+    text.add_text(images.QUALITY, told)
+    assert images.open_image(encoded(gradient(), "PNG", pnginfo=text)).jpeg_quality == quality
 
 
 def test_jpeg_preview():

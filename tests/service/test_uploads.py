@@ -13,12 +13,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aps_core.diagnosis import examine, found_by
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.imaging.images import Picture, open_image
 from service.settings import Settings
 from service.uploads.decoder import Decoder
 from service.uploads.png import encode
 from service.uploads.upload import Upload
 from tests.stack import png
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def encoded(image: Image.Image, image_format: str, **options: object) -> bytes:
@@ -76,6 +80,16 @@ def test_orientation_is_applied_and_metadata_dropped(sanitise) -> None:
     assert not Image.open(io.BytesIO(content(upload))).getexif()
 
 
+@pytest.mark.parametrize(("kind", "quality"), [("JPEG", 15), ("PNG", None)])
+def test_the_quality_of_a_jpeg_is_kept_for_jobs(sanitise, kind: str, quality: int | None) -> None:
+    photo = Image.open(EXAMPLES / "photos/coffee.png").convert("RGB").crop((200, 150, 456, 406))
+    options = {"quality": quality} if quality else {}
+    upload = sanitise(encoded(photo, kind, **options), "image")
+    stored = open_image(content(upload))
+    assert stored.jpeg_quality == quality
+    assert (found_by(examine(stored), "auto") is not None) == bool(quality)
+
+
 def test_alpha_is_kept_and_reported(sanitise) -> None:
     opaque = sanitise(png(16, 16, "RGBA"), "image")
     assert not opaque.picture.has_alpha, "one that is opaque everywhere says nothing"
@@ -97,7 +111,7 @@ def test_pixels_are_written_unchanged(mode: str, size: tuple[int, int]) -> None:
     )
     image = Image.fromarray(noise.squeeze(-1) if noise.shape[-1] == 1 else noise)
     assert image.mode == mode
-    read = Image.open(io.BytesIO(encode(image)))
+    read = Image.open(io.BytesIO(encode(Picture(image))))
     read.load()
     assert (read.mode, read.size, read.info) == (mode, size, {})
     np.testing.assert_array_equal(np.asarray(read), np.asarray(image))
