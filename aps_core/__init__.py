@@ -3,7 +3,7 @@
     import aps_core as aps
 
     measurement = aps.Measurement("photo.png", operator={"type": "super_resolution", "factor": 4})
-    aps.restore(measurement, aps.load_prior("embedded")).image.save("restored.png")
+    aps.restore(measurement).image.save("restored.png")
 
 Every name below is imported at its first use, so that importing the library costs nothing and
 changes nothing.

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
-from PIL import Image
 
 from aps_core._lazy import lazy_import
 from aps_core.adapters import deepinv
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
+from aps_core.imaging.picture_like import batch, eight_bit, opened, picture
 from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.base import four_dimensional
@@ -27,11 +23,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.diagnosis import Found
+    from aps_core.imaging.picture_like import PictureLike
     from aps_core.likelihood import Noise
     from aps_core.runtime.engine import ImageEngine
     from aps_core.types import InnerHook
 
-    PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
     OperatorLike = (
         OperatorSpec | str | Mapping[str, Any] | BoundOperator | Callable[[Tensor], Tensor]
     )
@@ -77,9 +73,9 @@ class Measurement:
             ImageRejected, ImageTooLarge: a picture file cannot be read.
             ShapeMismatch: the operator cannot produce a measurement of this shape.
         """
-        y_BCHW = _batch(self.y).to(device)
+        y_BCHW = batch(self.y).to(device)
         operator, size = self._operator(y_BCHW, device)
-        sigma, given = self._sigma(y_BCHW, operator), self._registered()
+        sigma, given = self._sigma(y_BCHW, operator), self.registered()
         assumed: Noise = sigma
         if isinstance(given, OperatorSpec):
             assumed, sigma = given.likelihood_noise(sigma), given.judged_noise(sigma)
@@ -92,7 +88,7 @@ class Measurement:
         :meth:`aps_core.operators.OperatorSpec.bind_wide`. Unchanged, and 0, for operators that are
         not registered or do not mix pixels.
         """
-        given = self._registered()
+        given = self.registered()
         beyond = given.beyond(stride) if isinstance(given, OperatorSpec) else 0
         if not isinstance(given, OperatorSpec) or not beyond:
             return bind, 0
@@ -100,6 +96,16 @@ class Measurement:
         operator = compared.bind_wide((3, height, width), beyond, bind.y_BCHW.device)
         size = height + 2 * beyond, width + 2 * beyond
         return replace(bind, operator=operator, size=size), beyond
+
+    def examined(self) -> images.Picture | None:
+        """What tells what was photographed, and what happened to it: the whole picture, else the
+        first measurement, if that is a picture.
+        """
+        given = self.y if self.whole is None else self.whole
+        if (known := opened(given)) is not None:
+            return known
+        y_CHW = batch(given)[0]
+        return images.Picture(images.to_pil(y_CHW)) if len(y_CHW) == 3 else None
 
     def identified(
         self, engine: ImageEngine | None = None, seed: int = 0, on_inner: InnerHook | None = None
@@ -115,16 +121,13 @@ class Measurement:
             NothingToRestore: no degradation was found that an operator describes.
             InvalidSpec: there are several pictures.
         """
-        given = self._registered()
+        given = self.registered()
         if not isinstance(given, UnknownOperator):
             return self, None
-        y_BCHW, opened = _batch(self.y), _opened(self.y)
-        if len(y_BCHW) > 1 or y_BCHW.shape[1] != 3:
+        y_BCHW, upload = batch(self.y), self.examined()
+        if len(y_BCHW) > 1 or upload is None:
             raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
         height, width = y_BCHW.shape[2:]
-        upload = opened or images.Picture(images.to_pil(y_BCHW[0]))
-        if self.whole is not None:
-            upload = _opened(self.whole) or images.Picture(images.to_pil(picture(self.whole)))
         sigma = self.sigma if isinstance(self.sigma, float | int) else None
         found = given.find(
             Search(
@@ -147,7 +150,7 @@ class Measurement:
             known = replace(known, sigma=noise.poisson_sigma(y_BCHW, found.peak))
         return known, found
 
-    def _registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
+    def registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
         """The operator; a name or fields as its spec."""
         given = self.operator
         if isinstance(given, str | Mapping):
@@ -157,7 +160,7 @@ class Measurement:
     def _operator(
         self, y_BCHW: Tensor, device: torch.device
     ) -> tuple[BoundOperator, tuple[int, int]]:
-        given = self._registered()
+        given = self.registered()
         if isinstance(given, OperatorSpec):
             channels, height, width = y_BCHW.shape[1:]
             shape = given.image_shape((channels, height, width))
@@ -175,10 +178,10 @@ class Measurement:
     def _mask(self) -> Tensor | None:
         """Mask (H, W), 1 = known: ``mask``, else the alpha channel of ``y``, else None."""
         if self.mask is None:
-            opened = _opened(self.y)
-            return images.mask_to_tensor(opened) if opened and opened.has_alpha else None
-        if (opened := _opened(self.mask)) is not None:
-            return images.mask_to_tensor(opened)
+            alpha = opened(self.y)
+            return images.mask_to_tensor(alpha) if alpha and alpha.has_alpha else None
+        if (file := opened(self.mask)) is not None:
+            return images.mask_to_tensor(file)
         mask = picture(self.mask)
         return ((mask if mask.ndim == 2 else mask.mean(0)) > 0).float()
 
@@ -196,7 +199,7 @@ class Measurement:
                 " set 'sigma', or give a picture as (3, height, width) in [-1, 1]."
             )
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
-        return max(sum(estimates) / len(estimates), QUANTISATION if _eight_bit(self.y) else 0.0)
+        return max(sum(estimates) / len(estimates), QUANTISATION if eight_bit(self.y) else 0.0)
 
 
 @dataclass(frozen=True)
@@ -221,67 +224,6 @@ class Bind:
             drawn=operator.state(),
             clips=operator.clips,
         )
-
-
-def picture(given: PictureLike) -> Tensor:
-    """Converts one picture of any supported type to a float tensor (C, H, W); see
-    :class:`Measurement`.
-
-    Raises:
-        InvalidSpec: the type or shape is not supported.
-        ImageRejected, ImageTooLarge: a file cannot be read.
-    """
-    if (opened := _opened(given)) is not None:
-        return images.to_tensor(opened)
-    if isinstance(given, np.ndarray):
-        given = torch.from_numpy(given).float()
-    if not isinstance(given, torch.Tensor) or not given.is_floating_point():
-        raise InvalidSpec(
-            "A picture is a float tensor (C, H, W), a float or 8-bit array, a PIL image or a path;"
-            f" this is {type(given).__name__}."
-        )
-    return given
-
-
-def _opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None:
-    """One file, PIL image or 8-bit array as upright pixels; None for float values and batches of
-    several.
-    """
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 1:
-        given = given[0]
-    if isinstance(given, str | PathLike):
-        return images.open_image(Path(given).read_bytes())
-    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
-        given = Image.fromarray(given[..., 0] if given.shape[2:] == (1,) else given)
-    return images.upright(given) if isinstance(given, Image.Image) else None
-
-
-def _eight_bit(given: PictureLike | Sequence[PictureLike]) -> bool:
-    """Whether a picture's values were rounded to 8 bits: files, PIL images and 8-bit arrays."""
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return any(map(_eight_bit, given))
-    if isinstance(given, np.ndarray):
-        return given.dtype == np.uint8
-    return isinstance(given, str | PathLike | Image.Image)
-
-
-def _batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
-    """One or several measurements as a four-dimensional tensor (B, ...).
-
-    Raises:
-        InvalidSpec: a value is not a finite number.
-    """
-    if (isinstance(given, Sequence) and not isinstance(given, str)) or (
-        isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4
-    ):
-        y = torch.stack([picture(each) for each in given])
-    else:
-        y = picture(given)
-    if not bool(y.isfinite().all()):
-        raise InvalidSpec(
-            "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."
-        )
-    return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
 
 
 def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from aps_core.diagnosis import Found
+from aps_core.diagnosis import Found, shows_text
 from aps_core.errors import InvalidSpec
 from aps_core.fit import Fit, judge
 from aps_core.imaging import images
@@ -19,6 +19,7 @@ from aps_core.losses import LossSpec
 from aps_core.measurement import Bind, Measurement
 from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import OperatorSpec
+from aps_core.priors import specialised_in
 from aps_core.priors.base import Preset
 from aps_core.registry import Spec
 from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
@@ -46,6 +47,8 @@ class Restoration:
     """How an unknown operator was identified; None if the operator was given."""
     samples: int
     """Number of samples per measurement."""
+    prior: str | None
+    """Name of the registered prior; None for another."""
     sampler: SamplerSpec
     """The settings used."""
     loss: LossSpec
@@ -68,8 +71,9 @@ class Restoration:
         misfits = ", ".join(f"{misfit:.4f}" for misfit in self.misfit_B)
         return figure(
             self.pictures_BCHW,
-            f"{self.sampler.type}, seed {self.seed}; misfit {misfits} (noise"
-            f" {self.noise_floor:.4f}). Plausible samples, not evidence of what was there.",
+            f"{self.prior or 'own prior'}, {self.sampler.type}, seed {self.seed}; misfit"
+            f" {misfits} (noise {self.noise_floor:.4f}). Plausible samples, not evidence of what"
+            " was there.",
         )
 
 
@@ -91,7 +95,7 @@ def load_prior(name: str = "embedded", device: str | None = None) -> ImageEngine
 
 def restore(
     measurement: Measurement,
-    prior: ImageEngine | TextEngine | Prior | str = "embedded",
+    prior: ImageEngine | TextEngine | Prior | str | None = None,
     *,
     sampler: SamplerSpec | Mapping[str, Any] | str | None = None,
     loss: LossSpec | Mapping[str, Any] | str = "measurement",
@@ -107,7 +111,9 @@ def restore(
     Args:
         measurement: one measurement, or several of the same size.
         prior: return value of :func:`load_prior`, the name of a registered prior, or any object
-            that implements :class:`aps_core.types.Prior`.
+            that implements :class:`aps_core.types.Prior`. Default: the one specialised in what the
+            first measurement shows, photographs or pages and screens; ``embedded`` with a prompt or
+            a sampler, which those do not read or may not suit.
         sampler: a sampler's settings or name. Fields that are not set use the recommendation of a
             registered prior. Default: the sampler that the prior recommends, else ``aps``.
         loss: a loss's settings or name; defaults as for ``sampler``.
@@ -127,6 +133,8 @@ def restore(
         SamplingDiverged: the loss is not finite.
     """
     _check(measurement, seed, samples)
+    if prior is None:
+        prior = "embedded" if prompt or sampler is not None else _specialised(measurement)
     if isinstance(prior, str):
         prior = load_prior(prior)
     if isinstance(prior, TextEngine):
@@ -188,6 +196,7 @@ def restore(
         found=found,
         noise_floor=objective.noise_floor,
         samples=samples,
+        prior=None if engine is None else engine.spec.type,
         sampler=chosen,
         loss=compared,
         seed=seed,
@@ -217,6 +226,15 @@ def _check(measurement: Measurement, seed: int, samples: int) -> None:
     known = sigma == "auto" if isinstance(sigma, str) else bool(torch.as_tensor(sigma).ge(0).all())
     if not known:
         raise InvalidSpec(f"'sigma' is 'auto', or a number or tensor from 0, not {sigma!r}.")
+
+
+def _specialised(measurement: Measurement) -> str:
+    """Name of the prior for what the first measurement shows."""
+    upload, operator = measurement.examined(), measurement.registered()
+    if upload is None:
+        return "embedded"
+    kind = operator.type if isinstance(operator, OperatorSpec) else None
+    return specialised_in("documents" if shows_text(upload) else "photographs", kind) or "embedded"
 
 
 def _best(misfits: list[float]) -> int:

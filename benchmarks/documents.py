@@ -1,9 +1,9 @@
-"""What the documents prior gives on pages, scans and screens, beside the photographs prior.
+"""What the documents prior gives on pages, scans and screens, beside the one for any picture.
 
     python -m benchmarks.documents examples/documents
 
 Restores the middle 128 pixels of every picture of a folder with the default sampler of the
-documents and the photographs prior, and again with equal logits in the place of the documents
+documents prior and of ``embedded``, and again with equal logits in the place of the documents
 prior, which believe any estimate: in the same rounds, and in a single one with as many corrections.
 ``--controls`` adds the paper's anchors (of the most confident, of random, and of the tokens that
 the prior alone is most confident of) in the place of rounds, and the prior alone. Measurement and
@@ -126,9 +126,9 @@ def main() -> None:
     asked = parser.parse_args()
     be_reproducible(asked.threads)
     documents = ImageEngine.load("embedded_documents")
-    photographs = ImageEngine.load("embedded")
+    general = ImageEngine.load("embedded")
     variants = {
-        "photographs": (photographs, Variant(photographs.spec.restoring_sampler)),
+        "embedded": (general, Variant(general.spec.restoring_sampler)),
         "documents": (documents, DEFAULT),
         **without_prior(documents),
     }

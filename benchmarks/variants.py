@@ -40,14 +40,15 @@ def run_variants(
     baselines: Mapping[str, Callable[[Case], Tensor]] = MappingProxyType({}),
 ) -> list[Row]:
     """Rows of all baselines and variants, by name, on all tasks. Measurement and seed are the same
-    for all.
+    for all, and so is the loss in which the misfit is given, that of the first variant's prior;
+    every variant fits by the loss of its own prior.
 
     Rows are appended to ``out``, and those that it has are not computed again.
     """
     engine = next(engine for engine, _ in variants.values())
-    setup, plan = Setup.recommended(engine), Plan(tasks, ())
+    plan, setups = Plan(tasks, ()), {n: Setup.recommended(e) for n, (e, _) in variants.items()}
     rows = {row.key: row for row in read_rows(out, Row)}
-    for number, case in cases(engine, setup, photos, plan):
+    for number, case in cases(engine, Setup.recommended(engine), photos, plan):
         for name in (*baselines, *variants):
             key = (case.protocol, case.task, case.sigma, case.image, name)
             if key in rows:
@@ -55,7 +56,7 @@ def run_variants(
             started, decodes = time.perf_counter(), 0
             if name in variants:
                 asked, variant = variants[name]
-                x_BCHW, decodes, _ = run_method(asked, setup, case, variant, plan.seed)
+                x_BCHW, decodes, _ = run_method(asked, setups[name], case, variant, plan.seed)
             else:
                 x_BCHW = baselines[name](case)
             cost = Cost(time.perf_counter() - started, decodes)

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch.nn.functional import avg_pool2d
 
 import aps_core as aps
-from aps_core.measurement import picture
+from aps_core.imaging.picture_like import picture
 
 SIZE = 64
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, conv2d, interpolate
 
 import aps_core as aps
-from aps_core.measurement import picture
+from aps_core.imaging.picture_like import picture
 
 
 class Palette:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import aps_core as aps
-from aps_core.measurement import picture
+from aps_core.imaging.picture_like import picture
 from examples.own_prior import Neighbours
 
 ABSENT = ("torchvision", "h5py", "einops", "natsort")

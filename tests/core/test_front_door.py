@@ -19,7 +19,7 @@ from torch import nn
 import aps_core as aps
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
-from aps_core.measurement import picture
+from aps_core.imaging.picture_like import picture
 
 ROOT = Path(__file__).parents[2]
 PHOTO = ROOT / "examples/photos/coffee.png"
@@ -253,6 +253,32 @@ def test_a_measurement_without_noise_is_reproduced(truth, sigma):
     pages = aps.load_prior("embedded_documents", "cpu")
     result = aps.restore(aps.Measurement(truth, "denoise", sigma=sigma), pages)
     assert (result.pictures_BCHW[0] - truth).square().mean().sqrt() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "chosen"),
+    [
+        ("photos/coffee.png", {}, "embedded_photographs"),
+        ("documents/page-karla.png", {}, "embedded_documents"),
+        ("documents/page-karla.png", {"prompt": "a page"}, "embedded"),
+        (
+            "documents/page-karla.png",
+            {"sampler": {"type": "aps", "steps": 1, "inner_steps": 1}},
+            "embedded",
+        ),
+    ],
+)
+def test_the_prior_is_that_of_what_the_measurement_shows(name, options: Any, chosen):
+    part = Image.open(ROOT / "examples" / name).convert("RGB").crop((20, 20, 84, 84))
+    result = aps.restore(aps.Measurement([part], "denoise"), preset="fast", **options)
+    assert result.prior == chosen
+
+
+def test_the_prior_for_an_operator_of_one_s_own_is_the_one_for_any_picture(truth):
+    halved = aps.Measurement(truth, lambda x_BCHW: 0.5 * x_BCHW, sigma=0.05)
+    flat = aps.Measurement(torch.zeros(1, 32, 24), lambda x_BCHW: x_BCHW[:, :1], 0.05, (32, 24))
+    assert aps.restore(halved, preset="fast").prior == "embedded"
+    assert aps.restore(flat, preset="fast").prior == "embedded"
 
 
 def test_values_that_are_no_numbers_are_refused(prior, truth):
