@@ -75,7 +75,7 @@ def _compute(settings: Settings) -> Iterator[Finding]:
             "compute",
             "note",
             "PyTorch is not installed: this machine can run the client, but compute nothing itself",
-            "pip install 'aps[library]'",
+            "pip install '.[library]' in the source folder",
         )
         return
     import torch
@@ -133,7 +133,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             "redis",
             "note",
             "the service's packages are not installed: this machine can run the client only",
-            "pip install 'aps[service]'",
+            "pip install '.[service]' in the source folder",
         )
         return
     from redis.exceptions import RedisError

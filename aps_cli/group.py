@@ -71,7 +71,11 @@ class OneLineErrors(click.Group):
         except ModuleNotFoundError as error:
             if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
                 raise
-            _fail(f"The package {error.name} is not installed: pip install 'aps[{extra}]'.", 1)
+            _fail(
+                f"The package {error.name} is not installed: pip install '.[{extra}]' in the"
+                " source folder.",
+                1,
+            )
         sys.exit(code if isinstance(code, int) else 0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

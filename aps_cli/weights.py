@@ -181,7 +181,8 @@ def _fetch(entry: manifest.Checkpoint, folder: Path) -> None:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
         raise FetchFailed(
-            "Downloading needs the package huggingface_hub: pip install 'aps[library]'."
+            "Downloading needs the package huggingface_hub: pip install '.[library]' in the"
+            " source folder."
         ) from error
     click.echo(
         f"{entry.repo} ({entry.revision}), {_size(entry.bytes)}, licence {entry.licence}", err=True

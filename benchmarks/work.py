@@ -6,7 +6,7 @@ without data, with the floor and a model of its time on several cards. Needs no 
 *Before*: the perceptual term through the tokenizer's own encoder, the prior in 32x32-token windows,
 the attention's backward pass in the deterministic memory-efficient kernel. *After*: VGG16, whole
 sequences, attention by two matrix products. Arithmetic, bytes and memory are counts; seconds are
-estimates, from the rates in :mod:`benchmarks.cards`, and no GPU run stands behind them.
+estimates, from the rates in :mod:`benchmarks.cards`; the one GPU run took twice as long.
 """
 
 from __future__ import annotations

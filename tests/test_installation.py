@@ -91,5 +91,5 @@ def test_the_command_line_names_the_missing_extra() -> None:
         code = f"from aps_cli.main import main; sys.argv = ['aps', *{words}]; main()"
         done = python(code, "")
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"pip install 'aps[{extra}]'" in done.stderr
+        assert f"pip install '.[{extra}]'" in done.stderr
         assert "Traceback" not in done.stderr

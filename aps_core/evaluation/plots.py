@@ -27,7 +27,9 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise InvalidSpec("Plots need matplotlib: pip install 'aps[bench]'.") from error
+        raise InvalidSpec(
+            "Plots need matplotlib: pip install '.[bench]' in the source folder."
+        ) from error
     matplotlib.use("Agg")
     from matplotlib import pyplot as plots
 

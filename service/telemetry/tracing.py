@@ -61,7 +61,7 @@ def configure(role: str) -> None:
     except ImportError:
         log.warning(
             "OTEL_* variables enable tracing, but OpenTelemetry is not installed: pip install"
-            " 'aps[otel]'"
+            " '.[otel]' in the source folder"
         )
         return
     name = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": f"aps-{role}"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NEEDS_DIFFUSERS = (
     "The prior 'vq_diffusion' needs the package diffusers, which is not installed: pip install"
-    " 'aps[vqdiffusion]'."
+    " '.[vqdiffusion]' in the source folder."
 )
 
 
