@@ -31,6 +31,7 @@ from aps_core.operators.auto import Auto
 from aps_core.operators.unknown import Search
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SETS = ("photos", "documents")
 MOVEMENTS: tuple[Parameters, ...] = ((5.0, 120.0), (7.0, 75.0), (13.0, 20.0), (17.0, 150.0))
 FAMILY = FAMILIES["motion"]
 CONDITIONS = {"noise 0": 0, "noise 0.02": 0.02, "noise 0.05": 0.05, "JPEG 85": 85, "JPEG 60": 60}
@@ -57,7 +58,8 @@ def degraded(path: Path, true: Parameters, condition: str) -> Picture:
 def rows(seconds: float) -> Iterator[dict[str, Any]]:
     """One row for every case, in a random order, until ``seconds`` have passed."""
     torch.set_num_threads(1)
-    paths = [path for path in sorted(EXAMPLES.glob("*/*.png")) if path.stem not in CHOSEN_ON]
+    found = (path for folder in SETS for path in sorted((EXAMPLES / folder).glob("*.png")))
+    paths = [path for path in found if path.stem not in CHOSEN_ON]
     cases = [(path, true, each) for path in paths for true in MOVEMENTS for each in CONDITIONS]
     random.Random(0).shuffle(cases)
     start = time.monotonic()
