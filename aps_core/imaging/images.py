@@ -61,7 +61,7 @@ BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
 """A picture with more pixels than the first number, and more pixels per byte of file than the
 second, is rejected as a decompression bomb.
 """
-Coverage = Literal["all", "some", "none"]
+MaskCoverage = Literal["all", "some", "none"]
 """Share of a picture that its mask marks as known."""
 QUALITY = "jpeg-quality"
 """Name of the text in a PNG file that tells the quality of the JPEG from which it was made."""
@@ -241,7 +241,7 @@ def mask_band(picture: Picture) -> Image.Image:
     )
 
 
-def mask_coverage(picture: Picture) -> Coverage:
+def mask_coverage(picture: Picture) -> MaskCoverage:
     """Reads all pixels of a mask."""
     known = np.asarray(mask_band(picture)) >= 128
     return "some" if known.any() != known.all() else "all" if known.all() else "none"

@@ -103,7 +103,7 @@ class Tiling:
         widths, heights = zip(*(tile.size for tile in self.tiles), strict=True)
         return max(widths), max(heights)
 
-    def spread(self, count: int) -> list[Tile]:
+    def evenly(self, count: int) -> list[Tile]:
         """At most ``count`` tiles, evenly spread."""
         return self.tiles[:: math.ceil(len(self.tiles) / count)]
 

@@ -39,7 +39,7 @@ Evaluate = Callable[[Tensor, Place], tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Fit:
+class Optimised:
     """Result of one inner optimisation."""
 
     phi_NK: Tensor
@@ -69,7 +69,7 @@ class InnerLoop:
 
     def run(
         self, start_NK: Tensor, z_BL: Tensor, keep: float, watch: InnerWatch = UNWATCHED
-    ) -> Fit:
+    ) -> Optimised:
         """Optimises the logits of the masked tokens of ``z``.
 
         Args:
@@ -105,7 +105,7 @@ class InnerLoop:
                 f"The loss became {curve[-1]} after {used} inner steps; lower the learning rate"
                 f" ({self.config.learning_rate})."
             )
-        return Fit(step.phi_NK, step.x_hat_BCHW.clone(), curve, float(step.misfit_B.mean()))
+        return Optimised(step.phi_NK, step.x_hat_BCHW.clone(), curve, float(step.misfit_B.mean()))
 
     def _converged(self, losses: Tensor) -> bool:
         """True on a plateau of the loss, or if every sample's misfit is at the noise floor."""

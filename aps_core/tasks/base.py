@@ -19,7 +19,7 @@ from pydantic import Field
 
 from aps_core.diagnosis.found import Found
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.images import Coverage, Picture, mask_coverage
+from aps_core.imaging.images import MaskCoverage, Picture, mask_coverage
 from aps_core.priors import PriorSpec
 from aps_core.registry import Spec
 from aps_core.tasks.progress import ProgressHook
@@ -96,7 +96,7 @@ class TaskSpec(Spec, family=True):
         """Picture whose pixels are passed to :meth:`check_mask`; None if the task reads no mask."""
         return None
 
-    def check_mask(self, known: Coverage) -> None:
+    def check_mask(self, known: MaskCoverage) -> None:
         """Checks the known share of the masked picture.
 
         Raises:

@@ -17,7 +17,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.blending import filled, joined
-from aps_core.imaging.images import Coverage
+from aps_core.imaging.images import MaskCoverage
 from aps_core.imaging.resampling import resize
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
@@ -119,7 +119,7 @@ class EditSpec(MeasuredTaskSpec):
         """The mask picture, or an image with transparent pixels."""
         return mask_slot(inputs)
 
-    def check_mask(self, known: Coverage) -> None:
+    def check_mask(self, known: MaskCoverage) -> None:
         """Requires a known pixel and, unless margins are added, an unknown one."""
         check_coverage(known, may_be_whole=self._grows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aps_core.errors import InvalidSpec
-from aps_core.imaging.images import Coverage, Picture
+from aps_core.imaging.images import MaskCoverage, Picture
 from aps_core.tasks.base import Inputs, Slot
 
 
@@ -20,7 +20,7 @@ def mask_source(inputs: Inputs) -> Picture | None:
     return None if slot is None else getattr(inputs, slot)
 
 
-def check_coverage(known: Coverage, *, may_be_whole: bool = False) -> None:
+def check_coverage(known: MaskCoverage, *, may_be_whole: bool = False) -> None:
     """Checks that some pixels are known and, unless ``may_be_whole``, that some are not.
 
     Raises:

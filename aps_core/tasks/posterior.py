@@ -34,7 +34,7 @@ def judging_hook(context: RunContext, last: int) -> Callable[[int], bool | None]
     )
 
 
-class Step(NamedTuple):
+class StepNumbers(NamedTuple):
     """Measurements of a finished reverse step."""
 
     misfit: float
@@ -81,7 +81,7 @@ class Run:
         hidden = beyond // engine.stride
         rows, columns = slice(beyond, beyond + height), slice(beyond, beyond + width)
         floor = objective.noise_floor if objective is not None else 0.0
-        steps: list[Step] = []
+        steps: list[StepNumbers] = []
 
         def shown(x_BCHW: Tensor) -> Tensor:
             picture_BCHW = x_BCHW[..., rows, columns]
@@ -122,13 +122,15 @@ class Run:
     def _report(
         self,
         info: StepInfo,
-        steps: list[Step],
+        steps: list[StepNumbers],
         grid: Grid,
         hidden: int,
         noise_floor: float,
         shown: Callable[[Tensor], Tensor],
     ) -> bool | None:
-        steps.append(Step(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds))
+        steps.append(
+            StepNumbers(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds)
+        )
         if self.context.on_step is None:
             return None
         picture_BCHW = shown(info.x_hat_BCHW)

@@ -57,7 +57,7 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
         result = _whole(spec, context, engine, unrounded, y_CHW, mask_HW, least, beyond)
     else:
         cut = WholeMeasurement(used.without_rounding(), y_CHW, mask_HW, spec.beyond(size))
-        exact = spec.with_sigma(*cut.sample(tiling.spread(EXAMINED)), least)
+        exact = spec.with_sigma(*cut.sample(tiling.evenly(EXAMINED)), least)
         result = TiledRun(
             context=context, engine=engine, spec=exact, tiling=tiling, measured=cut
         ).run()
@@ -83,7 +83,7 @@ def _whole(
     wide = used.bind_wide(shape, beyond, engine.device) if beyond else operator
     wider = shape[1] + 2 * beyond, shape[2] + 2 * beyond
     exact = spec.with_sigma(y_CHW, operator.weight, least)
-    spread = exact.spread(y_CHW)
+    spread = exact.noise_deviation(y_CHW)
     assumed = spec.operator.likelihood_noise(spread)
     objective = engine.measurement_objective(wide.cropped(*wider), y_CHW, assumed, spec.loss)
     result = job.sample(exact, objective, shape[1:], beyond=beyond)

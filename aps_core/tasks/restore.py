@@ -11,7 +11,7 @@ from pydantic import Field
 from aps_core.diagnosis.found import Found
 from aps_core.errors import ImageTooLarge, InvalidSpec
 from aps_core.imaging import noise
-from aps_core.imaging.images import MAX_PIXELS, Coverage, Picture
+from aps_core.imaging.images import MAX_PIXELS, MaskCoverage, Picture
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
@@ -244,7 +244,7 @@ class RestoreSpec(MeasuredTaskSpec):
         """The mask or a transparent image, if the operator needs a mask."""
         return mask_slot(inputs) if self.operator.needs_mask else None
 
-    def check_mask(self, known: Coverage) -> None:
+    def check_mask(self, known: MaskCoverage) -> None:
         """Requires known and unknown pixels."""
         check_coverage(known)
 
@@ -285,7 +285,7 @@ class RestoreSpec(MeasuredTaskSpec):
             sigma = max(least, noise.estimate_sigma(y_CHW, weight)) if gaussian else least
         return self.model_copy(update={"sigma": sigma})
 
-    def spread(self, y_CHW: Tensor) -> float | Tensor:
+    def noise_deviation(self, y_CHW: Tensor) -> float | Tensor:
         """Standard deviation of all noise of a measurement; photon noise is added to ``sigma``."""
         assert self.sigma != "auto"  # see ``with_sigma``
         sigma: float = self.sigma

@@ -26,7 +26,7 @@ from aps_core.fit import Fit, combined, judge
 from aps_core.imaging.tiling import Tile, Tiling
 from aps_core.tasks.base import RunContext
 from aps_core.tasks.observation import WholeMeasurement
-from aps_core.tasks.posterior import Step, judging_hook
+from aps_core.tasks.posterior import StepNumbers, judging_hook
 from aps_core.tasks.progress import TileProgress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK, InnerHook, InnerInfo, SamplerState, StepInfo
@@ -50,7 +50,7 @@ class Finished:
 
     misfit_B: Tensor
     noise_floor: float
-    steps: list[Step]
+    steps: list[StepNumbers]
     """Its reverse steps in this run; none if the tile was in the checkpoint."""
 
     @property
@@ -142,17 +142,17 @@ class TiledRun:
 
         spec, engine, (width, height) = self.spec, self.engine, tile.size
         operator, y_CHW = self.measured.part(tile, engine.device)
-        noise = spec.operator.likelihood_noise(spec.spread(y_CHW))
+        noise = spec.operator.likelihood_noise(spec.noise_deviation(y_CHW))
         objective = engine.measurement_objective(
             operator.cropped(height, width), y_CHW, noise, spec.loss
         )
         generator = torch.Generator(engine.device).manual_seed(_seed(spec.seed, tile))
         last = SamplerState(spec.sampler.steps, tokens.long(), generator.get_state())
-        steps: list[Step] = []
+        steps: list[StepNumbers] = []
 
         def keep(info: StepInfo) -> None:
             numbers = (info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds)
-            steps.append(Step(*numbers))
+            steps.append(StepNumbers(*numbers))
 
         sample = driver.sample(
             engine.prior,
@@ -254,7 +254,7 @@ class TiledRun:
         """The verdict on some tiles of one sample, with what lies beyond its borders."""
         device, count = self.engine.device, len(self.tiling.tiles)
         words, fits = self.spec.operator.words(), list[Fit]()
-        for tile in self.tiling.spread(EXAMINED):
+        for tile in self.tiling.evenly(EXAMINED):
             (operator, y_CHW), (rows, columns) = self.measured.part(tile, device), tile
             picture_CHW = x_CHW[:, rows.start : rows.stop, columns.start : columns.stop]
             fits.append(
@@ -263,7 +263,7 @@ class TiledRun:
                     words,
                     picture_CHW.to(device, torch.float32),
                     y_CHW,
-                    self.spec.operator.judged_noise(self.spec.spread(y_CHW)),
+                    self.spec.operator.judged_noise(self.spec.noise_deviation(y_CHW)),
                     self.engine.prior.tokenizer,
                     judging_hook(self.context, count),
                 )

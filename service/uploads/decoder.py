@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from aps_core.diagnosis import Diagnosis
 from aps_core.errors import ImageRejected, ImageTooLarge
-from aps_core.imaging.images import Coverage
+from aps_core.imaging.images import MaskCoverage
 from service.api.errors import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 from service.telemetry import metrics
@@ -115,14 +115,14 @@ class Decoder:
             )
         return size
 
-    def coverage(self, stored: Upload, name: str, tenant: str = "") -> Coverage:
+    def coverage(self, stored: Upload, name: str, tenant: str = "") -> MaskCoverage:
         """How much of a stored picture its mask keeps.
 
         Raises:
             ImageRejected, Busy: see :meth:`sanitise`.
         """
         said, _ = self._ask(stored.file, stored.length, name, tenant, "coverage")
-        return cast(Coverage, said["known"])
+        return cast(MaskCoverage, said["known"])
 
     def shows_text(self, stored: Upload, name: str, tenant: str = "") -> bool:
         """Whether a stored picture is probably a page or screen.

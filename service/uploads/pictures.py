@@ -10,7 +10,7 @@ from typing import TypeGuard
 from redis.exceptions import RedisError
 
 from aps_core.diagnosis import Diagnosis
-from aps_core.imaging.images import Coverage
+from aps_core.imaging.images import MaskCoverage
 from service.api.errors import UnknownPicture
 from service.api.views import StoredPicture
 from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
@@ -57,7 +57,7 @@ class Pictures:
             sent = await self.fetching.run(tenant, fetch, sent, name, self.settings)
         return await self.decoding.run(tenant, self.decoder.sanitise, sent, name, tenant)
 
-    async def coverage(self, upload: Upload, name: str, tenant: str) -> Coverage:
+    async def coverage(self, upload: Upload, name: str, tenant: str) -> MaskCoverage:
         """How much of the picture its mask keeps.
 
         Raises:

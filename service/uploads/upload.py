@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from PIL import Image
 
-from aps_core.imaging.images import Coverage, Picture
+from aps_core.imaging.images import MaskCoverage, Picture
 
 CHUNK_BYTES = 1 << 18
 MEMORY_BYTES = 1 << 20
@@ -41,7 +41,7 @@ class Upload:
     """Hash of the PNG."""
     length: int
     """In bytes."""
-    known: Coverage | None = None
+    known: MaskCoverage | None = None
     """How much of it its mask keeps; None if its pixels have not been decoded."""
     holder: str = ""
     """The job or upload that already stores it; '' if there is none."""
@@ -80,6 +80,6 @@ class Spool:
         """Closes and discards the file."""
         self._file.close()
 
-    def upload(self, known: Coverage) -> Upload:
+    def upload(self, known: MaskCoverage) -> Upload:
         """The completed upload, with its mask coverage."""
         return Upload(self._file, self._hash.hexdigest(), self._bytes, known)

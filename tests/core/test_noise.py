@@ -153,7 +153,9 @@ def test_the_estimate_for_an_8_bit_picture_is_at_least_its_rounding_error():
     assert sigma == pytest.approx(2 / 255 / 12**0.5, rel=0.5)
     given = RestoreSpec.model_validate({"operator": {"type": "denoise"}, "sigma": 0.0})
     used = given.with_sigma(rounded, None, least_sigma(picture))
-    assert (used.sigma, used.spread(rounded)) == (0.0, 0.0), "a given sigma is used as it is"
+    assert (used.sigma, used.noise_deviation(rounded)) == (0.0, 0.0), (
+        "a given sigma is used as it is"
+    )
     for y in (images.to_pil(torch.zeros(3, 64, 64)), np.zeros((64, 64, 3), dtype=np.uint8)):
         assert Measurement(y).bind(torch.device("cpu")).sigma == pytest.approx(0.00226, rel=0.01)
     assert Measurement(torch.zeros(3, 64, 64)).bind(torch.device("cpu")).sigma == 0
@@ -169,7 +171,7 @@ def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_of
     blurred = blur.bind(photos[0].shape)(photos[0][None])
     compressed = compression.bind(photos[0].shape)(blurred)
     error = (compressed - blurred).std().item()
-    spread = spec.with_sigma(compressed[0], None, 0.0023).spread(compressed[0])
+    spread = spec.with_sigma(compressed[0], None, 0.0023).noise_deviation(compressed[0])
     sigma = spec.operator.judged_noise(spread)
     assert 0.8 * error <= sigma <= 2 * error
     assert blur.rounding == 0
