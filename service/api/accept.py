@@ -106,13 +106,11 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
     key had already created it. Stores nothing if it raises.
 
     The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
-    are decoded only in the decoder's child processes. A picture that is to be restored without
-    a prior, prompt or sampler gets the prior specialised in photographs or in documents, if the
-    service offers it.
+    are decoded only in child processes. If the request leaves the prior open, it is the one
+    specialised in what the picture shows, if the service offers it.
 
     Raises:
-        InvalidSpec, pydantic.ValidationError: the spec is invalid, alone or with these
-            pictures.
+        InvalidSpec, pydantic.ValidationError: the spec is invalid, or does not fit the pictures.
         ImageRejected: a picture is refused.
         UrlRefused, EgressFailed: a URL is refused or cannot be fetched.
         UnknownPicture: the client has no stored picture with this hash.
@@ -134,8 +132,7 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
             shown = "whole" if "whole" in uploads else "image"
             text = await services.pictures.shows_text(uploads[shown], shown, tenant)
             prior = specialised(text, submission.spec, services.settings.priors)
-            if prior is not None:
-                draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
+            draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
             draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
@@ -184,11 +181,32 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    spec = validated(submission.task, submission.spec).resolved()
+    specs = [validated(submission.task, given).resolved() for given in _given(services, submission)]
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
-    return Draft(spec, _worker(services, spec), terms, services.settings.max_job_seconds)
+    spec, worker = _computable(services, specs)
+    return Draft(spec, worker, terms, services.settings.max_job_seconds)
+
+
+def _given(services: Services, submission: Submission) -> list[dict[str, Any]]:
+    """The spec, and if its prior depends on what the picture shows, with every one that may be."""
+    given, offered = submission.spec, services.settings.priors
+    if not _leaves_prior_open(services, submission):
+        return [given]
+    priors = [specialised(document, given, offered) for document in (False, True)]
+    return [given, *({**given, "prior": prior} for prior in priors if prior is not None)]
+
+
+def _computable(services: Services, specs: list[TaskSpec]) -> tuple[TaskSpec, WorkerInfo]:
+    """The first that a worker can compute, and that worker; a refusal is that of the first."""
+    refusals = []
+    for spec in specs:
+        try:
+            return spec, _worker(services, spec)
+        except (PriorNotLoaded, WeightsMissing, NoWorker) as error:
+            refusals.append(error)
+    raise refusals[0]
 
 
 def _leaves_prior_open(services: Services, submission: Submission) -> bool:
@@ -198,8 +216,12 @@ def _leaves_prior_open(services: Services, submission: Submission) -> bool:
     )
 
 
-def _with_prior(services: Services, submission: Submission, draft: Draft, prior: str) -> Draft:
-    spec = validated(submission.task, {**submission.spec, "prior": prior}).resolved()
+def _with_prior(
+    services: Services, submission: Submission, draft: Draft, prior: str | None
+) -> Draft:
+    """The draft with this prior; None: the one for any picture."""
+    given = submission.spec if prior is None else {**submission.spec, "prior": prior}
+    spec = validated(submission.task, given).resolved()
     return replace(draft, spec=spec, worker=_worker(services, spec))
 
 

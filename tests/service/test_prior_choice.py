@@ -103,3 +103,21 @@ def test_a_service_without_a_prior_for_documents_uses_the_default(
             "/v1/restore", files={"image": PAGE.read_bytes()}, data={"spec": json.dumps(QUICK)}
         )
     assert answer.raise_for_status().json()["prior"] == "embedded"
+
+
+def test_a_service_of_specialised_priors_only_serves_what_they_are_for(
+    stack: Stack, tmp_path: Path
+) -> None:
+    offered = ["embedded_photographs", "embedded_documents"]
+
+    def asked(picture: Path, **spec: Any) -> dict[str, Any]:
+        form = {"spec": json.dumps({**QUICK, **spec})}
+        files = {"image": picture.read_bytes()}
+        return http.post("/v1/restore", files=files, data=form).json()
+
+    with running_api(stack.settings, tmp_path / "log", priors=offered) as http:
+        assert asked(PHOTO)["prior"] == "embedded_photographs"
+        assert asked(PAGE)["prior"] == "embedded_documents"
+        refused = asked(PHOTO, operator={"type": "colorize"})
+    assert refused["code"] == "prior_not_loaded"
+    assert "'embedded' is not loaded here" in refused["detail"]
