@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.diagnosis import perceptron
 from aps_core.diagnosis.features import features
 
 Array = NDArray[np.float64]
@@ -32,7 +31,7 @@ ANSWERS = 3 * COUNT + 1
 and of its standard deviation, cosine and sine of twice a movement's direction, and the logit of a
 document.
 """
-WEIGHTS = Path(__file__).parents[1] / "embedded" / "diagnosis" / "blur.npz"
+NETWORK = "blur"
 
 TOLERANCE, LEAST_TOLERANCE = 0.15, 0.3
 """A size counts as right within this share, or within this many pixels."""
@@ -58,7 +57,7 @@ class Blur:
     shares: dict[Family, float]
     """Probability of every family."""
     document: float
-    """Probability that the picture shows text, a page or a screen."""
+    """Logit of a document, page or screen, by its spectrum."""
 
     def enlarged(self, zoom: int) -> Blur:
         """The same blur in the pixels of a picture ``zoom`` times as large."""
@@ -67,12 +66,12 @@ class Blur:
 
 def estimate(crops: list[Array]) -> Blur:
     """The blur of crops (h, w) of the luminance of one picture, at least 48 pixels a side."""
-    return read(_answer(features(crops).vector()))
+    return read(perceptron.answer(NETWORK, features(crops).vector()))
 
 
 def read(answer: Array) -> Blur:
     """Interprets one answer of the network, (ANSWERS,)."""
-    net = _network()
+    net = perceptron.stored(NETWORK)
     logits = answer[SHARES] / net["temperature"]
     shares = np.exp(logits - logits.max())
     shares /= shares.sum()
@@ -90,28 +89,11 @@ def read(answer: Array) -> Blur:
     if family == "motion":
         confidence *= min(1.0, math.hypot(cosine, sine))
     named = {name: float(share) for name, share in zip(FAMILIES, shares, strict=True)}
-    document = 1 / (1 + math.exp(-float(answer[DOCUMENT])))
     return Blur(
         family=family,
         size=size,
         angle=angle,
         confidence=confidence,
         shares=named,
-        document=document,
+        document=float(answer[DOCUMENT]),
     )
-
-
-def _answer(vector: Array) -> Array:
-    net = _network()
-    hidden = (vector - net["mean"]) / net["deviation"]
-    hidden = np.clip(hidden, -6, 6)
-    for layer in ("1", "2"):
-        hidden = np.maximum(net[f"weight{layer}"] @ hidden + net[f"bias{layer}"], 0)
-    answer: Array = net["weight3"] @ hidden + net["bias3"]
-    return answer
-
-
-@cache
-def _network() -> dict[str, Array]:
-    with np.load(WEIGHTS) as stored:
-        return {name: stored[name].astype(np.float64) for name in stored.files}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from aps_core.diagnosis import areas, crops, grain, jpeg
+from aps_core.diagnosis import areas, content, crops, grain, jpeg
 from aps_core.diagnosis.blur import Blur, estimate
 from aps_core.diagnosis.propose import lossless_side, proposal
 from aps_core.diagnosis.report import Confidence, Diagnosis, Finding, summary_of
@@ -105,22 +106,23 @@ class _Examination:
 
     def document(self) -> float:
         """Probability that it shows a document, page or screen; a half for a single colour."""
-        return 0.5 if self._flat else self._estimated.document
+        if self._flat:
+            return 0.5
+        shown, blur = self.rgb, self._estimated
+        if blur is None:  # enlarged, which hardly changes what it seems to show
+            times = -(-crops.SMALLEST // min(self.image.size))
+            shown = [
+                np.asarray(part.resize((times * part.width, times * part.height)))
+                for part in map(Image.fromarray, self.rgb)
+            ]
+            blur = estimate([crops.luminance(part) for part in shown])
+        # spectrum and brightness err on different pictures
+        return 1 / (1 + math.exp(-(blur.document + content.document(shown)) / 2))
 
     @cached_property
-    def _estimated(self) -> Blur:
-        """At this resolution. A small picture is enlarged: that changes its blur, but hardly what
-        it seems to show.
-        """
-        if not self._small:
-            return estimate(self.grey)
-        times = -(-crops.SMALLEST // min(self.image.size))
-        parts = [Image.fromarray(part) for part in self.rgb]
-        larger = [
-            part.resize((times * part.width, times * part.height), Image.Resampling.BICUBIC)
-            for part in parts
-        ]
-        return estimate([crops.luminance(np.asarray(part)) for part in larger])
+    def _estimated(self) -> Blur | None:
+        """At this resolution; None if the picture is too small."""
+        return None if self._small else estimate(self.grey)
 
     @property
     def _small(self) -> bool:
@@ -134,7 +136,7 @@ class _Examination:
         if self._flat:
             self.unsure.append("The picture has one colour only, so its sharpness is unknown.")
             return None
-        if self._small:
+        if self._estimated is None:
             self.unsure.append("The picture is too small to tell its sharpness.")
             return None
         blur, image, zoom = self._estimated, self.image, 1

@@ -7,8 +7,9 @@ calibrates its confidence on withheld pictures. About half an hour on one core.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,20 +22,26 @@ from aps_core.diagnosis.blur import (
     DIRECTION,
     DOCUMENT,
     FAMILIES,
+    NETWORK,
     SHARES,
     SIZES,
 )
 from aps_core.diagnosis.features import ANGLES, RADII, features
+from aps_core.diagnosis.perceptron import FOLDER, LARGEST
 from aps_core.imaging.images import LUMA
 from training.diagnosis import pictures
 from training.diagnosis.simulate import degraded, drawn
 
+Read = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Features of a picture (H, W, 3) in [-1, 1]."""
 SIDES = (96, 128, 160, 192, 256)
 EPOCHS, BATCH, RATE = 60, 256, 2e-3
 SPECTRUM, BY_DIRECTION = RADII * ANGLES, slice(RADII * ANGLES + 12, RADII * ANGLES + 20)
 
 
-def simulated(draws: list[pictures.Draw], count: int, seed: int) -> tuple[Tensor, Tensor]:
+def simulated(
+    draws: list[pictures.Draw], count: int, seed: int, read: Read
+) -> tuple[Tensor, Tensor]:
     """Features (count, F), and targets (count, 4): family, logarithm of the size, angle in radians,
     whether it is a document. Draws alternate; the second draws documents.
     """
@@ -43,10 +50,19 @@ def simulated(draws: list[pictures.Draw], count: int, seed: int) -> tuple[Tensor
         document = number % len(draws)
         truth = drawn(rng, bool(document))
         y = degraded(draws[document](rng, int(rng.choice(SIDES))), truth, rng)
-        vectors.append(features([y @ LUMA]).vector())
+        vectors.append(read(y))
         family = FAMILIES.index(truth.family)
         targets.append([family, np.log(truth.size), np.radians(truth.angle), document])
     return torch.tensor(np.array(vectors)).float(), torch.tensor(np.array(targets)).float()
+
+
+class Simulations(NamedTuple):
+    """Features (N, F) and targets (N, 4)."""
+
+    x_NF: Tensor
+    target_N4: Tensor
+    withheld_MF: Tensor
+    withheld_M4: Tensor
 
 
 def mirrored(x_NF: Tensor, target_N4: Tensor, transpose: bool) -> tuple[Tensor, Tensor]:
@@ -95,7 +111,7 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
             for transpose in (False, True):
                 if torch.rand(()) < 0.5:
                     x, target = mirrored(x, target, transpose)
-            answer = net(((x - mean) / deviation).clamp(-6, 6))
+            answer = net(((x - mean) / deviation).clamp(-LARGEST, LARGEST))
             loss = loss_of(answer, target)
             optimiser.zero_grad()
             loss.backward()
@@ -123,12 +139,46 @@ def calibrated(answer_NA: Tensor, target_N4: Tensor) -> tuple[float, float]:
     return float(temperatures[int(np.argmin(entropy))]), float(error.quantile(0.95)) / 1.96
 
 
-def cached(path: Path, draws: list[pictures.Draw], count: int, seed: int) -> tuple[Tensor, Tensor]:
+def cached(
+    path: Path, draws: list[pictures.Draw], count: int, seed: int, read: Read
+) -> tuple[Tensor, Tensor]:
+    """The same, from a file if it exists."""
     if not path.exists():
-        x, target = simulated(draws, count, seed)
+        x, target = simulated(draws, count, seed, read)
         np.savez(path, x=x.numpy(), target=target.numpy())
     stored = np.load(path)
     return torch.tensor(stored["x"]), torch.tensor(stored["target"])
+
+
+def simulations(asked: argparse.Namespace, name: str, read: Read) -> Simulations:
+    """Features and targets of training, and of withheld pictures."""
+    asked.work.mkdir(parents=True, exist_ok=True)
+    each = asked.count // asked.shards
+
+    def shard(number: int) -> tuple[Tensor, Tensor]:
+        draws = [pictures.photographs(asked.corpus, False), pictures.documents(asked.tiles, number)]
+        return cached(asked.work / f"{name}-{number}.npz", draws, each, number, read)
+
+    shards = [shard(number) for number in range(asked.shards)]
+    draws = [
+        pictures.photographs(asked.corpus, True),
+        pictures.withheld_documents(asked.tiles, 1),
+    ]
+    withheld = cached(asked.work / f"{name}-withheld.npz", draws, each, 10_000, read)
+    return Simulations(
+        torch.cat([x for x, _ in shards]), torch.cat([target for _, target in shards]), *withheld
+    )
+
+
+def arguments(description: str | None, count: int) -> argparse.ArgumentParser:
+    """Parser of what both trainings take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--tiles", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("runs/diagnosis"))
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--shards", type=int, default=20)
+    return parser
 
 
 def stored(net: nn.Sequential) -> dict[str, NDArray[np.floating[Any]]]:
@@ -141,38 +191,19 @@ def stored(net: nn.Sequential) -> dict[str, NDArray[np.floating[Any]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--tiles", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path("runs/diagnosis"))
-    parser.add_argument("--count", type=int, default=80_000)
-    parser.add_argument("--shards", type=int, default=20)
-    args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
+    args = arguments(__doc__, count=80_000).parse_args()
     torch.set_num_threads(1)
-    each = args.count // args.shards
-
-    def shard(number: int) -> tuple[Tensor, Tensor]:
-        draws = [pictures.photographs(args.corpus, False), pictures.documents(args.tiles, number)]
-        return cached(args.work / f"train-{number}.npz", draws, each, number)
-
-    shards = [shard(number) for number in range(args.shards)]
-    withheld = [pictures.photographs(args.corpus, True), pictures.withheld_documents(args.tiles, 1)]
-    x_val, target_val = cached(args.work / "withheld.npz", withheld, each, 10_000)
-    net, mean, deviation = trained(
-        torch.cat([x for x, _ in shards]), torch.cat([target for _, target in shards])
-    )
+    found = simulations(args, "blur", lambda y: features([y @ LUMA]).vector())
+    net, mean, deviation = trained(found.x_NF, found.target_N4)
     with torch.no_grad():
-        answer = net(((x_val - mean) / deviation).clamp(-6, 6))
-    right = (answer[:, SHARES].argmax(1) == target_val[:, 0]).float().mean()
-    temperature, widening = calibrated(answer, target_val)
+        answer = net(((found.withheld_MF - mean) / deviation).clamp(-LARGEST, LARGEST))
+    right = (answer[:, SHARES].argmax(1) == found.withheld_M4[:, 0]).float().mean()
+    temperature, widening = calibrated(answer, found.withheld_M4)
     print(f"withheld: family right {right:.3f}, temperature {temperature:.2f}, x {widening:.2f}")
-    target = Path("aps_core/embedded/diagnosis")
-    target.mkdir(parents=True, exist_ok=True)
     arrays = stored(net)
     arrays |= {"mean": mean.numpy(), "deviation": deviation.numpy()}
     arrays |= {"temperature": np.array(temperature), "widening": np.array(widening)}
-    np.savez_compressed(target / "blur.npz", allow_pickle=False, **arrays)
+    np.savez_compressed(FOLDER / f"{NETWORK}.npz", allow_pickle=False, **arrays)
 
 
 if __name__ == "__main__":
