@@ -43,9 +43,8 @@ class RestoreSpec(MeasuredTaskSpec):
         min_length=1,
         max_length=64,
         description=(
-            "Prior to sample from. If neither a prior nor a prompt nor a sampler is given, service"
-            " and command line choose one specialised in photographs, or in pages and screens, if"
-            " they have it."
+            "Prior to sample from. If neither a prior nor a prompt nor a sampler is given, the one"
+            " specialised in photographs, or in pages and screens, is chosen, if there is one."
         ),
         json_schema_extra={"x-chosen": True},  # forms offer to leave it out
     )
