@@ -61,7 +61,8 @@ class SpecOption(click.Option):
         record = super().get_help_record(ctx)
         if record is None:
             return None
-        default = self.schema.get("default") if self.with_default else None
+        told = self.with_default and "x-chosen" not in self.schema  # else it depends
+        default = self.schema.get("default") if told else None
         shown = default not in (None, "", False) and not isinstance(default, dict)
         facts = [range_of(self.schema), f"default: {default}" if shown else ""]
         extra = "; ".join(fact for fact in facts if fact)

@@ -54,7 +54,7 @@ class Measurement:
         mask: picture of the known pixels (white or opaque = known), for operators that use a mask.
             Default: the alpha channel of ``y``.
         whole: the picture that ``y`` was cut from, at the same resolution; an operator that is
-            unknown is identified from all of it.
+            unknown is identified from all of it, and the prior is chosen by it.
     """
 
     y: PictureLike | Sequence[PictureLike]
@@ -125,7 +125,7 @@ class Measurement:
         if not isinstance(given, UnknownOperator):
             return self, None
         y_BCHW, upload = batch(self.y), self.examined()
-        if len(y_BCHW) > 1 or upload is None:
+        if len(y_BCHW) > 1 or y_BCHW.shape[1] != 3 or upload is None:
             raise InvalidSpec(f"The operator '{given.type}' is identified from one picture.")
         height, width = y_BCHW.shape[2:]
         sigma = self.sigma if isinstance(self.sigma, float | int) else None

@@ -60,3 +60,9 @@ def test_help_says_that_the_prior_sets_sampler_defaults():
     settings = EmbeddedPrior.recommended
     assert f"recommended: steps={settings['steps']}, " in shown
     assert f" inner_steps={settings['inner_steps']}, " in shown
+
+
+def test_help_shows_no_default_where_the_picture_decides():
+    shown = CliRunner().invoke(main, ["restore", "--help"]).output
+    assert "default: embedded]" not in shown
+    assert "default: embedded]" in CliRunner().invoke(main, ["edit", "--help"]).output

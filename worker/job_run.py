@@ -110,7 +110,7 @@ class JobRun:
         store, job, spec = self.worker.store, self.job, validate_spec(self.job.spec)
         read = partial(self.worker.artifacts.get, job.id)
         pictures = {
-            name: images.open_image(retried(partial(read, blob.file), settings.storage_seconds))
+            name: images.open_stored(retried(partial(read, blob.file), settings.storage_seconds))
             for name, blob in job.inputs.items()
         }
         checkpoint = store.load_checkpoint(job.id)

@@ -32,6 +32,7 @@ LAGS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Distances in pixels at which rows and columns are compared."""
 LEAST = 1e-3
 """Added before logarithms: far below one grey level."""
+# shares of values below a quantile
 EXTREMES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 CALM = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
@@ -44,7 +45,7 @@ def document(crops: list[Pixels]) -> float:
 
 
 def features(rgb: Pixels) -> Array:
-    """What the network reads about a crop (h, w, 3) of at least 48 pixels a side."""
+    """What the network reads about a crop (h, w, 3) of at least 48 pixels a side, (139,)."""
     x = rgb / 127.5 - 1
     y = x @ np.array(LUMA)
     return np.concatenate(

@@ -34,7 +34,7 @@ class Traces(NamedTuple):
 
 
 def traces(luminance: Array) -> Traces | None:
-    """Quality of an earlier compression of a picture that is now in another format.
+    """Quality of an earlier compression of a picture that was then saved as another file.
 
     Coefficients of compressed blocks are multiples of the quality's steps, up to rounding. None if
     there are no clear traces: never compressed, of high quality, or changed since.

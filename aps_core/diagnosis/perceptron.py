@@ -20,7 +20,7 @@ LARGEST = 6.0
 
 
 def answer(name: str, vector: Array) -> Array:
-    """What the network of that name answers to its inputs."""
+    """What the network of that name answers (A,) to its inputs (F,)."""
     net = stored(name)
     hidden = np.clip((vector - net["mean"]) / net["deviation"], -LARGEST, LARGEST)
     for layer in HIDDEN:

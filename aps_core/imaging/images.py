@@ -64,17 +64,19 @@ second, is rejected as a decompression bomb.
 MaskCoverage = Literal["all", "some", "none"]
 """Share of a picture that its mask marks as known."""
 QUALITY = "jpeg-quality"
-"""Name of the text in a PNG file that tells the quality of the JPEG from which it was made."""
+"""Name of the text in a stored PNG that tells the quality of the JPEG from which it was made."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16."""
+    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16. Of a JPEG, the quality
+    is known.
+    """
 
     image: Image.Image
     jpeg_quality: int | None = None
-    """Of the JPEG file that it was read from; None for others."""
+    """1 to 100; None for other formats."""
 
     @property
     def width(self) -> int:
@@ -152,7 +154,8 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         )
     try:
         image.load()
-        return replace(upright(image), jpeg_quality=_quality_of(image))
+        tables = getattr(image, "quantization", {})  # of JPEGs only
+        return replace(upright(image), jpeg_quality=quality_of(tables))
     except MemoryError as error:
         raise ImageTooLarge(
             f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
@@ -164,12 +167,13 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         ) from error
 
 
-def _quality_of(image: Image.Image) -> int | None:
-    """Of a JPEG file, or of a PNG file that tells it."""
-    if image.format == "PNG":
-        told = str(image.info.get(QUALITY, ""))
-        return int(told) if re.fullmatch("[1-9][0-9]?|100", told) else None
-    return quality_of(getattr(image, "quantization", {}))
+def open_stored(data: bytes) -> Picture:
+    """Reads a PNG that the service wrote, with the quality of the JPEG from which it was made."""
+    picture = open_image(data)
+    with Image.open(io.BytesIO(data), formats=("PNG",)) as file:
+        told = str(file.info.get(QUALITY, ""))
+    known = re.fullmatch("[1-9][0-9]?|100", told)
+    return replace(picture, jpeg_quality=int(told) if known else None)
 
 
 def _unreadable(data: bytes) -> ImageRejected:

@@ -53,5 +53,5 @@ def refusal(diagnosis: Diagnosis) -> str:
         )
     return (
         f"{diagnosis.summary} There is nothing to restore. To restore it anyway, name the operator,"
-        " for example 'denoise', or 'jpeg' with the quality that a diagnosis of the file finds."
+        " for example 'denoise'."
     )

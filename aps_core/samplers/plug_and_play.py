@@ -202,14 +202,16 @@ class PlugAndPlay(SamplerSpec):
             carried["mean"] = x_hat_BCHW.half()
             next_BCHW = first_BCHW if pixels.white else next_BCHW
         if done + 1 == self.steps:
+            likely = isinstance(problem.objective, Likelihood)
+            if likely:
+                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, flat_share(first_BCHW))
             if pixels is not None:
                 x_hat_BCHW = with_known(pixels, x_hat_BCHW, first_BCHW)
                 if self.clipped_reach is not None and not pixels.missing:
                     reach = self.clipped_reach
                     x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, reach)
-            if isinstance(problem.objective, Likelihood):
-                share_B1HW = flat_share(first_BCHW).clamp(min=self.classical_share)
-                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, share_B1HW)
+            if likely:
+                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
             next_BCHW = x_hat_BCHW
         estimate_BCHW = next_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,15 @@ def specialised(
     operator = spec.get("operator")
     kind = str(operator.get("type")) if isinstance(operator, Mapping) else None
     return specialised_in("documents" if document else "photographs", kind, offered)
+
+
+def with_priors(spec: Mapping[str, Any], offered: Sequence[str]) -> list[dict[str, Any]]:
+    """The spec of a restoration that leaves its prior open, with every prior that it may get: that
+    for photographs, the default, and that for documents.
+    """
+    photographs, documents = (specialised(document, spec, offered) for document in (False, True))
+    given = [{"prior": photographs}, {}, {"prior": documents}]
+    return [{**spec, **each} for each in given if each.get("prior", "") is not None]
 
 
 def warned(result: PictureResult, prior: ImagePriorSpec) -> PictureResult:

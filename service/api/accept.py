@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -15,9 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
 from aps_core.tasks import Inputs, TaskSpec, validate_spec
-from aps_core.tasks.content import leaves_prior_open, specialised
+from aps_core.tasks.content import leaves_prior_open, specialised, with_priors
 from service.api.app_state import Services
-from service.api.availability import check_weights, worker_for
+from service.api.availability import check_weights, computable, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture
 from service.api.options import Options
 from service.api.views import JobView, view
@@ -181,32 +182,15 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     terms = _terms(services, submission)
     if (before := services.store.submitted_before(terms, submission.tenant)) is not None:
         return _repeated(services, before, submission.tenant)
-    specs = [validated(submission.task, given).resolved() for given in _given(services, submission)]
+    given = [submission.spec]
+    if _leaves_prior_open(services, submission):
+        given = with_priors(submission.spec, services.settings.priors)
+    specs = [validated(submission.task, each).resolved() for each in given]
     webhook = submission.options.webhook
     if webhook is not None:
         check_url(webhook.url, services.settings.webhook_allow_private)
-    spec, worker = _computable(services, specs)
+    spec, worker = computable(specs, partial(_worker, services))
     return Draft(spec, worker, terms, services.settings.max_job_seconds)
-
-
-def _given(services: Services, submission: Submission) -> list[dict[str, Any]]:
-    """The spec, and if its prior depends on what the picture shows, with every one that may be."""
-    given, offered = submission.spec, services.settings.priors
-    if not _leaves_prior_open(services, submission):
-        return [given]
-    priors = [specialised(document, given, offered) for document in (False, True)]
-    return [given, *({**given, "prior": prior} for prior in priors if prior is not None)]
-
-
-def _computable(services: Services, specs: list[TaskSpec]) -> tuple[TaskSpec, WorkerInfo]:
-    """The first that a worker can compute, and that worker; a refusal is that of the first."""
-    refusals = []
-    for spec in specs:
-        try:
-            return spec, _worker(services, spec)
-        except (PriorNotLoaded, WeightsMissing, NoWorker) as error:
-            refusals.append(error)
-    raise refusals[0]
 
 
 def _leaves_prior_open(services: Services, submission: Submission) -> bool:

@@ -4,12 +4,13 @@ queue, with instructions for those that are missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.priors import PriorSpec
+from aps_core.tasks import TaskSpec
 from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 
@@ -35,6 +36,23 @@ def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -
     if missing := cls.missing():
         raise WeightsMissing(f"No worker holds the prior '{prior}'. {missing}")
     raise NoWorker(f"No worker holds the prior '{prior}' at the moment; try again in a while.")
+
+
+def computable(
+    specs: Sequence[TaskSpec], worker: Callable[[TaskSpec], WorkerInfo]
+) -> tuple[TaskSpec, WorkerInfo]:
+    """The first spec that a worker can compute, and that worker.
+
+    Raises:
+        PriorNotLoaded, WeightsMissing, NoWorker: there is none; what is most likely to change.
+    """
+    refusals: list[Exception] = []
+    for spec in specs:
+        try:
+            return spec, worker(spec)
+        except (PriorNotLoaded, WeightsMissing, NoWorker) as error:
+            refusals.append(error)
+    raise next((each for each in refusals if isinstance(each, NoWorker)), refusals[0])
 
 
 def check_weights(needed: Sequence[str], prior: str, live: Sequence[WorkerInfo]) -> None:

@@ -10,12 +10,12 @@ from starlette.concurrency import run_in_threadpool
 from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
 from aps_core.runtime.estimate import estimate as estimated
 from aps_core.tasks import PictureTaskSpec, TaskSpec
-from aps_core.tasks.content import leaves_prior_open, specialised
+from aps_core.tasks.content import leaves_prior_open, with_priors
 from service.access.principals import Reader
 from service.api import openapi
 from service.api.accept import Draft, validated
 from service.api.app_state import Services, services_of
-from service.api.availability import worker_for
+from service.api.availability import computable, worker_for
 from service.api.errors import UnsupportedBody
 from service.api.submit import json_object
 from service.api.views import EstimateRequest, EstimateView
@@ -51,18 +51,17 @@ def predict(
     services: Services, task: str, spec_json: dict[str, Any], image: tuple[int, int] | None
 ) -> EstimateView:
     """Predicts size and duration of a job for an upload of size ``image`` (width, height). If the
-    prior depends on what the picture shows, that for photographs is assumed.
+    prior depends on what the picture shows, that for photographs is assumed, if it is at hand.
 
     Raises:
         InvalidSpec, pydantic.ValidationError: the spec is invalid.
         PriorNotLoaded, WeightsMissing, NoWorker: no worker can compute it, or none now.
     """
-    offered = services.settings.priors
-    if leaves_prior_open(task, spec_json, offered):
-        prior = specialised(False, spec_json, offered)
-        spec_json = {**spec_json, **({} if prior is None else {"prior": prior})}
-    spec = validated(task, spec_json)
-    worker = worker_for(spec.prior, offered, services.capable())
+    offered, live = services.settings.priors, services.capable()
+    open_prior = leaves_prior_open(task, spec_json, offered)
+    given = with_priors(spec_json, offered) if open_prior else [spec_json]
+    specs = [validated(task, each) for each in given]
+    spec, worker = computable(specs, lambda each: worker_for(each.prior, offered, live))
     pace, refusal = worker.seconds_per_token, None
     cost = estimated(spec, image, pace)
     try:

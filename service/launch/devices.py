@@ -38,7 +38,7 @@ def _listed() -> list[str]:
     try:
         import pynvml
     except ModuleNotFoundError as error:
-        raise NoDevice("nvidia-ml-py is not installed; run pip install '.[worker]'.") from error
+        raise NoDevice("nvidia-ml-py is not installed; pip install '.[worker]'.") from error
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

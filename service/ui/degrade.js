@@ -114,7 +114,7 @@ const DCT = Array.from({ length: 64 }, (_, at) => (Math.cos(((2 * (at % 8) + 1) 
 
 /** Colour transform, block DCT, quantisation and back, without chroma subsampling. */
 function jpeg(x, { quality }) {
-  const scale = quality < 50 ? 5000 / quality : 200 - 2 * quality;
+  const scale = quality < 50 ? Math.floor(5000 / quality) : 200 - 2 * quality;
   const base = (channel, at) => (channel ? (at >> 3 < 4 && at % 8 < 4 ? CHROMINANCE[(at >> 3) * 4 + (at % 8)] : 99) : LUMINANCE[at]);
   const tables = x.planes.map((_, channel) => Float32Array.from({ length: 64 }, (_, at) => Math.max(1, Math.min(255, Math.floor((base(channel, at) * scale + 50) / 100)))));
   const levels = x.planes.map((plane) => plane.map((value) => Math.max(0, Math.min(255, (value + 1) * 127.5)) - 128));

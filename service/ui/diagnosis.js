@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 
 /**
  * Diagnoses the picture of ``slot`` as soon as it shows (if it is a part, the whole one), unless ``skip()``, and selects the prior that was trained on
- * such pictures. ``onRestore(proposal)`` restores what is found;
+ * pages, if it is one. ``onRestore(proposal)`` restores what is found;
  * the proposal goes to ``settings`` to be corrected.
  */
 export function diagnosisOf(slot, settings, { skip, onRestore }) {
@@ -25,10 +25,13 @@ export function diagnosisOf(slot, settings, { skip, onRestore }) {
   let latest = 0;
 
   const show = (found) => {
+    const page = Boolean(found?.findings.some(({ kind, values }) => kind === "content" && values.document));
     proposal = found?.proposal ?? null;
+    // the service chooses the prior for a photograph, by the operator too, which may be corrected
+    if (proposal && !page) proposal = Object.fromEntries(Object.entries(proposal).filter(([name]) => name !== "prior"));
     summary.textContent = found ? found.summary : t.diagnosis.looking;
     doubts.replaceChildren(...(found?.unsure ?? []).map((doubt) => el("li", { textContent: doubt })));
-    text.hidden = !proposal || !found.findings.some(({ kind, values }) => kind === "content" && values.document);
+    text.hidden = !proposal || !page;
     documents.hidden = !proposal?.prior;
     if (found) settings.usePrior(proposal?.prior);
     actions.hidden = !proposal;

@@ -69,12 +69,15 @@ function listOf(text) {
   }
 }
 
-/** True or false. */
+/** True or false; with ``suggested``, read only where it differs from what would be used anyway. */
 export function check(schema, pointer, suggested) {
   const inputElement = el("input", { type: "checkbox", checked: suggested ?? schema.default ?? false });
   const element = field(pointer, inputElement, schema);
   element.classList.add("check");
-  return { element, read: () => inputElement.checked, write: (value) => (inputElement.checked = value ?? schema.default ?? false) };
+  if (suggested !== undefined) inputElement.dataset.suggested = suggested === true;
+  const usual = () => (suggested === undefined ? schema.default : inputElement.dataset.suggested === "true");
+  const read = () => (suggested !== undefined && inputElement.checked === usual() ? undefined : inputElement.checked);
+  return { element, read, write: (value) => (inputElement.checked = value ?? usual() ?? false) };
 }
 
 function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
@@ -94,16 +97,22 @@ export function select(schema, pointer, suggested) {
   const optional = chosen || suggested !== undefined;
   const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: chosen ? t.chosenOption : t.defaultOption(fallback) })] : []));
   for (const [index, value] of schema.enum.entries()) inputElement.append(el("option", { value: index, textContent: valueName(value) }));
-  const write = (value) => (inputElement.value = value === undefined || (optional && value === fallback) ? "" : schema.enum.indexOf(value));
+  const write = (value) => {
+    const place = schema.enum.indexOf(value);
+    inputElement.value = optional && (value === fallback || place < 0) ? "" : place;
+  };
   if (!optional) write(fallback);
   const read = () => (inputElement.value === "" ? undefined : schema.enum[Number(inputElement.value)]);
   return { element: field(pointer, inputElement, schema), read, write };
 }
 
-/** Shows ``values`` in the empty fields of the group at ``pointer`` that have them. */
+/** Shows ``values`` in the fields of the group at ``pointer`` that have them and were not filled in. */
 export function suggest(root, pointer, values) {
   for (const [name, value] of Object.entries(values)) {
-    const inputElement = root.querySelector(`input[type="number"][data-pointer="${pointer}/${name}"]`);
-    if (inputElement) inputElement.placeholder = value ?? t.noDefault.toLowerCase();
+    const inputElement = root.querySelector(`input[data-pointer="${pointer}/${name}"]`);
+    if (inputElement?.type === "number") inputElement.placeholder = value ?? t.noDefault.toLowerCase();
+    if (inputElement?.type !== "checkbox") continue;
+    if (String(inputElement.checked) === inputElement.dataset.suggested) inputElement.checked = value === true;
+    inputElement.dataset.suggested = value === true;
   }
 }

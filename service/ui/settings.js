@@ -76,9 +76,13 @@ export function settingsForm(task, described) {
   };
   // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
-  /** Selects a prior; without a name, the service chooses. One that is selected already is left alone: a change renews every offer. */
+  /** Selects the prior that a diagnosis proposes, without a name none, unless another was chosen. */
+  let proposed;
   const usePrior = (name) => {
-    if (name !== main.controls.get("prior")?.read()) write({ prior: name });
+    const current = main.controls.get("prior")?.read();
+    if (current !== undefined && current !== proposed) return;
+    proposed = name;
+    if (name !== current) write({ prior: name }); // a change renews every offer
   };
   return { element, warning, preset, read, write, usePrior, show, needs, degrades: main.controls.has("operator") };
 }

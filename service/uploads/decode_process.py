@@ -7,8 +7,8 @@ replaced after a large or refused picture and before another client's. So no fil
 process that another client's file may have compromised.
 
 Standard input: :func:`question_head` and a file, repeatedly. Standard output: a length (8 bytes,
-big endian) and the answer: one line of JSON, followed on success and if requested by a PNG without
-metadata. The process exits at the end of its input.
+big endian) and the answer: one line of JSON, followed on success and if requested by a PNG. The
+process exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def serve(
     requests: BinaryIO, answers: BinaryIO, max_pixels: int, address_space: int, seconds: int
 ) -> None:
     """Answers until the requests end."""
-    # small limits suffice, as text chunks are discarded anyway
+    # small limits suffice, as text chunks of uploads are discarded anyway
     PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 1 << 20
     # Ctrl+C is for the API, which then ends this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)

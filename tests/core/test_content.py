@@ -22,13 +22,13 @@ def exposed(name: str, light: float) -> Picture:
 
 @pytest.mark.parametrize("light", [0.4, 1.0, 2.0])
 @pytest.mark.parametrize("name", ["coffee", "chelsea", "flower", "kleiber", "bywater"])
-def test_a_photograph_of_any_exposure_is_no_page(name: str, light: float) -> None:
+def test_a_badly_exposed_photograph_is_no_page(name: str, light: float) -> None:
     assert not shows_text(exposed(f"photos/{name}.png", light))
 
 
 @pytest.mark.parametrize("light", [0.4, 1.0, 2.0])
 @pytest.mark.parametrize("name", ["page-karla", "page-play", "scan-1400", "screen-1-shell-exit"])
-def test_a_page_of_any_exposure_is_one(name: str, light: float) -> None:
+def test_a_badly_exposed_page_is_one(name: str, light: float) -> None:
     assert shows_text(exposed(f"documents/{name}.png", light))
 
 

@@ -274,11 +274,16 @@ def test_the_prior_is_that_of_what_the_measurement_shows(name, options: Any, cho
     assert result.prior == chosen
 
 
-def test_the_prior_for_an_operator_of_one_s_own_is_the_one_for_any_picture(truth):
+def test_an_operator_of_one_s_own_gets_the_prior_for_any_picture_but_for_pages(truth):
     halved = aps.Measurement(truth, lambda x_BCHW: 0.5 * x_BCHW, sigma=0.05)
     flat = aps.Measurement(torch.zeros(1, 32, 24), lambda x_BCHW: x_BCHW[:, :1], 0.05, (32, 24))
     assert aps.restore(halved, preset="fast").prior == "embedded"
     assert aps.restore(flat, preset="fast").prior == "embedded"
+    page = (
+        Image.open(ROOT / "examples/documents/page-karla.png").convert("RGB").crop((0, 0, 64, 64))
+    )
+    darker = aps.Measurement(page, lambda x_BCHW: 0.5 * x_BCHW, sigma=0.05)
+    assert aps.restore(darker, preset="fast").prior == "embedded_documents"
 
 
 def test_values_that_are_no_numbers_are_refused(prior, truth):

@@ -243,10 +243,18 @@ def test_resize_is_antialiased():
 @pytest.mark.parametrize(
     ("told", "quality"), [("15", 15), ("100", 100), ("0", None), ("101", None), ("no", None)]
 )
-def test_a_png_may_tell_the_quality_of_its_jpeg(told, quality):
+def test_a_stored_png_tells_the_quality_of_its_jpeg(told, quality):
     text = PngInfo()
     text.add_text(images.QUALITY, told)
-    assert images.open_image(encoded(gradient(), "PNG", pnginfo=text)).jpeg_quality == quality
+    data = encoded(gradient(), "PNG", pnginfo=text)
+    assert images.open_stored(data).jpeg_quality == quality
+    assert images.open_image(data).jpeg_quality is None  # an upload may tell anything
+
+
+def test_a_jpeg_tells_its_quality_and_other_formats_none():
+    found = [images.open_image(encoded(gradient(), kind)).jpeg_quality for kind in ("PNG", "WEBP")]
+    assert found == [None, None]
+    assert images.open_image(encoded(gradient(), "JPEG", quality=33)).jpeg_quality == 33
 
 
 def test_jpeg_preview():

@@ -89,4 +89,5 @@ def test_appended_data_and_metadata_are_dropped(decoder: Decoder, name: str) -> 
     upload = decoder.sanitise(disarmed()[name], "image")
     upload.file.seek(0)
     assert b"PAYLOAD" not in upload.file.read()
-    assert Image.open(upload.file).info == {}
+    told = Image.open(upload.file).info
+    assert told == ({"jpeg-quality": "75"} if "JPEG" in name else {})

@@ -11,6 +11,10 @@ import pytest
 from PIL import Image
 
 from aps_client import Client
+from aps_core.tasks import RestoreSpec
+from service.api.availability import computable, worker_for
+from service.api.errors import NoWorker, PriorNotLoaded
+from service.jobs import WorkerInfo
 from tests.apis import running_api
 from tests.stack import Stack
 
@@ -119,5 +123,24 @@ def test_a_service_of_specialised_priors_only_serves_what_they_are_for(
         assert asked(PHOTO)["prior"] == "embedded_photographs"
         assert asked(PAGE)["prior"] == "embedded_documents"
         refused = asked(PHOTO, operator={"type": "colorize"})
+        size = {"image_size": [64, 64]}
+        estimates = [
+            http.post("/v1/restore/estimate", json={"spec": {**QUICK, "operator": each}, **size})
+            for each in ({"type": "denoise"}, {"type": "colorize"})
+        ]
+    assert [each.json()["prior"] for each in estimates] == offered
     assert refused["code"] == "prior_not_loaded"
     assert "'embedded' is not loaded here" in refused["detail"]
+
+
+def test_an_outage_counts_before_a_prior_that_is_not_offered() -> None:
+    """So that clients try again."""
+    specs = [
+        RestoreSpec.model_validate({"operator": {"type": "denoise"}, "prior": prior})
+        for prior in ("embedded", "embedded_photographs", "embedded_documents")
+    ]
+    away: list[WorkerInfo] = []
+    with pytest.raises(NoWorker):
+        computable(specs, lambda spec: worker_for(spec.prior, ["embedded_photographs"], away))
+    with pytest.raises(PriorNotLoaded, match="'embedded' is not loaded"):
+        computable(specs, lambda spec: worker_for(spec.prior, [], away))

@@ -15,7 +15,7 @@ from PIL import Image
 
 from aps_core.diagnosis import examine, found_by
 from aps_core.errors import ImageRejected, ImageTooLarge
-from aps_core.imaging.images import Picture, open_image
+from aps_core.imaging.images import Picture, open_stored
 from service.settings import Settings
 from service.uploads.decoder import Decoder
 from service.uploads.png import encode
@@ -85,7 +85,7 @@ def test_the_quality_of_a_jpeg_is_kept_for_jobs(sanitise, kind: str, quality: in
     photo = Image.open(EXAMPLES / "photos/coffee.png").convert("RGB").crop((200, 150, 456, 406))
     options = {"quality": quality} if quality else {}
     upload = sanitise(encoded(photo, kind, **options), "image")
-    stored = open_image(content(upload))
+    stored = open_stored(content(upload))
     assert stored.jpeg_quality == quality
     assert (found_by(examine(stored), "auto") is not None) == bool(quality)
 

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from tests.stack import Stack
 from tests.ui.pages import (
     SLOW,
     choose,
@@ -92,6 +93,24 @@ def test_the_diagnosis_is_corrected_before_or_names_nothing(page: Page) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
     assert findings(page) == []
     assert too_wide(page, "left-as-it-is") == []
+
+
+def test_a_job_is_run_again_with_the_prior_that_the_service_chose(page: Page, stack: Stack) -> None:
+    """Although the diagnosis of its picture proposes none."""
+    choose(page, (EXAMPLES / "photos/coffee.png").read_bytes(), "sharp.png")
+    page.locator(".chip:has([value=denoise])").click()
+    page.locator(".chip:has([value=fast])").click()
+    page.get_by_text("More settings").click()
+    page.get_by_label("Longest side of the result").fill("64")
+    first = stack.job(submit(page))
+    ended(page, "Restored")
+    page.get_by_role("button", name="Edit and run again").click()
+    panel = page.get_by_role("region", name="Diagnosis")
+    expect(panel.get_by_role("status")).to_have_text("Nothing seems to be wrong with this picture.")
+    again = stack.job(submit(page))
+    assert again["id"] != first["id"]
+    assert again["spec"] == first["spec"]
+    assert first["prior"] == "embedded_photographs"
 
 
 @pytest.mark.parametrize("width", [390, 1280])

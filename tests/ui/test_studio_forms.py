@@ -250,7 +250,9 @@ def test_the_service_chooses_the_prior_unless_one_is_chosen(
 
     assert b'"prior"' not in sent()
     prior.select_option("Photographs")
+    expect(page.get_by_role("alert")).to_be_visible()
     assert b'"prior":"embedded_photographs"' in sent()
+    page.wait_for_timeout(500)
     complaints.clear()  # of the requests cut off here
 
 

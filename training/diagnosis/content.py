@@ -18,7 +18,7 @@ DOCUMENT = 3
 
 
 def read(y: np.ndarray) -> np.ndarray:
-    """The features of an 8-bit picture (H, W, 3)."""
+    """The features of a picture (H, W, 3) in [-1, 1], rounded to 8 bits."""
     return features(np.round((y + 1) * 127.5).astype(np.uint8))
 
 
