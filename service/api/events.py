@@ -114,7 +114,9 @@ class EventHub:
 
     async def run(self) -> None:
         """Reads and distributes events until canceled."""
-        while True:
+        running = asyncio.current_task()
+        assert running is not None
+        while not running.cancelling():  # a client's timeout may have caught the cancellation
             await self._wanted.wait()
             try:
                 await self._read()

@@ -94,8 +94,10 @@ class Sender:
 
     async def run(self) -> None:
         """Sends until canceled; interrupted deliveries are repeated when their lease expires."""
+        running = asyncio.current_task()
+        assert running is not None
         try:
-            while True:
+            while not running.cancelling():  # a client's timeout may have caught the cancellation
                 try:
                     found = await self._start_due()
                 except RedisError as error:

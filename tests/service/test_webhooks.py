@@ -27,7 +27,7 @@ from service.jobs import (
     open_store,
 )
 from service.settings import Settings
-from service.webhooks.sender import secret_for, send_webhooks
+from service.webhooks.sender import Sender, secret_for, send_webhooks
 
 FIELDS = {
     "task": "restore",
@@ -363,3 +363,26 @@ def test_deleted_jobs_send_no_webhooks(store: JobStore, service: Settings, sende
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert receiver.got == []
+
+
+def test_a_sender_ends_although_a_client_caught_its_cancellation(
+    service: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As timeouts do that end at the same moment."""
+
+    async def caught(_: Sender) -> int:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return 1
+        return 0
+
+    async def run() -> None:
+        task = asyncio.create_task(send_webhooks(service))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=5)
+        assert done == {task}
+
+    monkeypatch.setattr(Sender, "_start_due", caught)
+    asyncio.run(run())
