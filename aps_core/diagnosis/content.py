@@ -52,7 +52,7 @@ def features(rgb: Pixels) -> Array:
         [
             _tones(y),
             _colours(x[..., 2] - y, x[..., 0] - y),
-            *(_slopes(_means(y, side)) for side in AREAS),
+            *(_slopes(_squares(y, side).mean((1, 3))) for side in AREAS),
             _blocks(y),
             _detail(y),
             *(_repetition(y.mean(axis), float(y.std())) for axis in (0, 1)),
@@ -86,8 +86,7 @@ def _slopes(areas: Array) -> Array:
 
 def _blocks(y: Array) -> Array:
     """Contrast of blocks, and how alike the flattest are, as paper is."""
-    height, width = (side // BLOCK for side in y.shape)
-    blocks = y[: height * BLOCK, : width * BLOCK].reshape(height, BLOCK, width, BLOCK)
+    blocks = _squares(y, BLOCK)
     contrast, means = blocks.std((1, 3)), blocks.mean((1, 3))
     flat = means[contrast <= np.quantile(contrast, FLATTEST)]
     return np.array(
@@ -119,11 +118,10 @@ def _repetition(profile: Array, contrast: float) -> Array:
     return np.array([*alike, math.log((math.sqrt(variance) + LEAST) / (contrast + LEAST))])
 
 
-def _means(y: Array, side: int) -> Array:
+def _squares(y: Array, side: int) -> Array:
+    """(rows, side, columns, side), without what is left at the border."""
     height, width = (length // side for length in y.shape)
-    cut = y[: height * side, : width * side].reshape(height, side, width, side)
-    means: Array = cut.mean((1, 3))
-    return means
+    return y[: height * side, : width * side].reshape(height, side, width, side)
 
 
 def _correlation(a: Array, b: Array) -> float:

@@ -76,8 +76,8 @@ export function settingsForm(task, described) {
   };
   // a degradation may or may not need a mask or kernel; a task without one that takes masks needs them always
   const needs = (name) => (main.controls.has("operator") ? wantsUpload(main.controls.get("operator").read(), name, described) : true);
+  let proposed; // prior of the last diagnosis
   /** Selects the prior that a diagnosis proposes, without a name none, unless another was chosen. */
-  let proposed;
   const usePrior = (name) => {
     const current = main.controls.get("prior")?.read();
     if (current !== undefined && current !== proposed) return;

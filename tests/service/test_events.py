@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
 
-from service.api.events import is_event_id
+from service.api.events import EventHub, Frame, _Feed, is_event_id
 from tests.apis import running_api
 from tests.stack import Stack, stream_events
 
@@ -57,3 +59,43 @@ def test_the_largest_event_id_has_nothing_after_it(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 1, "inner_steps": 1})
     stack.wait(job["id"])
     assert list(stack.events(job["id"], after="9223372036854775807-9223372036854775807")) == []
+
+
+def test_an_event_that_cannot_be_read_ends_streams_but_not_the_hub(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients then reconnect. A canceled hub ends, although a client caught its cancellation."""
+    monkeypatch.setattr("service.api.events.OUTAGE_SECONDS", 0)
+    hub, reads = EventHub(cast(Any, None), cast(Any, None)), []
+
+    async def read() -> None:
+        reads.append(None)
+        if len(reads) == 1:
+            raise ValueError("an event that cannot be read")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return
+
+    async def nothing() -> None:
+        """Checks no job."""
+
+    async def run() -> None:
+        stream: asyncio.Queue[Frame | None] = asyncio.Queue()
+        hub._feeds["key"] = _Feed("job", "0-0", {stream})
+        hub._wanted.set()
+        running = asyncio.create_task(hub.run())
+        assert await asyncio.wait_for(stream.get(), 5) is None
+        hub._feeds["key"] = _Feed("job", "0-0")
+        hub._wanted.set()
+        while len(reads) < 2:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        done, _ = await asyncio.wait([running], timeout=5)
+        assert done == {running}
+
+    monkeypatch.setattr(hub, "_read", read)
+    monkeypatch.setattr(hub, "_check", nothing)
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert "Events cannot be read" in caplog.text
+    assert "Traceback" in caplog.text

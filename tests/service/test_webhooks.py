@@ -22,6 +22,7 @@ from service.jobs import (
     Job,
     JobStore,
     Outbox,
+    OutboxKeys,
     Progress,
     new_job_id,
     open_store,
@@ -386,3 +387,19 @@ def test_a_sender_ends_although_a_client_caught_its_cancellation(
 
     monkeypatch.setattr(Sender, "_start_due", caught)
     asyncio.run(run())
+
+
+def test_a_delivery_that_cannot_be_read_is_logged_and_does_not_stop_others(
+    store: JobStore, service: Settings, sender, receive, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = receive()
+    broken = finished(store, receiver.url)
+    (delivery,) = Outbox(store.redis).deliveries(broken.id)
+    key = OutboxKeys(service.key_prefix).delivery(delivery.id)
+    store.redis.hset(key, mapping={"attempts": "no JSON"})
+    sender(service)
+    job = finished(store, receiver.url)
+    assert ended(store, job).state is DeliveryState.DELIVERED
+    (record,) = [each for each in caplog.records if delivery.id in each.getMessage()]
+    assert record.exc_info is not None
+    assert len(receiver.got) == 1
