@@ -61,7 +61,7 @@ class SpecOption(click.Option):
         record = super().get_help_record(ctx)
         if record is None:
             return None
-        told = self.with_default and "x-chosen" not in self.schema  # else it depends
+        told = self.with_default and "x-chosen-unless" not in self.schema  # else it depends
         default = self.schema.get("default") if told else None
         shown = default not in (None, "", False) and not isinstance(default, dict)
         facts = [range_of(self.schema), f"default: {default}" if shown else ""]

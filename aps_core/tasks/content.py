@@ -15,19 +15,25 @@ TEXT_NOTE = (
 )
 
 
+KEEPS_DEFAULT = ("prompt", "sampler")
+"""Fields that, if given, leave the default prior: specialised ones do not read the first and may
+not suit the second."""
+
+
 def leaves_prior_open(
     task: str, spec: Mapping[str, Any], offered: Iterable[str] | None = None
 ) -> bool:
     """Whether the prior of a job depends on what its picture shows: a restoration that names none,
-    where at least one specialised prior is offered. With a prompt, which these do not read, or a
-    sampler, which may not suit them, the prior is the caller's choice.
+    where at least one specialised prior is offered. With any of :data:`KEEPS_DEFAULT`, the prior is
+    the default.
 
     Args:
         task: type of the job.
         spec: its spec as JSON, as the caller wrote it.
         offered: names of priors; default: those whose weights are installed.
     """
-    if task != "restore" or "prior" in spec or spec.get("prompt") or "sampler" in spec:
+    given = any(spec.get(name, "") != "" for name in KEEPS_DEFAULT)
+    if task != "restore" or "prior" in spec or given:
         return False
     return any(specialised(document, spec, offered) for document in (False, True))
 

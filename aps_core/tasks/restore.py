@@ -17,7 +17,7 @@ from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
-from aps_core.tasks.content import warned
+from aps_core.tasks.content import KEEPS_DEFAULT, warned
 from aps_core.tasks.masks import check_coverage, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
@@ -46,7 +46,7 @@ class RestoreSpec(MeasuredTaskSpec):
             "Prior to sample from. If neither a prior nor a prompt nor a sampler is given, the one"
             " specialised in photographs, or in pages and screens, is chosen, if there is one."
         ),
-        json_schema_extra={"x-chosen": True},  # forms offer to leave it out
+        json_schema_extra={"x-chosen-unless": [*KEEPS_DEFAULT]},  # forms offer to leave it out
     )
     operator: AnyOperator = Field(description="How the picture was degraded.")
     sigma: Sigma = Field(

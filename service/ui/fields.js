@@ -90,9 +90,10 @@ function limit(inputElement, { type, minimum, maximum, exclusiveMinimum, exclusi
   if (high !== undefined) inputElement.max = high;
 }
 
-/** One of the values that the schema lists; where the service chooses one that is left out ("x-chosen"), that is offered first. */
+/** One of the values that the schema lists. Where the service chooses one that is left out, unless it is given one of the fields
+ * in "x-chosen-unless", leaving it out is offered first. */
 export function select(schema, pointer, suggested) {
-  const chosen = schema["x-chosen"];
+  const chosen = schema["x-chosen-unless"];
   const fallback = chosen ? undefined : (suggested ?? schema.default);
   const optional = chosen || suggested !== undefined;
   const inputElement = el("select", {}, ...(optional ? [el("option", { value: "", textContent: chosen ? t.chosenOption : t.defaultOption(fallback) })] : []));

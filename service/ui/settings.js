@@ -5,7 +5,7 @@ import { presetChooser } from "./estimate.js";
 import { suggest } from "./fields.js";
 import { choice, group } from "./form.js";
 import { recommendedFor, unusual, usualType } from "./recommended.js";
-import { humanise, t } from "./strings.js";
+import { humanise, t, valueName } from "./strings.js";
 
 /** Fields of any task that are worth seeing at once, after those it requires. */
 const MAIN_FIELDS = ["operator", "sigma", "compare_unguided"];
@@ -49,8 +49,14 @@ export function settingsForm(task, described) {
     const type = fold.read().type ?? only ?? usualType(properties.sampler, prior, "sampler", task.type);
     suggest(fold.element, "/sampler", recommendedFor(prior, "sampler", type, preset.read()));
   };
-  for (const kind of ["change", "choose"]) element.addEventListener(kind, showPreset);
-  showPreset();
+  /** Says in the first option which prior is used where none is named: the default if a field is given that it alone reads. */
+  const showChoice = () => {
+    const unless = properties.prior?.["x-chosen-unless"];
+    const option = unless && main.controls.get("prior")?.element.querySelector("option[value='']");
+    if (!option) return;
+    const given = unless.some((name) => name in read());
+    option.textContent = given ? t.defaultOption(valueName(task.schema.properties.prior.default)) : t.chosenOption;
+  };
   const read = () => {
     const spec = { ...main.read(), ...(preset && { preset: preset.read() }) };
     for (const [name, fold] of folds) {
@@ -59,6 +65,12 @@ export function settingsForm(task, described) {
     }
     return spec;
   };
+  for (const kind of ["input", "change", "choose"]) {
+    element.addEventListener(kind, showPreset);
+    element.addEventListener(kind, showChoice);
+  }
+  showPreset();
+  showChoice();
   const write = (spec) => {
     const chosen = spec.preset ?? preset?.read();
     if (spec.preset) preset?.write(spec.preset);

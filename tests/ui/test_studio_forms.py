@@ -249,6 +249,11 @@ def test_the_service_chooses_the_prior_unless_one_is_chosen(
         return request.value.post_data_buffer or b""
 
     assert b'"prior"' not in sent()
+    prompt = page.get_by_label("Prompt", exact=True)
+    prompt.fill("a cup")  # which only the default prior reads
+    expect(prior).to_contain_text("Default (Any picture, with prompts)")
+    prompt.fill("")
+    expect(prior).to_contain_text("By what the picture shows")
     prior.select_option("Photographs")
     expect(page.get_by_role("alert")).to_be_visible()
     assert b'"prior":"embedded_photographs"' in sent()
