@@ -23,7 +23,10 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-START_SECONDS = 120
+START_SECONDS = 600
+"""A busy machine may load priors for minutes; a process that ends is noticed at once."""
+REPORT_SECONDS = 30
+"""Between two log lines that say what a start waits for."""
 
 
 class LaunchFailed(APSError):
@@ -78,9 +81,12 @@ def wait_ready(
     Raises:
         LaunchFailed: a child exited, or ``seconds`` have passed.
     """
-    deadline = time.monotonic() + seconds
-    last = "no answer"
-    while time.monotonic() < deadline:
+    start = time.monotonic()
+    last, reports = "no answer", 0
+    while (waited := time.monotonic() - start) < seconds:
+        if waited >= (reports + 1) * REPORT_SECONDS:
+            reports += 1
+            log.warning("The service is not ready after %.0f s: %s", waited, last)
         for name, child in children.items():
             if child.poll() is not None:
                 raise LaunchFailed(

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
-from service.launch.processes import free_port
+from service.launch import processes
+from service.launch.processes import LaunchFailed, free_port, wait_ready
 from service.settings import Settings
 
 
@@ -58,6 +60,16 @@ def test_it_serves_until_stopped_and_leaves_no_processes(tmp_path: Path) -> None
     service.send_signal(signal.SIGTERM)
     assert service.wait(40) == 0
     assert processes_using(tmp_path) == []
+
+
+def test_a_slow_start_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "REPORT_SECONDS", 0.2)
+    with pytest.raises(LaunchFailed, match=r"not ready after 1 s: .*refused"):
+        wait_ready(f"http://127.0.0.1:{free_port()}", {}, seconds=1)
+    assert 3 <= caplog.text.count("not ready after") <= 4
+    assert "refused" in caplog.text
 
 
 def test_it_ends_when_a_worker_cannot_start(tmp_path: Path) -> None:
