@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from aps_core.errors import InvalidSpec
-from aps_core.likelihood import Likelihood, MeasurementLikelihood
+from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
 from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.first_estimate import Measured, classical_estimate, nothing
 from aps_core.types import DenoisingPrior
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from aps_core.types import Objective, SamplerState
 
 HALF_LEVEL = 1 / 15
-"""Half the distance between two of the 16 levels of brightness; a pixel's confidence is the
-probability of a smaller error.
-"""
+"""Half the distance between two levels of brightness; confidence: the chance of a smaller error."""
 COLOUR_STEPS = 15
 """Corrections of colours in every round."""
 SPREAD = 0.5
@@ -181,7 +179,6 @@ class PlugAndPlay(SamplerSpec):
         """Asks the prior, and fits its answer to the measurement."""
         import torch
 
-        from aps_core.imaging.known_pixels import flat_share, inside_clipped, with_known
         from aps_core.sampling.brightness_fit import BrightnessFit
         from aps_core.sampling.views import view
 
@@ -202,40 +199,38 @@ class PlugAndPlay(SamplerSpec):
             carried["mean"] = x_hat_BCHW.half()
             next_BCHW = first_BCHW if pixels.white else next_BCHW
         if done + 1 == self.steps:
-            likely = isinstance(problem.objective, Likelihood)
-            if likely:
-                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, flat_share(first_BCHW))
-            if pixels is not None:
-                x_hat_BCHW = with_known(pixels, x_hat_BCHW, first_BCHW)
-                if self.clipped_reach is not None and not pixels.missing:
-                    reach = self.clipped_reach
-                    x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, reach)
-            if likely:
-                x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, self.classical_share)
+            if isinstance(problem.objective, Likelihood):
+                x_hat_BCHW = self._result(pixels, x_hat_BCHW, first_BCHW)
             next_BCHW = x_hat_BCHW
         estimate_BCHW = next_BCHW.clamp(-1, 1)
         deviation_BL = denoised.variance_BL.sqrt()
-        spread = self.for_samples(len(z_BL)).spread
         if done + 1 == self.steps:
             z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
-        elif spread and done < self.steps // 2:
-            drawn_BL = torch.randn(
-                z_BL.shape, generator=problem.generator, device=deviation_BL.device
-            )
+        elif done < self.steps // 2 and (spread := self.for_samples(len(z_BL)).spread):
+            drawn_BL = torch.empty_like(deviation_BL).normal_(generator=problem.generator)
             noise_B1HW = (spread * deviation_BL * drawn_BL).unflatten(1, problem.grid)[:, None]
             estimate_BCHW = (estimate_BCHW + noise_B1HW).clamp(-1, 1)
+        carried["estimate"] = estimate_BCHW.half()
+        carried["deviation"] = deviation_BL.unflatten(1, problem.grid).half()
         return Step(
             z_BL=z_BL,
             confidence_BL=torch.erf(HALF_LEVEL / (2**0.5 * deviation_BL)),
             x_hat_BCHW=x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried=carried
-            | {
-                "estimate": estimate_BCHW.half(),
-                "deviation": deviation_BL.unflatten(1, problem.grid).half(),
-            },
+            carried=carried,
         )
+
+    def _result(self, pixels: Pixels | None, x_hat_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
+        """The last estimate; but the first one where it is surer, and what was measured."""
+        from aps_core.imaging.known_pixels import flat_share, inside_clipped, with_known
+
+        x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, flat_share(first_BCHW))
+        if pixels is not None:
+            x_hat_BCHW = with_known(pixels, x_hat_BCHW, first_BCHW)
+            if self.clipped_reach is not None and not pixels.missing:
+                x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, self.clipped_reach)
+        return x_hat_BCHW.lerp(first_BCHW, self.classical_share)
 
     def _first(self, problem: Problem, measured: Measured, z_BL: Tensor) -> Tensor:
         """The first estimate, which takes noise for white; without a likelihood, what the prior
@@ -243,12 +238,11 @@ class PlugAndPlay(SamplerSpec):
         """
         if isinstance(measured.white, Likelihood):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-            start_BCHW, smoothness = nothing(problem, len(z_BL)), self.clipped_smoothness
             return classical_estimate(
                 measured.white,
-                start_BCHW,
+                nothing(problem, len(z_BL)),
                 self.first_steps,
-                smoothness,
+                self.clipped_smoothness,
                 watch,
                 filling_steps=self.filling_steps,
             )
@@ -277,7 +271,15 @@ class PlugAndPlay(SamplerSpec):
         return state.carried["deviation"].float()
 
     def for_samples(self, samples: int) -> Self:
-        """Noise only distinguishes samples of one measurement."""
+        """Noise only distinguishes samples of one measurement.
+
+        Raises:
+            InvalidSpec: they would be equal.
+        """
+        if samples > 1 and self.steps == 1:
+            raise InvalidSpec(
+                "After a single round all samples are equal; take two rounds ('steps') or more."
+            )
         if self.spread is not None:
             return self
         return self.model_copy(update={"spread": SPREAD if samples > 1 else 0.0})

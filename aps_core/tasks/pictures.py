@@ -93,8 +93,14 @@ class PictureTaskSpec(TaskSpec):
         return {}
 
     def resolved(self) -> Self:
-        """Fills in the sampler's settings."""
-        return self.model_copy(update={"sampler": self.settings()})
+        """Fills in the sampler's settings.
+
+        Raises:
+            InvalidSpec: the sampler does not work with the prior, or all samples would be equal.
+        """
+        sampler = self.settings()
+        sampler.for_samples(self.num_samples)  # here to raise; the sampler itself asks later
+        return self.model_copy(update={"sampler": sampler})
 
     def by_preset(self) -> dict[Preset, Self]:
         """This task with each preset; all alike if the sampler's steps are set."""

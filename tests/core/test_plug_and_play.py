@@ -298,6 +298,14 @@ def test_samples_get_noise_in_the_first_half_of_the_rounds() -> None:
     assert after_second.abs().mean() < 1e-3
 
 
+def test_samples_of_a_single_round_are_refused() -> None:
+    spec = {"operator": {"type": "denoise"}, "prior": "embedded_documents", "num_samples": 2}
+    job = RestoreSpec.model_validate({**spec, "sampler": {"type": "plug_and_play", "steps": 1}})
+    with pytest.raises(InvalidSpec, match="all samples are equal"):
+        job.resolved()
+    assert job.model_copy(update={"num_samples": 1}).resolved().sampler.steps == 1
+
+
 def test_a_resumed_run_tells_the_same() -> None:
     prior, whole, infos = listening(batch=2)
     again, resumed, _ = listening(batch=2, resume=infos[0].state)
