@@ -162,38 +162,36 @@ def fitted_residual(
     """
     from aps_core.imaging.total_variation import total_variation_estimate
 
-    likelihood = _WhiteNoise(
-        operator, y_CHW, weight_CHW / noise_CHW.clamp(min=LEAST_NOISE), keep_going
-    )
+    def watch(done: int, steps: int, loss: Tensor, x_BCHW: Tensor) -> None:
+        if keep_going is None or (done - 1) % CHECKED_EVERY:
+            return
+        if keep_going(done - 1) is False:
+            raise SamplingCancelled("The run was stopped while its result was judged.")
+
     x_1CHW = total_variation_estimate(
-        likelihood,
+        _WhiteNoise(operator, y_CHW, weight_CHW / noise_CHW.clamp(min=LEAST_NOISE)),
         _start(start_CHW, y_CHW),
         weight=SMOOTHNESS,
         steps=STEPS,
         learning_rate=RATE,
         bounded=False,
+        watch=watch,
     )
     with torch.no_grad():
         return operator(x_1CHW)[0] - y_CHW
 
 
-@dataclass
+@dataclass(frozen=True)
 class _WhiteNoise:
-    """Likelihood of independent Gaussian noise, which calls ``keep_going`` every few steps."""
+    """Likelihood of independent Gaussian noise."""
 
     operator: BoundOperator
     y_CHW: Tensor
     precision_CHW: Tensor
     """1 / sigma of every value; 0 where it is not observed."""
-    keep_going: Callable[[int], bool | None] | None
-    step: int = 0
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """Up to a constant, (B,)."""
-        ask = self.keep_going is not None and self.step % CHECKED_EVERY == 0
-        if ask and self.keep_going is not None and self.keep_going(self.step) is False:
-            raise SamplingCancelled("The run was stopped while its result was judged.")
-        self.step += 1
         misses_BCHW = (self.operator.unclipped(x_BCHW) - self.y_CHW) * self.precision_CHW
         return misses_BCHW.square().flatten(1).sum(1) / 2
 

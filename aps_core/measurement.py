@@ -35,6 +35,9 @@ else:
     torch = lazy_import("torch")
 
 
+GIVE_SIZE = "give the measurement size=(height, width)."
+
+
 @dataclass(frozen=True)
 class Measurement:
     """``y = A(x) + sigma * noise`` of one picture x, or of several.
@@ -68,14 +71,16 @@ class Measurement:
         """Moves values, operator and noise to a device and fixes the operator's random parts.
 
         Raises:
-            InvalidSpec: the operator is unknown, or the picture's size or noise cannot be
+            InvalidSpec: the operator is unknown, does not take a mask or size that is given, or
+                does not make measurements of this shape; or the picture's size or noise cannot be
                 determined.
             ImageRejected, ImageTooLarge: a picture file cannot be read.
-            ShapeMismatch: the operator cannot produce a measurement of this shape.
         """
-        y_BCHW = batch(self.y).to(device)
+        y_BCHW, given = batch(self.y).to(device), self.registered()
         operator, size = self._operator(y_BCHW, device)
-        sigma, given = self._sigma(y_BCHW, operator), self.registered()
+        if isinstance(given, OperatorSpec):
+            y_BCHW = torch.stack([given.measurement(y_CHW) for y_CHW in y_BCHW])
+        sigma = self._sigma(y_BCHW, operator)
         assumed: Noise = sigma
         if isinstance(given, OperatorSpec):
             assumed, sigma = given.likelihood_noise(sigma), given.judged_noise(sigma)
@@ -144,10 +149,13 @@ class Measurement:
         if found.working_size is not None and whole > found.working_size:
             # the upload was enlarged: it is reduced to its real resolution
             scale = found.working_size / whole
-            y_BCHW = resize(y_BCHW[0], (int(height * scale), int(width * scale)))[None]
+            sides = max(1, int(height * scale)), max(1, int(width * scale))
+            y_BCHW = resize(y_BCHW[0], sides)[None]
             known = replace(known, y=y_BCHW)
         if found.peak is not None and self.sigma == "auto":
-            known = replace(known, sigma=noise.poisson_sigma(y_BCHW, found.peak))
+            least = QUANTISATION if eight_bit(self.y) else 0.0
+            photons_BCHW = noise.poisson_sigma(y_BCHW, found.peak)
+            known = replace(known, sigma=(photons_BCHW.square() + least**2).sqrt())
         return known, found
 
     def registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
@@ -157,23 +165,46 @@ class Measurement:
             return OperatorSpec.from_fields({"type": given} if isinstance(given, str) else given)
         return given
 
-    def _operator(
-        self, y_BCHW: Tensor, device: torch.device
-    ) -> tuple[BoundOperator, tuple[int, int]]:
+    def _operator(self, y_BCHW: Tensor, device: torch.device) -> tuple[Bound, tuple[int, int]]:
+        """A, and height and width of the picture."""
         given = self.registered()
         if isinstance(given, OperatorSpec):
-            channels, height, width = y_BCHW.shape[1:]
-            shape = given.image_shape((channels, height, width))
-            mask_HW = self._mask()
-            if mask_HW is not None:
-                mask_HW = mask_HW.to(device)
-            compared = given.without_rounding()
-            return compared.bind((3, *shape[1:]), device, mask_HW), (shape[1], shape[2])
-        physics = deepinv.is_physics(given)
-        size = self.size or (deepinv.image_size(given) if physics else None)
-        function = deepinv.bound(given) if physics else given
-        operator = function if isinstance(function, BoundOperator) else Bound(function)
-        return four_dimensional(operator), size or _same_size(operator, y_BCHW)
+            operator, size = self._registered_operator(given, y_BCHW, device)
+        else:
+            physics = deepinv.is_physics(given)
+            function = deepinv.bound(given) if physics else given
+            operator = four_dimensional(
+                function if isinstance(function, BoundOperator) else Bound(function)
+            )
+            told = self.size or (deepinv.image_size(given) if physics else None)
+            size = told or _same_size(operator, y_BCHW)
+        made = _made(operator, y_BCHW, size)
+        if made != y_BCHW.shape[1:]:
+            raise InvalidSpec(
+                f"For a picture of {size[1]}x{size[0]} pixels the operator makes measurements of"
+                f" shape {tuple(made)}, but 'y' has {tuple(y_BCHW.shape[1:])}; a picture is"
+                " (3, height, width) in [-1, 1]."
+            )
+        return operator, size
+
+    def _registered_operator(
+        self, given: OperatorSpec, y_BCHW: Tensor, device: torch.device
+    ) -> tuple[Bound, tuple[int, int]]:
+        """A registered operator, which tells the picture's size."""
+        channels, height, width = y_BCHW.shape[1:]
+        shape = given.image_shape((channels, height, width))
+        size = shape[1], shape[2]
+        if self.size not in (None, size):
+            raise InvalidSpec(
+                f"'size' is {self.size}, but the operator '{given.type}' makes such a measurement"
+                f" of a picture of {size}; leave 'size' out."
+            )
+        if self.mask is not None and not given.needs_mask:
+            raise InvalidSpec(f"The operator '{given.type}' takes no mask; leave 'mask' out.")
+        mask_HW = self._mask()
+        if mask_HW is not None:
+            mask_HW = mask_HW.to(device)
+        return given.without_rounding().bind((3, *size), device, mask_HW), size
 
     def _mask(self) -> Tensor | None:
         """Mask (H, W), 1 = known: ``mask``, else the alpha channel of ``y``, else None."""
@@ -207,7 +238,7 @@ class Bind:
     """A measurement on a device."""
 
     y_BCHW: Tensor
-    operator: BoundOperator
+    operator: Bound
     sigma: float | Tensor
     """Of the noise, as a verdict takes it."""
     likelihood_noise: Noise
@@ -215,28 +246,23 @@ class Bind:
     size: tuple[int, int]
     """Height and width of the picture to restore."""
 
-    def cropped(self) -> BoundOperator:
-        """A composed with cropping the token grid's padding on the right and below."""
-        (height, width), operator = self.size, self.operator
-        return Bound(
-            lambda x_BCHW: operator.unclipped(x_BCHW[..., :height, :width]),
-            weight=operator.weight,
-            drawn=operator.state(),
-            clips=operator.clips,
-        )
 
-
-def _same_size(operator: BoundOperator, y_BCHW: Tensor) -> tuple[int, int]:
+def _same_size(operator: Bound, y_BCHW: Tensor) -> tuple[int, int]:
     """The measurement's own size, if the operator preserves it."""
     height, width = y_BCHW.shape[-2:]
-    ask = "give the measurement size=(height, width)."
+    if _made(operator, y_BCHW, (height, width))[-2:] != (height, width):
+        raise InvalidSpec(f"The operator does not keep the picture's size; {GIVE_SIZE}")
+    return height, width
+
+
+def _made(operator: Bound, y_BCHW: Tensor, size: tuple[int, int]) -> torch.Size:
+    """Shape of A's measurement of a picture of that height and width."""
     try:
-        made = operator(y_BCHW.new_zeros(1, 3, height, width)).shape
+        with torch.no_grad():
+            made: torch.Size = operator(y_BCHW.new_zeros(1, 3, *size)).shape[1:]
+            return made
     except RuntimeError as error:  # raised by torch for an unsupported shape
         raise InvalidSpec(
-            f"The operator fails for a picture of the measurement's size, {width}x{height}"
-            f" ({error}); if the picture has another size, {ask}"
+            f"The operator fails for a picture of {size[1]}x{size[0]} pixels ({error}); if the"
+            f" picture has another size, {GIVE_SIZE}"
         ) from error
-    if made[-2:] != (height, width):
-        raise InvalidSpec(f"The operator does not keep the picture's size; {ask}")
-    return height, width

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -52,6 +54,8 @@ class Restoration:
     sampler: SamplerSpec
     """The settings used."""
     loss: LossSpec
+    notes: list[str]
+    """Caveats of loss and sampler."""
     seed: int
 
     @property
@@ -109,7 +113,8 @@ def restore(
     """Draws posterior samples of the pictures behind a measurement.
 
     Args:
-        measurement: one measurement, or several of the same size.
+        measurement: one measurement, or several of the same size. Samplers may take optimisation
+            steps for all at once, so that one alone may come out slightly different.
         prior: return value of :func:`load_prior`, the name of a registered prior, or any object
             that implements :class:`aps_core.types.Prior`. Default: the one specialised in what the
             first measurement shows, photographs or pages and screens; ``embedded`` with a prompt or
@@ -153,6 +158,8 @@ def restore(
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen), preset=preset))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
     chosen = chosen.for_samples(samples)
+    notes = [*compared.caveats(), *(engine.spec.caveats(chosen) if engine is not None else [])]
+    compared = compared.settled()
     measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)
     wide, beyond = bind, 0
@@ -162,7 +169,7 @@ def restore(
     if isinstance(assumed, torch.Tensor) and assumed.ndim == y_BCHW.ndim:
         assumed = _for_each(assumed, samples)
     objective = compared.bind(
-        wide.cropped(),
+        wide.operator.cropped(*wide.size),
         y_BCHW,
         assumed,
         engine.features
@@ -180,7 +187,7 @@ def restore(
         objective,
         chosen,
         grid=(-(-height // tokenizer.stride), -(-width // tokenizer.stride)),
-        generator=torch.Generator(device).manual_seed(seed),
+        generator=torch.Generator(device).manual_seed(int(seed)),
         batch=len(bind.y_BCHW) * samples,
         condition=prompt,
         on_step=on_step and (lambda info: on_step(info.showing(cut))),
@@ -199,6 +206,7 @@ def restore(
         prior=None if engine is None else engine.spec.type,
         sampler=chosen,
         loss=compared,
+        notes=notes,
         seed=seed,
     )
 
@@ -219,12 +227,14 @@ def _check(measurement: Measurement, seed: int, samples: int) -> None:
             "'restore' takes a Measurement, such as Measurement(picture, operator='denoise'), not"
             f" {type(measurement).__name__}."
         )
-    for name, value, least in (("seed", seed, 0), ("samples", samples, 1)):
-        if not isinstance(value, int) or value < least:
+    for name, value, least, end in (("seed", seed, 0, 2**32), ("samples", samples, 1, 2**16)):
+        if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < end:
             raise InvalidSpec(f"'{name}' is a whole number from {least}, not {value!r}.")
     sigma = measurement.sigma
-    known = sigma == "auto" if isinstance(sigma, str) else bool(torch.as_tensor(sigma).ge(0).all())
-    if not known:
+    known = isinstance(sigma, Real | Tensor | np.ndarray) and bool(
+        torch.as_tensor(sigma).ge(0).all()
+    )
+    if sigma != "auto" and not known:
         raise InvalidSpec(f"'sigma' is 'auto', or a number or tensor from 0, not {sigma!r}.")
 
 
@@ -233,8 +243,8 @@ def _specialised(measurement: Measurement) -> str:
     upload, operator = measurement.examined(), measurement.registered()
     if upload is None:
         return "embedded"
-    kind = operator.type if isinstance(operator, OperatorSpec) else None
-    return specialised_in("documents" if shows_text(upload) else "photographs", kind) or "embedded"
+    kinds = {each.type for each in operator.each} if isinstance(operator, OperatorSpec) else set()
+    return specialised_in("documents" if shows_text(upload) else "photographs", kinds) or "embedded"
 
 
 def _best(misfits: list[float]) -> int:
@@ -244,7 +254,7 @@ def _best(misfits: list[float]) -> int:
 
 def _fit(measurement: Measurement, bind: Bind, x_CHW: Tensor, tokenizer: Tokenizer) -> Fit:
     """The verdict on one sample of the first measurement."""
-    given = measurement.operator
+    given = measurement.registered()
     words = given.words() if isinstance(given, OperatorSpec) else "the given operator"
     sigma = bind.sigma
     if isinstance(sigma, Tensor):

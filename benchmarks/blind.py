@@ -198,7 +198,7 @@ def main() -> None:
     torch.set_num_threads(1)
     engine = ImageEngine.load(SETS[asked.set][0], "cpu")
     content: Content = "documents" if asked.set == "documents" else "photographs"
-    default = ImageEngine.load(specialised_in(content, "gaussian_blur") or "embedded", "cpu")
+    default = ImageEngine.load(specialised_in(content, {"gaussian_blur"}) or "embedded", "cpu")
     maxim = Maxim(asked.maxim) if "maxim" in asked.methods else None
     restorers = Restorers(engine, default, maxim)
     paths = [

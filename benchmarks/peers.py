@@ -73,7 +73,7 @@ def contents(photos: Path, documents: Path, every: int) -> Iterator[tuple[Conten
 @cache
 def engine_for(content: Content, task: str) -> ImageEngine:
     """With the prior of a job that names none."""
-    return ImageEngine.load(specialised_in(content, TASKS[task]["type"]) or "embedded")
+    return ImageEngine.load(specialised_in(content, {TASKS[task]["type"]}) or "embedded")
 
 
 def default(

@@ -87,7 +87,7 @@ def row(name: str, content: Content, truth_CHW: Tensor) -> list[Tensor]:
     clean_CHW = operator.bind((3, SIDE, SIDE))(truth_CHW[None])[0]
     generator = torch.Generator().manual_seed(0)
     y_CHW = noise.add_noise(clean_CHW, sigma, generator).clamp(-1, 1)
-    prior = specialised_in(content, name) or "embedded"
+    prior = specialised_in(content, {each.type for each in operator.each}) or "embedded"
     result = run(
         RestoreSpec(operator=operator, sigma=sigma, prior=prior),
         Inputs(images.open_image(images.encode_png(y_CHW))),

@@ -83,6 +83,7 @@ class MeasurementObjective:
         # L2 is Gaussian noise; L1 is Laplace noise of the same mean absolute value.
         self.temperature = self.noise_floor if norm == "l1" else 2 * sigma**2
         self.inside_BCHW = self.y_BCHW.abs() < 1 - 3 * deviation
+        self._gains: dict[torch.Size, float | None] = {}
         self.perceptual = perceptual if perceptual_weight else None
         self.perceptual_weight = perceptual_weight
         if self.perceptual is not None:
@@ -161,7 +162,14 @@ class MeasurementObjective:
         """By which A multiplies all that it measures of pictures of this size; None if it does
         anything else.
         """
-        drawn_BCHW = torch.rand(x_BCHW.shape, generator=torch.Generator().manual_seed(0)).to(x_BCHW)
+        size = x_BCHW.shape[1:]
+        if size not in self._gains:
+            self._gains[size] = self._gain_of(x_BCHW[:1])
+        return self._gains[size]
+
+    def _gain_of(self, like_1CHW: Tensor) -> float | None:
+        drawn = torch.rand(like_1CHW.shape, generator=torch.Generator().manual_seed(0))
+        drawn_BCHW = drawn.to(like_1CHW)
         measured = self.operator.unclipped(drawn_BCHW)
         seen = drawn_BCHW[..., : measured.shape[-2], : measured.shape[-1]]
         if measured.shape != seen.shape:

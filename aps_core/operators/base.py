@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
 
@@ -78,6 +78,11 @@ class OperatorSpec(Spec, family=True):
 
     alone: ClassVar[str] = ""
     """Why the operator cannot be a stage of ``compose``; empty if it can."""
+
+    @property
+    def each(self) -> Sequence[OperatorSpec]:
+        """The degradations one after another: of a composition its stages, else this one."""
+        return (self,)
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
@@ -235,7 +240,7 @@ class Bound:
         return replace(self, unclipped=lambda x_BCHW: self.unclipped(x_BCHW[..., :height, :width]))
 
 
-def four_dimensional(operator: BoundOperator) -> BoundOperator:
+def four_dimensional(operator: BoundOperator) -> Bound:
     """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1)."""
 
     def measured(x_BCHW: Tensor) -> Tensor:

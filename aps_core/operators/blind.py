@@ -65,9 +65,7 @@ class Blind(UnknownBlur):
 
         if diagnosed is None:
             return []
-        whole = diagnosed.operator
-        stages = whole.stages if isinstance(whole, Compose) else [whole]
         dropped = {"denoise", *(family.operator for family in FAMILIES.values())}
         if not diagnosis.blur:
             dropped.add("super_resolution")
-        return [stage for stage in stages if stage.type not in dropped]
+        return [stage for stage in diagnosed.operator.each if stage.type not in dropped]

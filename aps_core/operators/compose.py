@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -38,6 +38,11 @@ class Compose(OperatorSpec):
         list[Annotated[OperatorSpec, AnyOf(OperatorSpec, refusal=lambda cls: cls.alone)]],
         Field(min_length=1, max_length=4, description="Operators in the order they were applied."),
     ]
+
+    @property
+    def each(self) -> Sequence[OperatorSpec]:
+        """The stages."""
+        return self.stages
 
     @property
     def linear(self) -> bool:  # type: ignore[override]
@@ -99,6 +104,10 @@ class Compose(OperatorSpec):
 
     def words(self) -> str:
         return ", then ".join(step.words() for step in self.stages)
+
+    def measurement(self, upload_CHW: Tensor) -> Tensor:
+        """An upload as every stage would leave it: grey behind one that removes colours."""
+        return reduce(lambda y_CHW, step: step.measurement(y_CHW), self.stages, upload_CHW)
 
     def image_shape(self, measurement_CHW: Shape) -> Shape:
         return reduce(

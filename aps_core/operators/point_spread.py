@@ -21,7 +21,7 @@ def point_spread(operator: OperatorSpec) -> Tensor | None:
     """The picture (3, H, W) in [-1, 1] of a point of light behind the first blur of a degradation,
     in pixels of the upload, with its brightest pixel white; None if there is no blur.
     """
-    for stage in getattr(operator, "stages", [operator]):
+    for stage in operator.each:
         support, keeps_size = stage.support, stage.image_shape(ANY_SHAPE) == ANY_SHAPE
         if stage.linear and keeps_size and support is not None and support.pixels > 0:
             side = 2 * support.pixels + 1

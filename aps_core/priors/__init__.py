@@ -1,7 +1,7 @@
 """Priors, one folder each, found by :func:`aps_core.registry.discover`."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from aps_core.priors.base import Content, ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
 from aps_core.registry import discover
@@ -10,14 +10,14 @@ discover(sys.modules[__name__], "aps.priors")
 
 
 def specialised_in(
-    content: Content, operator: str | None, offered: Iterable[str] | None = None
+    content: Content, operators: Collection[str], offered: Iterable[str] | None = None
 ) -> str | None:
-    """The first of the ``offered`` priors that is specialised in such pictures behind such an
-    operator; None if none is.
+    """The first of the ``offered`` priors that is specialised in such pictures behind such
+    operators; None if none is.
 
     Args:
         content: kind of pictures.
-        operator: type of the operator; None: not known.
+        operators: types of the operator, or of all stages of a composition; empty: not known.
         offered: names of priors; default: those whose weights are installed.
 
     Raises:
@@ -29,7 +29,7 @@ def specialised_in(
         spec = PriorSpec.named(name)
         if not issubclass(spec, ImagePriorSpec) or spec.content != content:
             continue
-        if spec.operators is None or operator in spec.operators:
+        if spec.operators is None or (operators and spec.operators.issuperset(operators)):
             return name
     return None
 

@@ -155,6 +155,15 @@ class ImagePriorSpec(PriorSpec):
                 tuned[field] = max(1, round(tuned[field] * factor))
         return sampler.like(base, tuned).model_dump(exclude={"type"})
 
+    def caveats(self, sampler: SamplerSpec) -> list[str]:
+        """A note if the sampler works with the prior, but does not suit it."""
+        if not self.denoises or sampler.needs_denoiser:
+            return []
+        return [
+            f"The prior '{self.type}' was trained for '{self.restoring_sampler}'; with"
+            f" '{sampler.type}' its restorations are much worse."
+        ]
+
     @classmethod
     def samplers(cls) -> list[str]:
         """Types of the samplers that work with this prior."""

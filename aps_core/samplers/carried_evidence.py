@@ -205,7 +205,7 @@ class CarriedEvidence(AnchoredSampler):
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
         """One Adam step per decode."""
-        return {"inner_steps": decodes}
+        return {"inner_steps": max(1, decodes)}
 
     @property
     def extra_passes(self) -> int:

@@ -292,7 +292,7 @@ class PlugAndPlay(SamplerSpec):
     @classmethod
     def for_decodes(cls, decodes: int) -> dict[str, Any]:
         """One correction per decode."""
-        return {"inner_steps": decodes}
+        return {"inner_steps": max(1, decodes)}
 
     @property
     def extra_passes(self) -> int:

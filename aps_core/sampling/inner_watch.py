@@ -11,10 +11,8 @@ from aps_core.types import InnerHook, InnerInfo
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOOK_ITERATIONS, LOOK_SECONDS = 10, 0.1
-"""The hook is called every ``LOOK_ITERATIONS`` iterations, or every ``LOOK_SECONDS`` if they take
-longer.
-"""
+LOOK_CALLS, LOOK_SECONDS = 10, 0.1
+"""The hook is called every ``LOOK_CALLS`` calls, or every ``LOOK_SECONDS`` if they take longer."""
 
 
 class InnerWatch:
@@ -28,20 +26,21 @@ class InnerWatch:
         self.hook = hook
         self.step = step
         self.total = total
-        self._seen = 0
+        self._calls = self._seen = 0
         self._next = 1
         self._time = time.perf_counter()
 
     def __call__(
         self, iteration: int, inner_steps: int, loss: Tensor, x_hat_BCHW: Tensor | None = None
     ) -> None:
-        """Reports that ``iteration`` of at most ``inner_steps`` is finished with ``loss`` (scalar)
-        and the estimate ``x_hat``, if one was decoded.
+        """Reports that ``iteration`` of about ``inner_steps`` is finished with ``loss`` (scalar)
+        and the estimate ``x_hat``, if one was decoded. To be called after every iteration.
 
         Raises:
             SamplingCancelled: the hook returned False.
         """
-        if self.hook is None or iteration < self._next:
+        self._calls += 1
+        if self.hook is None or self._calls < self._next:
             return
         picture = None if x_hat_BCHW is None else lambda: x_hat_BCHW
         info = InnerInfo(
@@ -53,9 +52,9 @@ class InnerWatch:
             picture=picture,
         )
         now = time.perf_counter()
-        pace = max(now - self._time, 1e-9) / (iteration - self._seen)
-        self._next = iteration + max(1, min(LOOK_ITERATIONS, int(LOOK_SECONDS / pace)))
-        self._seen = iteration
+        pace = max(now - self._time, 1e-9) / (self._calls - self._seen)
+        self._next = self._calls + max(1, min(LOOK_CALLS, int(LOOK_SECONDS / pace)))
+        self._seen = self._calls
         self._time = now
         if self.hook(info) is False:
             raise SamplingCancelled(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aps_core.priors import ImagePriorSpec, specialised_in
+from aps_core.priors.base import Content
 from aps_core.tasks.results import PictureResult
 
 TEXT_NOTE = (
@@ -44,9 +45,17 @@ def specialised(
     """The prior for a page or screen, or for a photograph, behind the operator of a restoration's
     ``spec`` in JSON; None if none of the ``offered`` is specialised in it.
     """
-    operator = spec.get("operator")
-    kind = str(operator.get("type")) if isinstance(operator, Mapping) else None
-    return specialised_in("documents" if document else "photographs", kind, offered)
+    content: Content = "documents" if document else "photographs"
+    return specialised_in(content, _operators(spec.get("operator")), offered)
+
+
+def _operators(operator: Any) -> set[str]:
+    """Types of an operator in JSON, not yet validated, or of its stages; empty if it has none."""
+    if not isinstance(operator, Mapping):
+        return set()
+    stages = operator.get("stages") if operator.get("type") == "compose" else [operator]
+    each = stages if isinstance(stages, list) else []
+    return {str(stage.get("type")) for stage in each if isinstance(stage, Mapping)}
 
 
 def with_priors(spec: Mapping[str, Any], offered: Sequence[str]) -> list[dict[str, Any]]:

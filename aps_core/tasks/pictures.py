@@ -159,11 +159,4 @@ class MeasuredTaskSpec(PictureTaskSpec):
     def caveats(self) -> list[str]:
         """Notes of the loss, and of a sampler that does not suit the prior."""
         loss: LossSpec = self.loss
-        prior, sampler = self.prior_spec(), self.settings()
-        if prior.denoises and not sampler.needs_denoiser:
-            unsuited = (
-                f"The prior '{self.prior}' was trained for '{prior.restoring_sampler}'; with"
-                f" '{sampler.type}' its restorations are much worse."
-            )
-            return [*loss.caveats(), unsuited]
-        return loss.caveats()
+        return [*loss.caveats(), *self.prior_spec().caveats(self.settings())]

@@ -217,7 +217,7 @@ def spread(pictures_BCHW: Tensor, deviation_BHW: Tensor | None) -> Tensor:
     poorly. It is that over the samples, averaged over colours; and if the sampler expects errors
     that its samples share, their variance is added (law of total variance).
     """
-    differing_HW = pictures_BCHW.std(0).mean(0)
+    differing_HW = pictures_BCHW.std(0, correction=min(1, len(pictures_BCHW) - 1)).mean(0)
     if deviation_BHW is None:
         return differing_HW
     return (differing_HW.square() + deviation_BHW.square().mean(0)).sqrt()

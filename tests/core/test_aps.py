@@ -345,6 +345,14 @@ def test_slow_iterations_are_reported_one_by_one():
     assert [info.iteration for info in seen] == [1, 2, 3]
 
 
+def test_an_optimiser_beyond_its_budget_is_still_reported():
+    seen = []
+    watch = InnerWatch(seen.append, step=1, total=1)
+    for iteration in range(1, 61):
+        watch(min(iteration, 25), 25, torch.tensor(0.0))
+    assert len(seen) >= 6
+
+
 def test_cancelling_and_diverging(prior, objective):
     with pytest.raises(SamplingCancelled, match="step 2 of 5"):
         sample(prior, objective, on_step=lambda info: info.state.step < 2)

@@ -140,12 +140,14 @@ def test_what_cannot_be_told_is_refused(prior, truth):
     with pytest.raises(InvalidSpec, match=r"size=\(height, width\)"):
         restored(prior, aps.Measurement(halves(truth), halves, sigma=0.1))
     with pytest.raises(InvalidSpec, match="set 'sigma'"):
-        restored(prior, aps.Measurement(torch.zeros(1, 5), lambda x: x, size=(8, 8)))
+        restored(
+            prior, aps.Measurement(torch.zeros(1, 5), lambda x: x.flatten(1)[:, :5], size=(8, 8))
+        )
     with pytest.raises(InvalidSpec, match="'embedded_text' makes text"):
         aps.restore(aps.Measurement(truth, sigma=0.1), aps.load_prior("embedded_text", "cpu"))
     with pytest.raises(InvalidSpec, match=r"'gaussian_blur': radius: Extra inputs .*given: 2"):
         aps.restore(aps.Measurement(truth, {"type": "gaussian_blur", "radius": 2}))
-    with pytest.raises(InvalidSpec, match=r"of \(16, 16, 3\) .* \(3, height, width\)"):
+    with pytest.raises(InvalidSpec, match=r"has \(16, 16, 3\); .* \(3, height, width\)"):
         aps.restore(aps.Measurement(torch.zeros(16, 16, 3)))
     with pytest.raises(InvalidSpec, match="There is no sampler 'magic'"):
         restored(prior, aps.Measurement(truth, sigma=0.1), sampler="magic")
@@ -209,7 +211,12 @@ def test_a_pil_image_is_read_like_its_file(tmp_path):
         ({"sigma": -1}, {}, "'sigma' is"),
         ({"sigma": float("nan")}, {}, "'sigma' is"),
         ({"sigma": "foo"}, {}, "'sigma' is"),
+        ({"sigma": None}, {}, "'sigma' is"),
+        ({"mask": np.ones((32, 24))}, {}, "'denoise' takes no mask"),
+        ({"size": (9, 9)}, {}, "leave 'size' out"),
         ({}, {"samples": 0}, "'samples' is a whole number from 1"),
+        ({}, {"seed": True}, "'seed' is a whole number from 0"),
+        ({}, {"seed": 2**64}, "'seed' is a whole number from 0"),
         ({}, {"seed": "x"}, "'seed' is a whole number from 0"),
     ],
 )
@@ -217,6 +224,46 @@ def test_what_a_caller_gets_wrong_is_named(prior, truth, given, options, said):
     measurement = truth if given is None else aps.Measurement(truth, **given)
     with pytest.raises(InvalidSpec, match=said):
         restored(prior, measurement, **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 32, 24), (4, 32, 24), (32, 24)])
+def test_measurements_that_the_operator_does_not_make_are_refused(prior, shape):
+    with pytest.raises(InvalidSpec, match=r"makes measurements of\s+shape|fails for a picture"):
+        restored(prior, aps.Measurement(np.zeros(shape, np.float32), "denoise", sigma=0.05))
+
+
+def test_a_seed_may_be_one_of_numpy_s(prior, truth):
+    same = [restored(prior, aps.Measurement(truth, sigma=0.05), seed=s) for s in (3, np.int64(3))]
+    assert torch.equal(same[0].codes_BL, same[1].codes_BL)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["colorize", {"type": "compose", "stages": [{"type": "colorize"}, {"type": "denoise"}]}],
+)
+def test_coloured_measurements_become_grey_where_colour_is_removed(truth, operator):
+    bind = aps.Measurement(truth, operator, sigma=0.05).bind(torch.device("cpu"))
+    red, green, blue = bind.y_BCHW.unbind(1)
+    torch.testing.assert_close(red, green)
+    torch.testing.assert_close(red, blue)
+    torch.testing.assert_close(bind.operator(truth[None]), bind.y_BCHW)
+
+
+@pytest.mark.parametrize("operator", ["gaussian_blur", {"type": "gaussian_blur"}])
+def test_the_verdict_names_the_operator(prior, operator):
+    noise = 2 * torch.rand(3, 32, 24, generator=torch.Generator().manual_seed(0)) - 1
+    result = restored(prior, aps.Measurement(noise, operator, sigma=0.01))
+    assert "a Gaussian blur of 3 pixels" in result.fit.text
+
+
+def test_the_result_holds_the_loss_that_was_used_and_its_caveats(prior, truth):
+    loss = {"type": "measurement", "perceptual": "auto", "perceptual_weight": 1e-3}
+    result = restored(prior, aps.Measurement(truth, sigma=0.05), loss=loss)
+    assert result.loss.perceptual == "tokenizer"
+    assert "not of VGG16" in result.notes[0]
+    photographs = aps.load_prior("embedded_photographs", "cpu")
+    result = restored(photographs, aps.Measurement(truth, sigma=0.05))
+    assert "its restorations are much worse" in result.notes[0]
 
 
 def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
@@ -230,8 +277,10 @@ def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
     assert torch.equal(together.codes_BL, torch.cat([each.codes_BL for each in alone]))
 
 
-def test_measurements_of_a_batch_do_not_disturb_each_other(truth):
-    """Not the colours that fill their holes, and no noise is added, as it is to several samples."""
+def test_measurements_of_a_batch_hardly_disturb_each_other(truth):
+    """They share the steps of their optimiser, but not the colours that fill their holes, and no
+    noise is added, as it is to several samples.
+    """
     pages = aps.load_prior("embedded_documents", "cpu")
     seen = torch.ones(32, 24)
     seen[8:24, 6:18] = 0

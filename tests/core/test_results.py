@@ -81,6 +81,13 @@ def test_the_spread_counts_errors_that_all_samples_share():
     assert torch.equal(spread_HW[2:], result().spread_HW()[2:])
 
 
+def test_the_spread_of_one_sample_is_what_the_sampler_expects():
+    one = {"pictures_BCHW": torch.zeros(1, 3, 8, 12), "misfit_B": [0.1]}
+    assert torch.equal(result(**one).spread_HW(), torch.zeros(8, 12))
+    expected = result(**one, deviation_BHW=torch.full((1, 8, 12), 0.3)).spread_HW()
+    assert torch.allclose(expected, torch.tensor(0.3))
+
+
 def test_a_single_sample_has_no_spread_map():
     made = result(pictures_BCHW=torch.zeros(1, 3, 8, 12), misfit_B=[0.1])
     assert [file.name for file in made.files()] == ["result.png"]

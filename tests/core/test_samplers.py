@@ -11,6 +11,9 @@ from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
+from aps_core.objectives.measurement import MeasurementObjective
+from aps_core.operators.base import Bound
+from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.samplers.carried_evidence import CarriedEvidence
@@ -112,7 +115,7 @@ def test_every_decode_records_a_loss(world, name):
     ],
 )
 def test_the_inner_hook_sees_the_estimate_without_another_decode(world, config, monkeypatch):
-    monkeypatch.setattr("aps_core.sampling.inner_watch.LOOK_ITERATIONS", 1)
+    monkeypatch.setattr("aps_core.sampling.inner_watch.LOOK_CALLS", 1)
     decode, calls, seen, shown = world.prior.tokenizer.decode, [], [], []
     world.prior.tokenizer.decode = lambda *arguments: calls.append(1) or decode(*arguments)
     run = partial(
@@ -134,6 +137,30 @@ def test_the_inner_hook_sees_the_estimate_without_another_decode(world, config, 
 def test_the_hook_can_cancel(world, name):
     with pytest.raises(SamplingCancelled, match="step 2 of 4"):
         draw(world, name, on_step=lambda info: info.state.step < 2)
+
+
+@pytest.mark.parametrize(
+    "method", [name for name in SamplerSpec.family if not SamplerSpec.named(name).needs_denoiser]
+)
+def test_a_picture_of_a_single_token_is_sampled(method):
+    engine = ImageEngine.load("embedded", "cpu")
+    sampler = SamplerSpec.named(method).like(APSConfig(steps=3, inner_steps=2))
+    sample = driver.sample(
+        engine.prior,
+        MeasurementObjective(Bound(lambda x: x), torch.zeros(3, 4, 4), 0.1),
+        sampler,
+        grid=(1, 1),
+        generator=generator(),
+        batch=2,
+    )
+    assert sample.z_BL.shape == (2, 1)
+    assert sample.z_BL.min() >= 0
+
+
+@pytest.mark.parametrize("method", SamplerSpec.family)
+def test_every_sampler_has_settings_for_the_prior_alone(method):
+    """A run without inner steps."""
+    assert SamplerSpec.named(method).like(APSConfig(steps=3, inner_steps=0)).decodes >= 0
 
 
 @pytest.mark.parametrize(

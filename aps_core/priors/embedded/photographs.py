@@ -21,7 +21,6 @@ class EmbeddedPhotographsPrior(EmbeddedConvolutionalPrior):
             "auto",
             "blind",
             "blind_blur",
-            "compose",
             "defocus_blur",
             "denoise",
             "gaussian_blur",
