@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from aps_core.errors import APSError
-from aps_core.evaluation.cases import round_trip
 from aps_core.evaluation.metrics import psnr
+from aps_core.fit import round_trip
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.imaging.resampling import resize
@@ -90,7 +90,7 @@ def frozen(engine: Engine, options: Options) -> str:
 def tokenizer_round_trip(engine: ImageEngine, options: Options) -> str:
     """Checks that encoding and decoding preserve a photograph."""
     truth = _photo(engine, options)
-    picture_BCHW = round_trip(engine, truth)
+    picture_BCHW = round_trip(engine.prior.tokenizer, truth.to(engine.device))
     _save(options, "round-trip.png", picture_BCHW[0])
     _finite(picture_BCHW)
     fidelity = float(psnr(picture_BCHW.cpu(), truth[None].cpu()))

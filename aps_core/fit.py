@@ -235,12 +235,13 @@ def text_of(explained: float, ratio: float, words: str) -> str:
 
 
 def round_trip(tokenizer: Tokenizer, x_CHW: Tensor) -> Tensor:
-    """A picture (1, 3, H, W) encoded and decoded by the tokenizer."""
+    """A picture (1, 3, H, W) encoded and decoded by the tokenizer: what its codes can represent."""
     from aps_core.imaging.resampling import edge_pad
 
     height, width = x_CHW.shape[1:]
     stride = tokenizer.stride
-    padded_1CHW = edge_pad(x_CHW[None], -height % stride, -width % stride)
-    grid = (padded_1CHW.shape[2] // stride, padded_1CHW.shape[3] // stride)
-    decoded = tokenizer.decode(tokenizer.codebook_KD[tokenizer.encode(padded_1CHW)], grid)
+    with torch.no_grad():
+        padded_1CHW = edge_pad(x_CHW[None], -height % stride, -width % stride)
+        grid = (padded_1CHW.shape[2] // stride, padded_1CHW.shape[3] // stride)
+        decoded = tokenizer.decode(tokenizer.codebook_KD[tokenizer.encode(padded_1CHW)], grid)
     return decoded[..., :height, :width].clamp(-1, 1)

@@ -216,11 +216,11 @@ class StepInfo:
     anchors_BL: Tensor
     """True where a token was decided in this step."""
     confidence_BL: Tensor
-    """Confidence score of every token that was masked, before noise is added to the ranking; -inf
-    where decided.
+    """How sure the sampler is of every token, on its own scale, before noise is added to the
+    ranking. What it says where a token was decided before depends on the sampler, too.
     """
     loss_curve: list[float]
-    """Loss of every decoder evaluation, mean over the batch."""
+    """Loss of every evaluation of the objective, mean over the batch."""
     misfit: float
     """Data misfit at the last inner iteration, mean over the batch."""
     seconds: float

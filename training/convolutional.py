@@ -121,7 +121,7 @@ class ConvolutionalLoss:
         drawn = torch.randperm(under_way, generator=self.generator)[:with_tokens]
         rows = torch.cat([torch.arange(under_way), drawn]).to(self.device)
         x_BCHW, estimate_BCHW, pulled_BCHW = (
-            seen.laid(torch.cat(pictures))[rows]
+            seen.apply(torch.cat(pictures))[rows]
             for pictures in (
                 [each.x_BCHW for each in chosen],
                 [each.estimate_BCHW for each in chosen],
@@ -147,7 +147,7 @@ class ConvolutionalLoss:
         nll = (nats_BL * undecided_BL).sum() / undecided_BL.sum()
         x_bar_BCHW = expected(said, z_BL, alone, self.tokenizer)
         fitted = self.advance(chosen, seen, said, x_bar_BCHW)
-        x_bar_BCHW = torch.cat([seen.laid(fitted), x_bar_BCHW[under_way:]])
+        x_bar_BCHW = torch.cat([seen.apply(fitted), x_bar_BCHW[under_way:]])
         estimate_error_B = squared_error(estimate_BCHW, x_BCHW) + SMALLEST_ERROR
         usual_B = (USUAL_ERROR * estimate_error_B).sqrt().where(given_B, USUAL_TOKEN_ERROR)
         error = (squared_error(x_bar_BCHW, x_BCHW) / usual_B).mean()
@@ -168,9 +168,9 @@ class ConvolutionalLoss:
         at random.
         """
         grid = (x_bar_BCHW.shape[2], x_bar_BCHW.shape[3])
-        variance_BL = seen.pixels_back(said.variance_BL.detach()[..., None], grid)[..., 0]
-        weight_BL = seen.pixels_back(said.weight_BL[..., None], grid)[..., 0]
-        x_bar_BCHW = seen.back(x_bar_BCHW)
+        variance_BL = seen.undo_pixels(said.variance_BL.detach()[..., None], grid)[..., 0]
+        weight_BL = seen.undo_pixels(said.weight_BL[..., None], grid)[..., 0]
+        x_bar_BCHW = seen.undo(x_bar_BCHW)
         all_fitted, start = [], 0
         for each in chosen:
             those = slice(start, start + len(each.x_BCHW))

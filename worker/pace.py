@@ -29,7 +29,7 @@ class Pace:
     """Predicted seconds of the whole job; 0 if unknown."""
     started: float = field(default_factory=time.monotonic)
     """Start of sampling on the monotonic clock, in seconds."""
-    begun: float | None = None
+    resumed: float | None = None
     """Share of the job that was done before this attempt; set by the first report."""
     pulse_at: float = 0.0
     """Time of the next report inside a step."""
@@ -44,12 +44,12 @@ class Pace:
             total: reverse steps of the job.
             share: finished share of this step, in (0, 1].
         """
-        if self.begun is None:
-            self.begun = (step - 1) / total
+        if self.resumed is None:
+            self.resumed = (step - 1) / total
         done = (step - 1 + share) / total
         trust = TRUST if self.estimate else 0.0
         elapsed = time.monotonic() - self.started
-        whole = (elapsed + trust * self.estimate) / (done - self.begun + trust)
+        whole = (elapsed + trust * self.estimate) / (done - self.resumed + trust)
         return round((1 - done) * whole, 1)
 
     def pulse_is_due(self) -> bool:

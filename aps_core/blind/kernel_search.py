@@ -45,6 +45,8 @@ SHORT, LONG = 2, 40
 """Steps of EM before candidates are compared first, and of the last ones."""
 HALVINGS = ((8, 8), (4, 20))
 """Candidates and their steps of EM before the last ones are chosen."""
+WORTH_REPEATING = 0.002
+"""Least relative gain of evidence for another repetition."""
 ALIKE = 0.95
 """Likeness from which on two kernels are one candidate."""
 LEAST_NOISE = 0.006
@@ -119,7 +121,7 @@ def kernel_of(
         before = found[0].evidence
         renewed = map(search.renewed, product(found[:RENEWED], PRICES))
         found = search.distinct([*renewed, *found])
-        if found[0].evidence - before < -0.002 * before:
+        if found[0].evidence - before < WORTH_REPEATING * abs(before):
             break
     for count, steps in HALVINGS:
         found = search.distinct(search.improved(each.path, steps) for each in found[:count])
@@ -142,7 +144,9 @@ def examined_grey(
     ``zoom``, in grey, and the standard deviation of its errors. Noise is estimated in the colours,
     where it is told from detail more reliably, and taken to be independent between them.
     """
-    part = image.resize([math.ceil(side / zoom) for side in image.size], Image.Resampling.LANCZOS)
+    part = image.resize(
+        [math.ceil(length / zoom) for length in image.size], Image.Resampling.LANCZOS
+    )
     y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part, side))))
     deviation = noise.estimate_sigma(y_CHW) if sigma is None else sigma / zoom
     if not bool((y_CHW == y_CHW[:1]).all()):  # the mean of three colours

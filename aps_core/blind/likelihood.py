@@ -15,7 +15,9 @@ DETAIL = (0.0, *torch.logspace(-2, 0, 12).tolist())
 
 @dataclass(frozen=True)
 class WhiteNoise:
-    """``y = k * x_b + n``: the pictures are complete, and n is white Gaussian noise."""
+    """``y = k * x_b + n``: the pictures are complete, and n is white Gaussian noise. For
+    comparison; searches use those below.
+    """
 
     y_CHW: Tensor
     sigma: float

@@ -234,7 +234,7 @@ class _Examination:
         ]
 
     def _thumbnail(self) -> Image.Image:
-        """A selection of the pixels, unchanged, of at most a few hundred a side."""
+        """A selection of the pixels, unchanged, of at most a thousand a side."""
         step = max(1, max(self.image.size) // 512)
         return self.image if step == 1 else Image.fromarray(np.asarray(self.image)[::step, ::step])
 

@@ -7,7 +7,6 @@ from aps_core.evaluation.cases import (
     Setup,
     make_case,
     own_task,
-    round_trip,
     strengths,
 )
 from aps_core.evaluation.photographs import photographs
@@ -27,7 +26,6 @@ __all__ = [
     "own_task",
     "photographs",
     "read_rows",
-    "round_trip",
     "run_method",
     "strengths",
 ]

@@ -182,16 +182,3 @@ def make_case(
         likelihood_noise=likelihood_noise,
         objective=engine.measurement_objective(operator, y, likelihood_noise, setup.loss),
     )
-
-
-def round_trip(engine: ImageEngine, truth_CHW: Tensor) -> Tensor:
-    """The tokenizer's reconstruction of the truth (1, 3, H, W), which shows what its codes can
-    represent.
-    """
-    tokenizer = engine.prior.tokenizer
-    _, height, width = truth_CHW.shape
-    with torch.no_grad():
-        codes = tokenizer.encode(truth_CHW[None].to(engine.device))
-        return tokenizer.decode(tokenizer.codebook_KD[codes], engine.grid(height, width)).clamp(
-            -1, 1
-        )

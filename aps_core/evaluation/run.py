@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from aps_core.evaluation.baselines import BASELINES
-from aps_core.evaluation.cases import Case, Setup, make_case, round_trip
+from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.lpips import LPIPS
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
+from aps_core.fit import round_trip
 from aps_core.imaging import images
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.runtime.engine import ImageEngine
@@ -195,7 +196,11 @@ def _picture(
         torch.cuda.reset_peak_memory_stats(engine.device)
     started = time.perf_counter()
     if name in REFERENCES:
-        x = round_trip(engine, case.truth_CHW) if name == "ceiling" else BASELINES[name](case)
+        x = (
+            round_trip(engine.prior.tokenizer, case.truth_CHW)
+            if name == "ceiling"
+            else BASELINES[name](case)
+        )
         return x, Cost(time.perf_counter() - started), []
     variant = labels[name]
     drawn, decodes, trajectory = run_method(

@@ -30,7 +30,6 @@ from aps_core.runtime.engine import ImageEngine, TextEngine
 from aps_core.text.config import TextConfig
 
 PAPER_PRIOR = ("mmada-8b-base", "magvitv2")
-STYLE_WEIGHTS = ("csd-vit-l", "clip-vit-l-14", "dino-vitb8")
 
 
 @dataclass(frozen=True)
@@ -155,11 +154,11 @@ def needs() -> dict[str, str]:
 def _style() -> str:
     missing = [
         name
-        for name in (*STYLE_WEIGHTS, *PAPER_PRIOR)
+        for name in ("csd-vit-l", *PAPER_PRIOR)
         if checkpoint_cache.check(name).state != "present"
     ]
     why = [f"the weights {', '.join(missing)}"] if missing else []
-    why += ["ImageReward", "the StyleAligned pictures and prompts"]
+    why += ["the metrics ImageReward, CLIP-T and DINO", "the StyleAligned pictures and prompts"]
     return report.style() + f"\n\nNot reproduced here: needs {', '.join(why)}."
 
 

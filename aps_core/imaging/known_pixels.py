@@ -1,4 +1,4 @@
-"""What counts beside missing or clipped pixels, inside of holes, and where nothing is drawn."""
+"""What counts beside missing or clipped pixels, inside of holes, and in flat areas."""
 
 from __future__ import annotations
 

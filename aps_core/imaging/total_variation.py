@@ -44,7 +44,7 @@ def curvature(x_BCHW: Tensor) -> Tensor:
     return ((across + along + 2 * mixed).sum(1) + 1e-6).sqrt().flatten(1).sum(1)
 
 
-def colours_weighed(x_BCHW: Tensor, weight: float) -> Tensor:
+def with_weighted_colours(x_BCHW: Tensor, weight: float) -> Tensor:
     """Pictures whose colours differ ``weight`` times more from grey. Of these, total variation and
     curvature count the colours' gradients ``weight`` times more than brightness: in photographs,
     colours change less.
@@ -80,7 +80,8 @@ def total_variation_estimate(
         weight: of the picture's total variation, >= 0.
         correction_weight: of the total variation of the change, >= 0.
         curvature_weight: of the :func:`curvature` of picture and change, >= 0.
-        colour_weight: of colours in these, relative to brightness; see :func:`colours_weighed`.
+        colour_weight: of colours in these, relative to brightness; see
+            :func:`with_weighted_colours`.
         steps: Adam steps; their size falls to 0 on a cosine.
         learning_rate: of the first step.
         bounded: whether the estimate is clamped to [-1, 1]. A clamped estimate fits a noisy
@@ -92,20 +93,20 @@ def total_variation_estimate(
         Pictures (B, 3, H, W), in [-1, 1] if ``bounded``.
     """
     x = start_BCHW.detach().float().clone().requires_grad_()
-    begun_BCHW = colours_weighed(start_BCHW, colour_weight)
+    first_BCHW = with_weighted_colours(start_BCHW, colour_weight)
     # capturable: on a GPU, all steps can be recorded as a CUDA graph
     adam = torch.optim.Adam([x], lr=learning_rate, capturable=x.is_cuda)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     for done in range(steps):
         with torch.enable_grad():
             loss_B = likelihood.negative_log_likelihood(x)
-            shown = colours_weighed(x, colour_weight)
+            shown = with_weighted_colours(x, colour_weight)
             if weight:
                 loss_B = loss_B + weight * total_variation(shown)
             if correction_weight:
-                loss_B = loss_B + correction_weight * total_variation(shown - begun_BCHW)
+                loss_B = loss_B + correction_weight * total_variation(shown - first_BCHW)
             if curvature_weight:
-                bends_B = curvature(shown) + curvature(shown - begun_BCHW)
+                bends_B = curvature(shown) + curvature(shown - first_BCHW)
                 loss_B = loss_B + curvature_weight * bends_B
             (x.grad,) = torch.autograd.grad(loss_B.sum(), x)
         adam.step()

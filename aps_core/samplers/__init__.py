@@ -2,10 +2,11 @@
 :func:`aps_core.sampling.driver.sample` runs all of them.
 
 Each file cites its paper, defines the sampler's settings with the paper's values as defaults, and
-states what was adapted to a masked prior. Work is counted in decoder evaluations per picture: every
-sampler appends one value to ``StepInfo.loss_curve`` for each, and the driver decodes once more at
-the end. APS and G2D2 also run a backward pass through the decoder; SGDD and SVDD do not. SVDD needs
-one forward pass of the prior per decode.
+states what was adapted to a masked prior. Work is counted in evaluations of the objective per
+picture: every sampler appends one value to ``StepInfo.loss_curve`` for each. Where samplers search
+in tokens, each needs a decode, and the driver decodes once more at the end; ``plug_and_play``
+searches in pixels and needs none. All but SGDD and SVDD also take gradients. SVDD needs one forward
+pass of the prior per evaluation.
 """
 
 import sys

@@ -109,7 +109,7 @@ class SamplerSpec(Spec, family=True):
 
     @property
     def decodes(self) -> int:
-        """Decoder evaluations per picture and reverse step."""
+        """Evaluations of the objective per picture and reverse step."""
         return 1
 
     @property

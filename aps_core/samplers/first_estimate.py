@@ -52,7 +52,7 @@ class Measured(NamedTuple):
         whitened = problem.whitened
         if not isinstance(whitened, MeasurementLikelihood):
             return cls(None, problem.objective, whitened)
-        pixels = whitened.pixels(nothing(problem, samples))
+        pixels = whitened.pixels(grey_start(problem, samples))
         if pixels is None or not pixels.missing:
             return cls(pixels, problem.objective, whitened)
         noisier = whitened.noisier(LEAST_NOISE)
@@ -65,7 +65,7 @@ def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | Non
 
     if not isinstance(problem.objective, Likelihood):
         return None
-    return total_variation_estimate(problem.objective, nothing(problem, samples), watch=watch)
+    return total_variation_estimate(problem.objective, grey_start(problem, samples), watch=watch)
 
 
 def classical_estimate(
@@ -136,7 +136,7 @@ def _smooth(
     )
 
 
-def nothing(problem: Problem, samples: int) -> Tensor:
+def grey_start(problem: Problem, samples: int) -> Tensor:
     """Grey pictures (B, 3, H, W)."""
     (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
     shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)

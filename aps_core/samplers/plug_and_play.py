@@ -9,7 +9,7 @@ Algorithm 1), but with one number a pixel, and held back by the divergence from 
 
 with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
 next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
-(:mod:`aps_core.sampling.colour_fit`). Every round lays the picture another way before the prior
+(:mod:`aps_core.sampling.colour_fit`). Every round shows the prior the picture in another view
 (:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
 mean of all answers counts; with white noise, every round then starts from the first estimate.
 Beside missing or clipped pixels, the others finally only lose their noise. In holes the first
@@ -31,7 +31,7 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
 from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import Measured, classical_estimate, nothing
+from aps_core.samplers.first_estimate import Measured, classical_estimate, grey_start
 from aps_core.types import DenoisingPrior
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class PlugAndPlay(SamplerSpec):
         ge=0,
         le=64,
         description=(
-            "How far the prior tells of clipped values, in pixels from the nearest measured ones;"
-            " farther inside of clipped areas, the first estimate counts. Default: anywhere."
+            "Distance in pixels from the nearest measured value up to which the prior fills"
+            " clipped areas; farther inside, the first estimate counts. Default: everywhere."
         ),
     )
     colour_weight: float = Field(
@@ -176,7 +176,7 @@ class PlugAndPlay(SamplerSpec):
         return Measured.of(problem, len(z_BL))
 
     def step(self, problem: Problem, memory: Measured, state: SamplerState) -> Step:
-        """Asks the prior, and fits its answer to the measurement."""
+        """Denoises the estimate, then fits it to the measurement."""
         import torch
 
         from aps_core.sampling.brightness_fit import BrightnessFit
@@ -240,7 +240,7 @@ class PlugAndPlay(SamplerSpec):
             watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
             return classical_estimate(
                 measured.white,
-                nothing(problem, len(z_BL)),
+                grey_start(problem, len(z_BL)),
                 self.first_steps,
                 self.clipped_smoothness,
                 watch,

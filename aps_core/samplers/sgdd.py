@@ -7,8 +7,9 @@ x and the measurement by Metropolis-Hastings.
 
 With a masked prior, the prior step masks a share t of z and denoises ancestrally (Eq. rev); such a
 model has no counterpart of the paper's uniform noise. The potential between the copies follows the
-paper and its authors' released code: a token differs with probability ``beta = (1 - (1 - t)**alpha)
-(1 - 1/K)``.
+paper and its authors' released code: every token that differs adds the log-odds of
+``beta = (1 - (1 - t)**alpha) (1 - 1/K)``, the chance that noise t changes a token. (It is not
+divided among the K - 1 other codes.)
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
 
 
 def hamming_log_odds(level: float, alpha: float, codes: int) -> float:
-    """Log-odds that a token of z differs from the token of x, at noise ``level`` in (0, 1]."""
+    """What every token of z that differs from x adds to the log-probability of z, at noise
+    ``level`` in (0, 1].
+    """
     beta = (1 - (1 - level) ** alpha) * (1 - 1 / codes)
     return math.log(beta) - math.log1p(-beta)
 

@@ -1,9 +1,9 @@
-"""Views: how a picture is laid before the prior, another way in every round.
+"""Views: the picture is moved, turned or mirrored before the prior sees it, differently each round.
 
-A network errs differently on a picture that lies otherwise on its squares of pixels, or that is
-turned or mirrored. If rounds differ in this, their errors average out, and nothing costs more.
+A network's errors depend on how a picture lies on its squares of pixels, and on its orientation. If
+rounds differ in these, their errors average out, at no cost.
 
-Shapes: M pixels of a laid picture of h rows and w columns, N numbers of a pixel; see
+Shapes: M pixels of a transformed picture of h rows and w columns, N numbers of a pixel; see
 :mod:`aps_core.types` for the others.
 """
 
@@ -28,18 +28,18 @@ class View(NamedTuple):
     mirrored: tuple[int, ...] = ()
     """Dimensions: -2 top to bottom, -1 left to right."""
 
-    def laid(self, x_BCHW: Tensor) -> Tensor:
+    def apply(self, x_BCHW: Tensor) -> Tensor:
         """Pictures as the prior sees them (B, C, h, w); new pixels repeat the border."""
         return F.pad(self._turned(x_BCHW), (self.right, 0, self.down, 0), mode="replicate")
 
-    def back(self, x_BChw: Tensor) -> Tensor:
-        """Undoes :meth:`laid`."""
+    def undo(self, x_BChw: Tensor) -> Tensor:
+        """Undoes :meth:`apply`."""
         turned = x_BChw[..., self.down :, self.right :].flip(self.mirrored)
         return turned.mT if self.transposed else turned
 
-    def pixels_back(self, x_BMN: Tensor, grid: Grid) -> Tensor:
-        """What is said of the pixels of a laid grid, (B, M, N) to (B, L, N)."""
-        return self.back(x_BMN.mT.unflatten(2, grid)).flatten(2).mT
+    def undo_pixels(self, x_BMN: Tensor, grid: Grid) -> Tensor:
+        """Numbers of a transformed picture's pixels, (B, M, N), as those of its own (B, L, N)."""
+        return self.undo(x_BMN.mT.unflatten(2, grid)).flatten(2).mT
 
     def _turned(self, x: Tensor) -> Tensor:
         """Of rows and columns in the last dimensions."""
@@ -66,9 +66,9 @@ def denoised_in(
     """What a prior says of pictures in a view, of their own pixels; see
     :meth:`aps_core.types.DenoisingPrior.denoise`.
     """
-    estimate_BChw = seen.laid(estimate_BCHW)
-    laid_grid = (estimate_BChw.shape[2], estimate_BChw.shape[3])
-    said = prior.denoise(estimate_BChw, seen.laid(pulled_BCHW))
+    estimate_BChw = seen.apply(estimate_BCHW)
+    shifted_grid = (estimate_BChw.shape[2], estimate_BChw.shape[3])
+    said = prior.denoise(estimate_BChw, seen.apply(pulled_BCHW))
     numbers_BM3 = torch.stack([said.mean_BL, said.variance_BL, said.weight_BL], -1)
-    mean_BL, variance_BL, weight_BL = seen.pixels_back(numbers_BM3, laid_grid).unbind(-1)
-    return Denoised(mean_BL, variance_BL, seen.back(said.colours_BCHW), weight_BL)
+    mean_BL, variance_BL, weight_BL = seen.undo_pixels(numbers_BM3, shifted_grid).unbind(-1)
+    return Denoised(mean_BL, variance_BL, seen.undo(said.colours_BCHW), weight_BL)

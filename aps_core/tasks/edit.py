@@ -22,7 +22,7 @@ from aps_core.imaging.resampling import resize
 from aps_core.operators.inpainting import Inpainting
 from aps_core.samplers import SamplerSpec
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot
-from aps_core.tasks.masks import check_coverage, mask_slot, mask_source
+from aps_core.tasks.masks import check_coverage, check_mask_size, mask_slot, mask_source
 from aps_core.tasks.pictures import MeasuredTaskSpec, Prompt
 from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
@@ -104,11 +104,7 @@ class EditSpec(MeasuredTaskSpec):
                 f" samplers that can: {', '.join(keeping)}."
             )
         image = _given(image)
-        if mask is not None and mask != image:
-            raise InvalidSpec(
-                f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must have the same size."
-            )
+        check_mask_size(mask, image)
         if mask is None and not has_alpha and not self._grows:
             raise InvalidSpec(
                 "No part to regenerate is marked: send a 'mask' picture (white = keep), an image"

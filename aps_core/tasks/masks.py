@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.images import MaskCoverage, Picture
-from aps_core.tasks.base import Inputs, Slot
+from aps_core.tasks.base import Inputs, Size, Slot
 
 
 def mask_slot(inputs: Inputs) -> Slot | None:
@@ -18,6 +18,19 @@ def mask_source(inputs: Inputs) -> Picture | None:
     """The picture selected by :func:`mask_slot`."""
     slot = mask_slot(inputs)
     return None if slot is None else getattr(inputs, slot)
+
+
+def check_mask_size(mask: Size | None, image: Size) -> None:
+    """Checks that a mask, if there is one, has the image's size.
+
+    Raises:
+        InvalidSpec: it has not.
+    """
+    if mask is not None and mask != image:
+        raise InvalidSpec(
+            f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
+            " must have the same size."
+        )
 
 
 def check_coverage(known: MaskCoverage, *, may_be_whole: bool = False) -> None:

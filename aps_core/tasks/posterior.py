@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aps_core._lazy import lazy_import
 from aps_core.fit import STEPS
@@ -41,6 +41,11 @@ class StepNumbers(NamedTuple):
     inner_steps: int
     seconds: float
     prior_seconds: float
+
+    @classmethod
+    def of(cls, info: StepInfo) -> Self:
+        """Those of a step's report."""
+        return cls(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds)
 
 
 @dataclass
@@ -128,9 +133,7 @@ class Run:
         noise_floor: float,
         shown: Callable[[Tensor], Tensor],
     ) -> bool | None:
-        steps.append(
-            StepNumbers(info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds)
-        )
+        steps.append(StepNumbers.of(info))
         if self.context.on_step is None:
             return None
         picture_BCHW = shown(info.x_hat_BCHW)

@@ -18,7 +18,7 @@ from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
 from aps_core.tasks.content import KEEPS_DEFAULT, warned
-from aps_core.tasks.masks import check_coverage, mask_slot
+from aps_core.tasks.masks import check_coverage, check_mask_size, mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
 
@@ -201,11 +201,7 @@ class RestoreSpec(MeasuredTaskSpec):
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out."
             )
-        if mask is not None and mask != image:
-            raise InvalidSpec(
-                f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
-                " must have the same size."
-            )
+        check_mask_size(mask, image)
         width, height = self.measurement_size(image)
         operator = self.working_operator(image)
         operator.check_shape(operator.image_shape((3, height, width)))

@@ -151,8 +151,7 @@ class TiledRun:
         steps: list[StepNumbers] = []
 
         def keep(info: StepInfo) -> None:
-            numbers = (info.misfit, len(info.loss_curve), info.seconds, info.prior_seconds)
-            steps.append(StepNumbers(*numbers))
+            steps.append(StepNumbers.of(info))
 
         sample = driver.sample(
             engine.prior,

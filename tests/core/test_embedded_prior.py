@@ -11,6 +11,7 @@ from aps_core import Measurement, evaluation, restore
 from aps_core.checkpoints.files import EMBEDDED
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
+from aps_core.fit import round_trip
 from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 from aps_core.operators.compose import Compose
@@ -43,7 +44,7 @@ def test_weights_fit_the_limit():
 def test_tokenizer_round_trip_and_codes(engine, photos):
     x = torch.stack(list(photos.values()))
     codes = torch.cat([engine.prior.tokenizer.encode(part) for part in x.split(6)])
-    y = torch.cat([evaluation.round_trip(engine, truth) for truth in photos.values()])
+    y = torch.cat([round_trip(engine.prior.tokenizer, truth) for truth in photos.values()])
     assert psnr(y, x).mean() > CEILING
     bits = engine.prior.tokenizer.codebook_KD[codes] > 0
     assert (bits.float().mean((0, 1)) - 0.5).abs().max() < 0.2

@@ -107,7 +107,7 @@ def test_every_round_tells_the_last_estimate_in_another_view(turned: bool) -> No
     first = shrinkage_estimate(objective, torch.zeros(1, 3, *GRID), 0.05, steps=150)
     estimates = [first, *(info.x_hat_BCHW for info in infos)]
     for i, heard in enumerate(prior.heard):
-        laid = view(i, 3, turned).laid(estimates[i].clamp(-1, 1))
+        laid = view(i, 3, turned).apply(estimates[i].clamp(-1, 1))
         torch.testing.assert_close(heard, laid, atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(result.x_BCHW, estimates[-1].clamp(-1, 1), atol=1e-3, rtol=1e-3)
 
@@ -150,7 +150,7 @@ def test_every_round_tells_the_measurement_where_pixels_are_measured() -> None:
     objective = measured(Bound(lambda x_BCHW: x_BCHW))
     prior, _, _ = listening(objective=objective)
     for i, pulled in enumerate(prior.pulled):
-        seen_BCHW = view(i, 3, turned=False).back(pulled)
+        seen_BCHW = view(i, 3, turned=False).undo(pulled)
         torch.testing.assert_close(seen_BCHW, objective.y_BCHW.clamp(-1, 1), atol=1e-5, rtol=0)
 
 
@@ -168,8 +168,8 @@ def test_of_noisy_or_clipped_pixels_every_round_hears_the_first_estimate(operato
     answers = []
     for i, (heard, pulled) in enumerate(zip(prior.heard, prior.pulled, strict=True)):
         seen = view(i, 3, turned=True)
-        torch.testing.assert_close(seen.back(heard), first, atol=1e-3, rtol=0)
-        said = denoised_in(Listener(), seen, seen.back(heard), seen.back(pulled))
+        torch.testing.assert_close(seen.undo(heard), first, atol=1e-3, rtol=0)
+        said = denoised_in(Listener(), seen, seen.undo(heard), seen.undo(pulled))
         fit = BrightnessFit(objective, said, 1.0, AREA_WEIGHT)
         fit.run(5, SILENT)
         answers.append(fit.x_hat_BCHW)
@@ -292,7 +292,7 @@ def test_several_samples_differ_and_one_repeats() -> None:
 
 def test_samples_get_noise_in_the_first_half_of_the_rounds() -> None:
     prior, _, infos = listening(batch=4)
-    ends = [view(i + 1, 3, False).laid(infos[i].x_hat_BCHW.clamp(-1, 1)) for i in (0, 1)]
+    ends = [view(i + 1, 3, False).apply(infos[i].x_hat_BCHW.clamp(-1, 1)) for i in (0, 1)]
     after_first, after_second = (prior.heard[i + 1] - ends[i] for i in (0, 1))
     assert after_first.abs().mean() > 0.01
     assert after_second.abs().mean() < 1e-3

@@ -49,7 +49,7 @@ def test_rounds_see_pixels_at_other_places() -> None:
 
 def test_beyond_a_moved_picture_its_border_goes_on() -> None:
     seen = View(down=2, right=1)
-    laid = seen.laid(pictures(0))
+    laid = seen.apply(pictures(0))
     assert laid.shape == (2, 3, 8, 11)
     assert torch.equal(laid[..., 0, 1:], pictures(0)[..., 0, :])
     assert torch.equal(laid[..., 2:, 0], pictures(0)[..., :, 0])

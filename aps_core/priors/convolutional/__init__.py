@@ -1,1 +1,1 @@
-"""A small convolutional prior that also hears uncertain tokens; shared code without a spec."""
+"""A small convolutional prior over pixels, which is also a denoiser; shared code without a spec."""
