@@ -26,6 +26,7 @@ from service.jobs import (
     Control,
     Job,
     JobError,
+    JobState,
     Phase,
     StorageUnavailable,
     time_limit,
@@ -72,25 +73,25 @@ class JobRun:
 
     def run(self) -> None:
         """Runs the attempt and records its outcome."""
-        telemetry.observe_claim(self.job)
-        job = self.job
+        telemetry.observe_claim(job := self.job)
         if job.attempt == 1 and job.created_at is not None and job.started_at is not None:
             tracing.record("queue", job.traceparent, job.created_at, job.started_at)
         beat = threading.Thread(target=self._keep_alive, name="heartbeat", daemon=True)
         beat.start()
-        outcome = "failed"
+        outcome = "store_away"  # until the store has heard of it
         try:
             outcome = self._attempt()
         except APSError as error:
             self.worker.store.fail(self.claim, JobError.of(error))
+            outcome = "failed"
             if isinstance(error, InsufficientMemory):
                 telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()
         except STORE_AWAY:
-            outcome = "lost"
-            raise  # the store is away: the lease expires, and another attempt continues
+            raise  # the lease expires, and another attempt continues
         except Exception as error:
             self._exit_if_poisoned(error)
             self.worker.store.fail(self.claim, INTERNAL)
+            outcome = "failed"
             raise  # for Celery to log
         finally:
             self._over.set()
@@ -103,7 +104,7 @@ class JobRun:
         telemetry.JOB_TIME.labels(self.job.prior, outcome).observe(time.monotonic() - self.started)
         if outcome == "lost":
             telemetry.LEASES_LOST.inc()
-        elif outcome != "released" and (ended := self.worker.store.get(self.job.id)) is not None:
+        elif outcome in tuple(JobState) and (ended := self.worker.store.get(self.job.id)):
             telemetry.observe_end(ended)
 
     def _attempt(self) -> str:
@@ -134,8 +135,7 @@ class JobRun:
         with telemetry.ARTIFACT_PUT.labels(job.prior).time():
             stored = retried(lambda: self._store(result), settings.storage_seconds)
         resumed, metrics = result.resumed_from_step, self._metrics(result)
-        finished = store.succeed(self.claim, stored, metrics, resumed)
-        return "succeeded" if finished else "lost"
+        return "succeeded" if store.succeed(self.claim, stored, metrics, resumed) else "lost"
 
     def _on_step(self, progress: Progress) -> bool:
         """Stores preview, checkpoint and event of a finished step; returns whether to continue."""

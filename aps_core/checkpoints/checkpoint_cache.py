@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from typing import Literal
 from aps_core.checkpoints.files import checkpoint_files
 from aps_core.checkpoints.manifest import CHECKPOINTS, TEXT, Checkpoint, named
 from aps_core.checkpoints.metadata import safetensors_header
-from aps_core.errors import WeightsInvalid, WeightsMissing
+from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 
 WEIGHTS_DIR = "APS_WEIGHTS_DIR"
 """Environment variable with the folder of downloaded weights, which has one sub-folder per
@@ -47,12 +48,22 @@ def check(name: str, hashes: bool = False) -> Check:
     """Checks that a checkpoint is installed: files, their lengths and, with ``hashes``, their
     published SHA-256.
 
-    Without ``hashes`` only headers are read, which takes milliseconds for any size.
+    Without ``hashes`` only headers are read, which takes milliseconds for any size. What cannot be
+    read, or vanishes meanwhile, is incomplete.
 
     Raises:
         InvalidSpec: no checkpoint has that name.
     """
-    entry, folder = _entry(name), root() / name
+    entry = _entry(name)
+    try:
+        return _checked(entry, hashes)
+    except OSError as error:
+        folder = root() / name
+        return Check(name, folder, "incomplete", (f"{folder} cannot be read: {error}.",))
+
+
+def _checked(entry: Checkpoint, hashes: bool) -> Check:
+    name, folder = entry.name, root() / entry.name
     if not folder.is_dir():
         return Check(name, folder, "missing", (f"{folder} does not exist.",))
     absent = [
@@ -83,9 +94,11 @@ def _entry(name: str) -> Checkpoint:
     """A checkpoint of the manifest, or another folder among them: a user's own reward model or LoRA
     adapter.
     """
-    if name in CHECKPOINTS or not (root() / name).is_dir():
+    folder = root() / name
+    # these two, unlike pathlib's, also answer about folders that may not be read
+    if name in CHECKPOINTS or not os.path.isdir(folder):
         return named(name)
-    adapter = (root() / name / "adapter_config.json").is_file()
+    adapter = os.path.isfile(folder / "adapter_config.json")
     return Checkpoint(
         name=name,
         what="own checkpoint",
@@ -118,9 +131,25 @@ def present() -> tuple[str, ...]:
     """Names of the installed checkpoints that are complete according to their headers, own ones
     last.
     """
-    own = sorted(each.name for each in root().iterdir() if each.is_dir()) if root().is_dir() else []
-    names = dict.fromkeys([*CHECKPOINTS, *own])
-    return tuple(name for name in names if check(name).state == "present")
+    found = []
+    for name in dict.fromkeys([*CHECKPOINTS, *_own()]):
+        with suppress(InvalidSpec):  # an own folder was removed after it was listed
+            if check(name).state == "present":
+                found.append(name)
+    return tuple(found)
+
+
+def _own() -> list[str]:
+    """Names of the folders that may hold a checkpoint; none if the root is absent or unreadable."""
+    try:
+        names = os.listdir(root())
+    except OSError:
+        return []
+    return sorted(
+        name
+        for name in names
+        if not name.startswith(".") and name != "lost+found" and os.path.isdir(root() / name)
+    )
 
 
 def require(names: Iterable[str]) -> None:
@@ -143,8 +172,10 @@ def missing(names: Iterable[str]) -> str | None:
 
 
 def remedy(name: str) -> str:
-    """Instructions to install an absent checkpoint."""
+    """Instructions to install an absent checkpoint, or to complete an own one."""
     entry = _entry(name)
+    if name not in CHECKPOINTS:
+        return f"Put its complete files into {root() / name}, below {WEIGHTS_DIR}."
     note = ", which says how to convert the published pickle" if entry.convert else ""
     return f"Run: aps weights fetch {name}{note}. Target: {root() / name}, below {WEIGHTS_DIR}."
 

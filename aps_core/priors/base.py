@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.checkpoints.metadata import folder_identity, stored_numbers
+from aps_core.checkpoints.metadata import folder_identity, read_config, stored_numbers
 from aps_core.errors import InvalidSpec
-from aps_core.priors.prompts import check_length
+from aps_core.priors.prompts import check_length, token_count
 from aps_core.registry import Spec
 from aps_core.runtime import memory
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
-from aps_core.text.chat import Chat, chat_of, transcript
+from aps_core.text.chat import Chat, TextIds, chat_of, transcript
 from aps_core.text.rewards import RewardSpec
 
 if TYPE_CHECKING:
@@ -205,6 +205,8 @@ class TextPriorSpec(PriorSpec):
 
     native_length: ClassVar[int]
     """Tokens of prompt and answer together in training."""
+    ids: ClassVar[builtins.type[TextIds]] = TextIds
+    """Reads the prompt layout from the first folder's ``config.json``."""
     reward: ClassVar[RewardSpec]
     """Reward used if a job does not specify one."""
     reward_models: ClassVar[Mapping[Kind, str]] = {}
@@ -232,10 +234,16 @@ class TextPriorSpec(PriorSpec):
         installed. Needs no torch.
 
         Raises:
-            InvalidSpec: the prompt alone exceeds the prior's training length.
+            InvalidSpec: the prompt and what the prior reads around it take its whole training
+                length.
+            WeightsInvalid: a field of ``config.json`` is missing or wrong.
         """
-        if self.missing() is None and (self.folders()[0] / "tokenizer.json").is_file():
-            check_length(self.folders()[0], transcript(chat_of(prompt)), self.native_length)
+        if self.missing() is not None or not (self.folders()[0] / "tokenizer.json").is_file():
+            return
+        folder, text = self.folders()[0], transcript(chat_of(prompt))
+        rendered = read_config(folder, self.ids).render(prompt)
+        around = token_count(folder, rendered) - token_count(folder, text)
+        check_length(folder, text, self.native_length - around - 1)  # 1 for the answer
 
     @property
     def native_tokens(self) -> int:

@@ -22,12 +22,17 @@ def check_length(folder: Path, prompt: str, limit: int) -> None:
     Raises:
         InvalidSpec: the prompt is longer; the message contains both numbers.
     """
-    tokens = len(_tokenizer(folder).encode(prompt, add_special_tokens=False).ids)
+    tokens = token_count(folder, prompt)
     if tokens > limit:
         raise InvalidSpec(
             f"The prompt has {tokens} tokens, the prior reads at most {limit}; shorten it"
             f" ({len(prompt)} characters now)."
         )
+
+
+def token_count(folder: Path, text: str) -> int:
+    """Tokens of a text, without special tokens around it."""
+    return len(_tokenizer(folder).encode(text, add_special_tokens=False).ids)
 
 
 @lru_cache(maxsize=4)

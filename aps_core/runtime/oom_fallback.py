@@ -31,8 +31,9 @@ _ALLOCATION_FAILED = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA out of memory",
+    "DefaultCPUAllocator: ",  # "can't allocate memory", or "not enough memory" on Windows
 )
-"""Error messages of libraries that do not raise ``torch.OutOfMemoryError``."""
+"""Error messages of libraries and allocators that do not raise ``torch.OutOfMemoryError``."""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -33,10 +33,16 @@ def be_reproducible(threads: int | None = None) -> None:
 
     listed = os.environ.get("OMP_NUM_THREADS") or "0"  # one number, or one for each nesting level
     asked = threads or int(listed.split(",")[0])
-    torch.set_num_threads(asked or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(asked or _available_cores())
     torch.use_deterministic_algorithms(True)
     # a debugging aid that initialises every new tensor
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # absent on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager

@@ -33,7 +33,8 @@ def run(
 ) -> Result:
     """Runs a task on a loaded engine, from the start or from a checkpoint of the same job.
 
-    A checkpoint of another job, prior or library version is ignored, with a note in the result.
+    A checkpoint that is damaged, or of a run with another spec or :func:`origin`, is ignored, with
+    a note in the result.
 
     Args:
         spec: the task; its settings are resolved here.
@@ -76,14 +77,15 @@ def run(
     result.notes.extend([*caveats, *engine.fallbacks()])
     if resume and checkpoint is None:
         result.notes.append(
-            "The checkpoint belonged to another job, prior or library version; the job restarted."
+            "The checkpoint was damaged, or belonged to another job, prior, version of the library"
+            " or of PyTorch, device, number format or number of threads; the job restarted."
         )
     return result
 
 
 def origin(engine: Engine, inputs: Inputs) -> dict[str, Any]:
     """Everything the tokens depend on besides the spec, as JSON: hashes of pictures and weights,
-    device type, threads, versions.
+    device type, number format, threads, versions.
     """
     return {"inputs": inputs.digests(), **engine.origin()}
 

@@ -71,3 +71,39 @@ CHATML = ChatFormat(
     system="You are a helpful assistant.",
 )
 """Qwen's format, which Dream was tuned with."""
+
+LLADA = ChatFormat(
+    start="<|startoftext|>",
+    turn="<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",
+    answer="<|start_header_id|>assistant<|end_header_id|>\n\n",
+)
+"""LLaDA's format."""
+
+
+class TextIds(BaseModel):
+    """Special tokens and prompt layout of a text prior; part of its ``config.json``."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    vocab_size: int
+    mask_token_id: int
+    eos_token_id: int
+    chat_format: ChatFormat = CHATML
+    """Releases define it in code or templates."""
+    prompt_format: str | None = None
+    """Format of a prior that knows a single turn, with ``{prompt}`` (the embedded prior). It reads
+    the texts of several messages as one prompt.
+    """
+
+    def render(self, prompt: str | Chat) -> str:
+        """The text of a prompt or chat, ready for the answer."""
+        chat = chat_of(prompt)
+        if self.prompt_format is None:
+            return self.chat_format.render(chat)
+        return self.prompt_format.replace("{prompt}", transcript(chat))
+
+
+class LLaDAIds(TextIds):
+    """Those of LLaDA, whose release defines the chat format in code."""
+
+    chat_format: ChatFormat = LLADA

@@ -6,35 +6,11 @@ Shapes: B rows, S sequence (prompt and answer), V vocabulary.
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from aps_core.text.chat import CHATML, Chat, ChatFormat, chat_of, transcript
-
-
-class TextIds(BaseModel):
-    """Special tokens and prompt layout of a text prior; part of its ``config.json``."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    vocab_size: int
-    mask_token_id: int
-    eos_token_id: int
-    chat_format: ChatFormat = CHATML
-    """Releases define it in code or templates."""
-    prompt_format: str | None = None
-    """Format of a prior that knows a single turn, with ``{prompt}`` (the embedded prior). It reads
-    the texts of several messages as one prompt.
-    """
-
-    def render(self, prompt: str | Chat) -> str:
-        """The text of a prompt or chat, ready for the answer."""
-        chat = chat_of(prompt)
-        if self.prompt_format is None:
-            return self.chat_format.render(chat)
-        return self.prompt_format.replace("{prompt}", transcript(chat))
+from aps_core.text.chat import Chat, TextIds
 
 
 class MaskedLM:

@@ -18,6 +18,7 @@ from aps_core.operators.compose import Compose
 from aps_core.priors.embedded.image import EmbeddedPrior
 from aps_core.runtime.engine import Engine
 from aps_core.runtime.estimate import check_size, estimate
+from aps_core.runtime.process import reproducible
 from aps_core.samplers.aps import APSConfig
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from training.ship import LIMIT_BYTES
@@ -148,6 +149,10 @@ def test_checkpoints_resume_bit_for_bit_and_incompatible_ones_are_reported(engin
     other = run(spec(num_samples=2, seed=1), inputs, engine, resume=checkpoints[1])
     assert other.resumed_from_step is None
     assert any("restarted" in note for note in other.notes)
+    with reproducible(threads=2):  # a worker with more cores
+        moved = run(several, inputs, engine, resume=checkpoints[1])
+    assert moved.resumed_from_step is None
+    assert any("number of threads; the job restarted" in note for note in moved.notes)
     damaged: Any = run(several, inputs, engine, resume=checkpoints[1][:-50])
     assert torch.equal(damaged.pictures_BCHW, whole.pictures_BCHW)
     assert damaged.resumed_from_step is None

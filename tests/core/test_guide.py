@@ -86,10 +86,19 @@ def test_a_reward_that_the_prior_cannot_compute_is_refused_before_any_work(monke
 
 
 def test_a_prompt_longer_than_the_prior_reads_is_refused():
-    with pytest.raises(InvalidSpec, match="the prior reads at most 80; shorten it"):
+    with pytest.raises(InvalidSpec, match="the prior reads at most 77; shorten it"):
         GuideSpec(prompt="why is the oak tall? " * 60).check(None, None, False)
     with pytest.raises(ValidationError):
         GuideSpec(prompt="  ")
+
+
+def test_a_prompt_leaves_room_for_a_token_of_the_answer(engine):
+    """77 tokens, the two around a prompt, and one of the answer are the 80 of training."""
+    longest, longer = ("a" + " why" * count for count in (76, 77))
+    assert len(engine.prior.encode(longest)) == engine.spec.native_length - 1
+    GuideSpec(prompt=longest).check(None, None, False)
+    with pytest.raises(InvalidSpec, match=r"has 78 tokens, .* 77; shorten it \(309 characters"):
+        GuideSpec(prompt=longer).check(None, None, False)
 
 
 def test_cost_needs_no_picture(engine):
@@ -352,7 +361,7 @@ def test_a_chat_is_answered(engine):
     for wrong in ([], [{"role": "user", "content": ""}], [{"role": "tool", "content": "x"}]):
         with pytest.raises(ValidationError):
             GuideSpec(prompt=wrong)
-    with pytest.raises(InvalidSpec, match="reads at most 80"):
+    with pytest.raises(InvalidSpec, match="reads at most 77"):
         GuideSpec(prompt=[{"role": "user", "content": "why is the oak tall? " * 60}]).check(
             None, None, False
         )

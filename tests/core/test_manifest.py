@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,53 @@ def test_states(root):
     assert checkpoint_cache.check("magvitv2").state == "damaged"
     with pytest.raises(InvalidSpec, match="There is no checkpoint 'magvit'"):
         checkpoint_cache.check("magvit")
+
+
+def test_an_own_folder_is_completed_not_fetched(root):
+    put(root / "my-reward", a=10)
+    with pytest.raises(WeightsMissing, match=r"tokenizer\.json does not exist\. Put") as refused:
+        checkpoint_cache.path("my-reward")
+    assert "fetch" not in str(refused.value)
+    (root / "my-reward" / "tokenizer.json").write_text("{}")
+    assert checkpoint_cache.present() == ("my-reward",)
+
+
+def test_what_cannot_be_read_is_a_state(root, monkeypatch):
+    put(root / "qwen3-0.6b", a=10)
+    put(root / "faulty", a=10)
+    for folder in root.iterdir():
+        (folder / "tokenizer.json").write_text("{}")
+    # a regular file of which no byte can be read, even by root
+    (root / "faulty" / "model.safetensors").unlink()
+    (root / "faulty" / "model.safetensors").symlink_to("/proc/self/mem")
+    found = checkpoint_cache.check("faulty")
+    assert found.state == "incomplete"
+    assert f"{root / 'faulty'} cannot be read: [Errno 5]" in found.reasons[0]
+    assert checkpoint_cache.present() == ("qwen3-0.6b",)
+    with pytest.raises(WeightsMissing, match="cannot be read"):
+        checkpoint_cache.path("faulty")
+    monkeypatch.setenv("APS_WEIGHTS_DIR", "/" + "x" * 300)  # no system has such a name
+    assert checkpoint_cache.present() == ()
+    assert checkpoint_cache.check("qwen3-0.6b").state != "present"
+
+
+def test_folders_that_hold_no_checkpoint_are_not_looked_at(root):
+    for name in (".cache", "lost+found", "mine"):
+        put(root / name, a=10)
+        (root / name / "tokenizer.json").write_text("{}")
+    assert checkpoint_cache.present() == ("mine",)
+
+
+def test_a_folder_that_vanishes_while_others_are_checked_is_not_present(root, monkeypatch):
+    put(root / "mine", a=10)
+    check = checkpoint_cache.check
+
+    def removing(name: str) -> checkpoint_cache.Check:
+        shutil.rmtree(root / "mine", ignore_errors=True)
+        return check(name)
+
+    monkeypatch.setattr(checkpoint_cache, "check", removing)
+    assert checkpoint_cache.present() == ()
 
 
 def test_published_hashes_are_compared_when_asked(root):

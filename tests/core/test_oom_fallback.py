@@ -211,6 +211,20 @@ def test_out_of_memory_errors_of_cuda_libraries_are_recognised(
     assert restored(engine, tmp_path)[0].memory_fallbacks == ["free_cache"]
 
 
+def test_running_out_of_memory_on_a_cpu_is_recognised(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward, failing = Decoder.forward, nth_call(2)
+
+    def limited(self: Decoder, z_BDhw: torch.Tensor) -> torch.Tensor:
+        if failing(self, z_BDhw):
+            torch.empty(2**50)  # more than any address space
+        return forward(self, z_BDhw)
+
+    monkeypatch.setattr(Decoder, "forward", limited)
+    assert restored(engine, tmp_path)[0].memory_fallbacks == ["free_cache"]
+
+
 def test_other_errors_are_not_treated_as_out_of_memory(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,9 @@ from typing import Literal, cast
 import pytest
 import torch
 
-from aps_core.text.chat import Message
+from aps_core.text.chat import Message, TextIds
 from aps_core.text.config import TextConfig
 from aps_core.text.filtering import drawn_at, filtered
-from aps_core.text.masked_lm import TextIds
 from aps_core.text.relaxations import EntropyAware, Expectation, RelaxationSpec, StraightThrough
 from aps_core.text.rewards.alignment import SoftAnswer
 from aps_core.text.sampling import diffusion_generate

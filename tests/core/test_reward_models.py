@@ -25,7 +25,7 @@ from aps_core.text.chat import Message, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.masked_lm import MaskedLM
 from aps_core.text.rewards import LogLikelihoodReward, SequenceClassifierReward, YesNoReward
-from aps_core.text.rewards.loading import load_reward
+from aps_core.text.rewards.loading import load_reward, merge_adapter
 from tests.core.test_published_text import SHAPE, TEMPLATE, byte_level
 
 CPU = torch.device("cpu")
@@ -214,6 +214,37 @@ def test_an_adapter_is_merged_into_its_base(prior, folder, model, tmp_path, monk
     adapter(tmp_path / "alien", "rm", {"base_model.model.other.lora_A.weight": down})
     with pytest.raises(WeightsInvalid, match="does not fit"):
         load_reward(tmp_path / "alien", prior, CPU, torch.float32)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"rank_pattern": {"q_proj": 1}},
+        {"alpha_pattern": {"q_proj": 1}},
+        {"fan_in_fan_out": True},
+        {"use_dora": True},
+        {"layer_replication": [[0, 1], [0, 1]]},
+        {"alora_invocation_tokens": [1, 2]},
+        {"init_lora_weights": "pissa_niter_4"},
+        {"lora_alpha": None},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_an_adapter_that_would_be_merged_wrongly_is_refused(model, tmp_path, field):
+    name = "base_model.model.model.layers.0.self_attn.q_proj"
+    parts = {f"{name}.lora_A.weight": torch.ones(2, 32), f"{name}.lora_B.weight": torch.ones(32, 2)}
+    adapter(tmp_path / "mine", "me/rm", parts, **field)
+    before = model.model.model.layers[0].self_attn.q_proj.weight.clone()
+    with pytest.raises(WeightsInvalid, match=rf"adapter_config\.json: '{next(iter(field))}'"):
+        merge_adapter(model.model, tmp_path / "mine")
+    assert torch.equal(model.model.model.layers[0].self_attn.q_proj.weight, before)
+
+
+def test_half_an_adapter_is_refused(model, tmp_path):
+    name = "base_model.model.model.layers.0.self_attn.q_proj"
+    adapter(tmp_path / "mine", "me/rm", {f"{name}.lora_B.weight": torch.ones(32, 2)})
+    with pytest.raises(WeightsInvalid, match="has no lora_A"):
+        merge_adapter(model.model, tmp_path / "mine")
 
 
 def test_a_classifier_without_chat_template_is_refused(prior, folder, tmp_path):

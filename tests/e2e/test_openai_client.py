@@ -130,7 +130,7 @@ def test_a_stop_text_ends_the_answer(client: OpenAI) -> None:
         (
             {"messages": [{"role": "user", "content": "why? " * 300}]},
             openai.UnprocessableEntityError,
-            "reads at most 80",
+            "reads at most 77",
         ),
     ],
 )

@@ -169,7 +169,7 @@ def test_the_sidecar_reproduces_the_same_bytes(
         ("stylize", {"image": png()}, {"prompt": "x"}, "'style' is missing"),
         ("stylize", {"style": png(8, 8)}, {"prompt": "x"}, "16 on each side"),
         ("stylize", {"style": png()}, {"prompt": ""}, "prompt"),
-        ("guide", {}, {"prompt": "why? " * 300}, "reads at most 80"),
+        ("guide", {}, {"prompt": "why? " * 300}, "reads at most 77"),
     ],
 )
 def test_invalid_input_is_rejected_at_submission(

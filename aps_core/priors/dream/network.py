@@ -16,7 +16,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
-from aps_core.text.masked_lm import MaskedLM, TextIds
+from aps_core.text.chat import TextIds
+from aps_core.text.masked_lm import MaskedLM
 
 
 class DreamConfig(TextIds):

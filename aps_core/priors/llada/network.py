@@ -15,15 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from aps_core.checkpoints.metadata import read_config
 from aps_core.checkpoints.networks import load_network, load_tokenizer
-from aps_core.text.chat import ChatFormat
-from aps_core.text.masked_lm import MaskedLM, TextIds
-
-CHAT = ChatFormat(
-    start="<|startoftext|>",
-    turn="<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",
-    answer="<|start_header_id|>assistant<|end_header_id|>\n\n",
-)
-"""LLaDA's chat format."""
+from aps_core.text.chat import LLaDAIds
+from aps_core.text.masked_lm import MaskedLM
 
 
 class LLaDANetwork(BaseModel):
@@ -60,10 +53,8 @@ class LLaDANetwork(BaseModel):
         return config
 
 
-class LLaDAConfig(LLaDANetwork, TextIds):
+class LLaDAConfig(LLaDANetwork, LLaDAIds):
     """A LLaDA ``config.json``."""
-
-    chat_format: ChatFormat = CHAT
 
 
 def published_key(key: str) -> str:

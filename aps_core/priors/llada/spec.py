@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.priors.base import TextModels
 from aps_core.priors.published_text import REWARD, PublishedTextPrior
+from aps_core.text.chat import LLaDAIds, TextIds
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +20,7 @@ class LLaDA8B(PublishedTextPrior):
 
     type: Literal["llada_8b"] = "llada_8b"
     weights: ClassVar[tuple[str, ...]] = ("llada-8b-instruct", REWARD)
+    ids: ClassVar[builtins.type[TextIds]] = LLaDAIds
     # the released code keeps the most probable tokens, without noise
     recommended: ClassVar[dict[str, Any]] = {
         "alg": "maskgit_plus",

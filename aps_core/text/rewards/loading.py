@@ -33,6 +33,20 @@ from aps_core.text.rewards.network import Kind, RewardNetwork
 
 ADAPTER = "adapter_config.json"
 
+UNSUPPORTED = (
+    "rank_pattern",
+    "alpha_pattern",
+    "fan_in_fan_out",
+    "use_dora",
+    "layer_replication",
+    "alora_invocation_tokens",
+)
+"""Fields of an adapter that change what it adds to its base; merging it without them would give
+another model.
+"""
+
+PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
+"""Values of ``init_lora_weights`` that leave the base's weights as published."""
 
 SCORE = "score.weight"
 """Key of a classifier's head."""
@@ -97,11 +111,23 @@ def merge_adapter(model: nn.Module, folder: Path) -> None:
 
     Raises:
         WeightsMissing: a file is absent.
-        WeightsInvalid: a tensor does not belong to the base or to LoRA.
+        WeightsInvalid: a tensor does not belong to the base or to LoRA, or a field is absent or not
+            supported.
     """
     config = read_json(folder / ADAPTER)
-    rank = int(config["r"])
-    scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    refused = [field for field in UNSUPPORTED if config.get(field)]
+    if config.get("init_lora_weights", True) not in PLAIN_STARTS:
+        refused.append("init_lora_weights")
+    for field in refused:
+        raise WeightsInvalid(
+            f"{folder / ADAPTER}: '{field}': {json.dumps(config[field])} is not supported; merge"
+            " the adapter into its base first."
+        )
+    alpha = config.get("lora_alpha")
+    if not isinstance(alpha, int | float):
+        raise WeightsInvalid(
+            f"{folder / ADAPTER}: 'lora_alpha' is {json.dumps(alpha)}, expected a number."
+        )
     tensors = load_file(folder / "adapter_model.safetensors")
     parameters = dict(model.named_parameters())
     for key, tensor in tensors.items():
@@ -113,7 +139,11 @@ def merge_adapter(model: nn.Module, folder: Path) -> None:
         if not lora:
             target.data.copy_(tensor)
         elif which == "B.weight":
-            down = tensors[key.replace("lora_B", "lora_A")]
+            down = tensors.get(key.replace("lora_B", "lora_A"))
+            if down is None:
+                raise WeightsInvalid(f"{folder}: the adapter's '{key}' has no lora_A.")
+            rank = len(down)
+            scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
             target.data += (scale * tensor.float() @ down.float()).to(target)
 
 
