@@ -147,11 +147,12 @@ class Measurement:
         known = replace(self, operator=found.operator)
         _, whole, _ = found.operator.image_shape((3, max(height, width), 1))
         if found.working_size is not None and whole > found.working_size:
-            # the upload was enlarged: it is reduced to its real resolution
+            # it was enlarged, or is widely blurred: it is reduced to its real resolution
             scale = found.working_size / whole
             sides = max(1, int(height * scale)), max(1, int(width * scale))
             y_BCHW = resize(y_BCHW[0], sides)[None]
-            known = replace(known, y=y_BCHW)
+            scaled = found.operator.scaled(max(sides) / max(height, width))
+            known = replace(known, y=y_BCHW, operator=scaled)
         if found.peak is not None and self.sigma == "auto":
             least = QUANTISATION if eight_bit(self.y) else 0.0
             photons_BCHW = noise.poisson_sigma(y_BCHW, found.peak)

@@ -90,7 +90,7 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
             f"{diagnosis.summary} Measured more closely in the picture's {where}, and taken as"
             f" {operator.words()}."
         )
-    return found.model_copy(update=told)
+    return found.model_copy(update=told).at_resolved_size(search.size)
 
 
 def rounding_of(diagnosis: Diagnosis) -> float:

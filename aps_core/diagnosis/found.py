@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from aps_core.diagnosis.propose import least_confidence, without_search
+from aps_core.diagnosis.propose import least_confidence, resolved_side, without_search
 from aps_core.diagnosis.report import Confidence, Diagnosis
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.base import KernelRows
@@ -101,19 +101,34 @@ class Found(Config):
 
     def notes(self) -> list[str]:
         """Messages for the caller."""
-        return [self.text, *(f"Not certain: {note}" for note in self.unsure)]
+        notes = [self.text, *(f"Not certain: {note}" for note in self.unsure)]
+        enlarged = any(each.type == "super_resolution" for each in self.operator.each)
+        if self.working_size is not None and not enlarged:
+            notes.append("Restored at a reduced size: so wide a blur leaves no finer detail.")
+        return notes
+
+    def at_resolved_size(self, size: tuple[int, int]) -> Self:
+        """This blur, restored at the size that it leaves of a picture (width, height)."""
+        side = resolved_side(self.operator.model_dump(), size)
+        return self.model_copy(update={"working_size": side})
 
 
-def found_by(diagnosis: Diagnosis, asked: str, size: tuple[int, int] | None = None) -> Found | None:
+def found_by(
+    diagnosis: Diagnosis,
+    asked: str,
+    size: tuple[int, int] | None = None,
+    longest: int | None = None,
+) -> Found | None:
     """What a diagnosis can undo without a search; None if there is nothing.
 
     Args:
         diagnosis: that of the upload.
         asked: the unknown operator's type.
         size: width and height of the part of it that is restored; None for all of it.
+        longest: the job's ``working_size``, if it has one.
     """
     size = size or (diagnosis.width, diagnosis.height)
-    proposed = without_search(diagnosis.findings, size)
+    proposed = without_search(diagnosis.findings, size, longest)
     if proposed is None:
         return None
     fields = proposed["operator"]

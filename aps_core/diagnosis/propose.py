@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
@@ -16,6 +17,18 @@ FINER = {"sigma": 1.4, "radius": 0.8}
 """Factor by which a picture with a blur of one pixel can be reduced without losing detail. The blur
 leaves less than a tenth of the contrast at the highest frequency that then remains.
 """
+FACTORS = (2, 4, 8)
+"""By which enlarged pictures are taken to have been reduced."""
+SLIGHTLY, ROUNDED_UP = 1.5, 1.15
+"""Least enlargement that is undone, and most by which a larger one is rounded up to a factor."""
+WIDEST = 3.0
+"""Standard deviation of an estimated blur in pixels above which a picture is restored at a reduced
+size. Of wider blurs the small errors of the estimate become waves and false strokes, and single
+pixels are not restored either way: simulated ones are as good on average, and take a third of the
+time.
+"""
+WORTHWHILE = 0.8
+"""Greatest scale for which a picture is reduced."""
 
 
 def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
@@ -29,29 +42,64 @@ def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
     return max(min(SMALLEST_SIDE, max(size)), round(max(size) / step))
 
 
+def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | None:
+    """Longer side in pixels at which a picture is restored from an estimated blur, see
+    :data:`WIDEST`; None for its own.
+
+    Args:
+        operator: in JSON, with lengths in pixels of the picture.
+        size: width and height of the picture.
+    """
+    from aps_core.blind.families import FAMILIES
+
+    stages = operator.get("stages", [operator])
+    if any(stage["type"] == "super_resolution" for stage in stages):
+        return None  # which sets the size
+    wide = [
+        stage[family.size] * family.deviation
+        for stage in stages
+        for family in FAMILIES.values()
+        if stage["type"] == family.operator
+    ]
+    scale = WIDEST / max(wide, default=WIDEST)
+    if scale > WORTHWHILE:
+        return None
+    return max(min(SMALLEST_SIDE, max(size)), round(max(size) * scale))
+
+
 def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
     """Fields of a restore job; None if nothing is wrong that an operator describes."""
     return {"operator": dict(SEARCHED)} if shaken(findings) else without_search(findings, size)
 
 
-def without_search(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
+def without_search(
+    findings: list[Finding], size: tuple[int, int], longest: int | None = None
+) -> dict[str, Any] | None:
     """Fields of a restore job that undoes the findings, all but the blur of a shaken camera; None
     if nothing is wrong that an operator describes.
+
+    Args:
+        findings: those of the upload.
+        size: width and height of what is restored.
+        longest: the job's own ``working_size``, if it has one: an enlarged picture that is reduced
+            to it is less enlarged, or not at all.
     """
     photons = _photons(findings)
+    scale = min(1.0, (longest or max(size)) / max(size))
+    undone = _undone(findings, size, scale)
     operators = [
-        operator
-        for finding in _undone(findings, size)
-        if (operator := _operator(finding, size)) is not None
+        operator for finding in undone if (operator := _operator(finding, size, scale)) is not None
     ]
     if not operators:
-        return {"operator": {"type": "denoise"}, **photons} if _undone(findings, size) else None
+        return {"operator": {"type": "denoise"}, **photons} if undone else None
     operators.sort(key=lambda operator: ORDER.index(operator["type"]))
     chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
     fields: dict[str, Any] = {"operator": chosen, **photons}
     if any(operator["type"] == "super_resolution" for operator in operators):
         # the upload is reduced to its real resolution, and restored at its present size
         fields["working_size"] = max(size)
+    elif (side := resolved_side(chosen, size)) is not None:
+        fields["working_size"] = side
     return fields
 
 
@@ -67,10 +115,10 @@ def least_confidence(findings: list[Finding], size: tuple[int, int]) -> Confiden
     return min(words, key=CONFIDENCES.index, default="sure")
 
 
-def _undone(findings: list[Finding], size: tuple[int, int]) -> list[Finding]:
+def _undone(findings: list[Finding], size: tuple[int, int], scale: float = 1.0) -> list[Finding]:
     """The findings that the proposal undoes: those with an operator, else the noise."""
     wrong = [finding for finding in findings if finding.wrong]
-    described = [finding for finding in wrong if _operator(finding, size) is not None]
+    described = [finding for finding in wrong if _operator(finding, size, scale) is not None]
     return described or [finding for finding in wrong if finding.kind == "noise"]
 
 
@@ -83,16 +131,17 @@ ORDER = (
 """Order in which the degradations happened."""
 
 
-def _operator(finding: Finding, size: tuple[int, int]) -> dict[str, Any] | None:
+def _operator(finding: Finding, size: tuple[int, int], scale: float) -> dict[str, Any] | None:
+    """The operator of a finding of a picture that is reduced by ``scale`` before, if it has one."""
     values = finding.values
     match finding.kind:
         case "blur" if values["family"] != "shaken":
             names = {"gaussian": "gaussian_blur", "defocus": "defocus_blur"}
             fields = {name: value for name, value in values.items() if name != "family"}
             return {"type": names.get(values["family"], "linear_motion_blur"), **fields}
-        case "enlarged":
-            factor = min((2, 4, 8), key=lambda each: abs(each / values["factor"] - 1))
-            return {"type": "super_resolution", "factor": factor}
+        case "enlarged" if (left := scale * values["factor"]) >= SLIGHTLY:
+            fitting = [each for each in FACTORS if each <= ROUNDED_UP * left]
+            return {"type": "super_resolution", "factor": max(fitting, default=FACTORS[0])}
         case "jpeg" if max(size) <= LARGEST_WITH_JPEG:
             return {"type": "jpeg", "quality": values["quality"]}
         case "missing" if values["shape"] == "alpha":

@@ -35,7 +35,7 @@ class Auto(UnknownOperator):
         if diagnosis.shaken:
             searched = Blind(method="free_kernel").explained(search, diagnosis)
             return searched.model_copy(update={"asked": self.type})
-        found = found_by(diagnosis, self.type, search.size)
+        found = found_by(diagnosis, self.type, search.size, search.working_size)
         if found is None:
             raise NothingToRestore(refusal(diagnosis))
         return refined(found, diagnosis, search)

@@ -41,7 +41,7 @@ class Blind(UnknownBlur):
         """:meth:`find` with the diagnosis of the upload."""
         from aps_core.diagnosis import found_by
 
-        diagnosed = found_by(diagnosis, self.type, search.size)
+        diagnosed = found_by(diagnosis, self.type, search.size, search.working_size)
         try:
             blurred = self.blur(search, diagnosis)
         except NothingToRestore:
@@ -54,7 +54,7 @@ class Blind(UnknownBlur):
         operator = Compose(stages=[blurred.operator, *others])
         text = f"{blurred.text} Taken as {operator.words()}."
         enlarged = any(stage.type == "super_resolution" for stage in others)
-        size = diagnosed.working_size if diagnosed and enlarged else None
+        size = diagnosed.working_size if diagnosed and enlarged else blurred.working_size
         return blurred.model_copy(update={"operator": operator, "text": text, "working_size": size})
 
     def _others(self, diagnosis: Diagnosis, diagnosed: Found | None) -> list[OperatorSpec]:

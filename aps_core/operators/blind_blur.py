@@ -179,7 +179,8 @@ class UnknownBlur(UnknownOperator):
         if rounding and values and family.distance(guess, estimate.parameters) > REACH:
             # beside JPEG, a movement's zeros are covered and others appear
             estimate = replace(estimate, converged=False)
-        return self._found(diagnosis, family, guess if values else None, estimate)
+        found = self._found(diagnosis, family, guess if values else None, estimate)
+        return found.at_resolved_size(search.size)
 
     def _near_diagnosis(self, diagnosis: Diagnosis, blur: OperatorSpec, search: Search) -> Found:
         """The diagnosed blur of a page or screen, measured more closely if the spectrum confirms
@@ -197,7 +198,7 @@ class UnknownBlur(UnknownOperator):
             confidence=least_confidence(diagnosis.findings, search.size),
             unsure=tuple(diagnosis.unsure),
         )
-        return refined(found, diagnosis, search)
+        return refined(found.at_resolved_size(search.size), diagnosis, search)
 
     def _source(self, estimate: Estimate) -> str:
         if self.method != "em":

@@ -36,6 +36,8 @@ class Search:
     """Called during long work; returning False cancels."""
     part: tuple[int, int] | None = None
     """Width and height of the part of the upload that is restored; None for all of it."""
+    working_size: int | None = None
+    """Longer side to which the restored picture is reduced; None: it is not."""
 
     @property
     def size(self) -> tuple[int, int]:

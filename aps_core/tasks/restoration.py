@@ -36,6 +36,7 @@ def searched(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> Search:
         seed=spec.seed,
         on_inner=hook and (lambda info: hook(replace(info, total=total))),
         part=inputs.picture().size,
+        working_size=spec.working_size,
     )
 
 

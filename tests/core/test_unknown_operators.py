@@ -21,6 +21,8 @@ from aps_core.blind.em import WIDEST, Estimate
 from aps_core.blind.families import FAMILIES
 from aps_core.blind.photograph import blur_of
 from aps_core.diagnosis import examine, found_by
+from aps_core.diagnosis.propose import resolved_side, without_search
+from aps_core.diagnosis.report import Finding
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
@@ -33,6 +35,7 @@ from aps_core.operators.defocus_blur import DefocusBlur
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
+from aps_core.operators.super_resolution import SuperResolution
 from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
@@ -185,6 +188,75 @@ def test_a_movement_that_the_spectrum_does_not_confirm_stays_as_diagnosed(monkey
     assert "motion" in proposed.operator.words()
     assert (found.operator, found.text) == (proposed.operator, proposed.text)
     assert any("spectrum does not confirm" in each for each in found.unsure)
+
+
+@pytest.mark.parametrize(
+    ("factor", "longest", "taken"),
+    [(1.6, None, 2), (3.2, None, 2), (3.6, None, 4), (6.2, None, 4), (7.5, None, 8)],
+)
+def test_an_enlarged_picture_keeps_the_detail_it_has(factor, longest, taken):
+    finding = Finding(
+        kind="enlarged", wrong=True, text="", confidence="sure", values={"factor": factor}
+    )
+    proposed = without_search([finding], (768, 512), longest)
+    assert proposed["operator"]["factor"] == taken
+    assert proposed["working_size"] == 768
+
+
+def test_an_enlarged_picture_that_the_job_reduces_is_less_enlarged():
+    x = photo("castle")
+    wide = images.to_pil(x).resize((3 * x.shape[2], 3 * x.shape[1]), Image.Resampling.BICUBIC)
+    upload = Picture(wide)
+    found = Auto().find(Search(upload, working_size=2 * x.shape[2]))
+    assert found.operator == SuperResolution(factor=2)
+    with pytest.raises(NothingToRestore):
+        Auto().find(Search(upload, working_size=x.shape[2]))
+
+
+@pytest.mark.parametrize(
+    ("operator", "side"),
+    [
+        ({"type": "defocus_blur", "radius": 9.6}, 240),
+        ({"type": "gaussian_blur", "sigma": 6.0}, 192),
+        ({"type": "gaussian_blur", "sigma": 3.5}, None),
+        ({"type": "jpeg", "quality": 20}, None),
+        (
+            {
+                "type": "compose",
+                "stages": [{"type": "gaussian_blur", "sigma": 6.0}, {"type": "jpeg"}],
+            },
+            192,
+        ),
+        (
+            {
+                "type": "compose",
+                "stages": [{"type": "gaussian_blur", "sigma": 6.0}, {"type": "super_resolution"}],
+            },
+            None,
+        ),
+    ],
+)
+def test_wide_blurs_are_restored_at_the_size_they_leave(operator, side):
+    assert resolved_side(operator, (384, 256)) == side
+
+
+def test_a_wide_blur_is_restored_at_a_reduced_size_and_the_result_says_so():
+    page = images.to_tensor(images.open_image((DOCUMENTS / "page-play.png").read_bytes()))
+    upload = blurred(page, FAMILIES["defocus"].blur((9.0,)), 0.01)
+    quick = {"type": "plug_and_play", "steps": 2, "inner_steps": 4, "first_steps": 12}
+    spec = RestoreSpec(operator={"type": "auto"}, prior="embedded_documents", sampler=quick)
+    pages = ImageEngine.load("embedded_documents", "cpu")
+    result = run(spec, Inputs(upload), pages)
+    assert isinstance(result, PictureResult)
+    assert result.found is not None
+    side = result.found.working_size
+    assert side is not None
+    assert side < 0.8 * max(upload.size)
+    assert max(result.pictures_BCHW.shape) == side
+    assert any("so wide a blur leaves no finer detail" in note for note in result.notes)
+    assert result.found.operator.each[0].radius == pytest.approx(9, rel=0.2)
+    library = aps.restore(aps.Measurement(upload.image, "auto"), pages, sampler=quick)
+    assert abs(max(library.pictures_BCHW.shape) - side) <= 1
 
 
 def test_a_part_is_diagnosed_from_the_whole_picture(engine):
