@@ -30,8 +30,8 @@ SHEET = ROOT / "docs" / "degraded.jpg"
 REPORT = ROOT / "benchmarks" / "results" / "degraded.json"
 SIDE = 384
 """Longest side of a picture on the sheet, in pixels."""
-OPTIONS = ("--operator", "auto", "--working-size", "160", "--preset", "fast")
-"""Of ``aps restore``. Size and preset decide the time: ten pictures take minutes on a CPU."""
+OPTIONS = ("--operator", "auto")
+"""Of ``aps restore``."""
 
 
 def restore(results: Path) -> None:

@@ -254,7 +254,7 @@ def test_a_wide_blur_is_restored_at_a_reduced_size_and_the_result_says_so():
     assert side < 0.8 * max(upload.size)
     assert max(result.pictures_BCHW.shape) == side
     assert any("so wide a blur leaves no finer detail" in note for note in result.notes)
-    assert result.found.operator.each[0].radius == pytest.approx(9, rel=0.2)
+    assert result.found.operator.each[0].model_dump()["radius"] == pytest.approx(9, rel=0.2)
     library = aps.restore(aps.Measurement(upload.image, "auto"), pages, sampler=quick)
     assert abs(max(library.pictures_BCHW.shape) - side) <= 1
 
