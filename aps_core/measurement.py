@@ -36,6 +36,12 @@ else:
 
 
 GIVE_SIZE = "give the measurement size=(height, width)."
+LARGEST = 10.0
+"""Magnitude that no picture in [-1, 1] with noise has."""
+POSITIVE = (
+    "No value of 'y' is negative: if the picture is on the scale [0, 1], it was taken for a bright"
+    " one; pictures are in [-1, 1]."
+)
 
 
 @dataclass(frozen=True)
@@ -160,11 +166,36 @@ class Measurement:
         return known, found
 
     def registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
-        """The operator; a name or fields as its spec."""
+        """The operator; a name or fields as its spec.
+
+        Raises:
+            InvalidSpec: it is unknown, or no operator.
+        """
         given = self.operator
         if isinstance(given, str | Mapping):
             return OperatorSpec.from_fields({"type": given} if isinstance(given, str) else given)
+        if not isinstance(given, OperatorSpec) and not callable(given):
+            raise InvalidSpec(
+                "'operator' is a registered operator, its name or fields, or a function of"
+                f" pictures, not {given!r}."
+            )
         return given
+
+    def caveats(self) -> list[str]:
+        """A note if the values look as if they were on another scale.
+
+        Raises:
+            InvalidSpec: they are, without doubt.
+        """
+        if not isinstance(self.registered(), OperatorSpec) or opened(self.y) is not None:
+            return []
+        y_BCHW = batch(self.y)
+        if float(y_BCHW.abs().max()) > LARGEST:
+            raise InvalidSpec(
+                f"'y' has values up to {float(y_BCHW.abs().max()):.0f}; pictures are in [-1, 1],"
+                " or 8-bit arrays."
+            )
+        return [] if float(y_BCHW.min()) < 0 else [POSITIVE]
 
     def _operator(self, y_BCHW: Tensor, device: torch.device) -> tuple[Bound, tuple[int, int]]:
         """A, and height and width of the picture."""

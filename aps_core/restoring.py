@@ -55,7 +55,7 @@ class Restoration:
     """The settings used."""
     loss: LossSpec
     notes: list[str]
-    """Caveats of loss and sampler."""
+    """What a caller should know of measurement, loss and sampler."""
     seed: int
 
     @property
@@ -146,6 +146,8 @@ def restore(
         raise InvalidSpec(
             f"The prior '{prior.spec.type}' makes text; restoring needs one for pictures."
         )
+    if not isinstance(prior, ImageEngine | Prior):
+        raise InvalidSpec(f"'prior' is a prior or the name of one, not {prior!r}.")
     engine = prior if isinstance(prior, ImageEngine) else None
     network: Prior = prior.prior if isinstance(prior, ImageEngine) else prior
     tokenizer = network.tokenizer
@@ -158,7 +160,11 @@ def restore(
         chosen = chosen.with_recommended(engine.spec.recommended_for(type(chosen), preset=preset))
         compared = compared.with_recommended(engine.spec.recommended_loss.get(compared.type, {}))
     chosen = chosen.for_samples(samples)
-    notes = [*compared.caveats(), *(engine.spec.caveats(chosen) if engine is not None else [])]
+    notes = [
+        *measurement.caveats(),
+        *compared.caveats(),
+        *(engine.spec.caveats(chosen) if engine is not None else []),
+    ]
     compared = compared.settled()
     measurement, found = measurement.identified(engine, seed, on_inner)
     bind = measurement.bind(device)

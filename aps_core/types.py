@@ -50,6 +50,7 @@ class Tokenizer(Protocol):
         ...
 
 
+@runtime_checkable
 class Prior(Protocol):
     """A masked diffusion prior over the tokenizer's codes."""
 

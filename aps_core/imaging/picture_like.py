@@ -46,12 +46,21 @@ def picture(given: PictureLike) -> Tensor:
 def opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None:
     """One file, PIL image or 8-bit array as upright pixels; None for float values and batches of
     several.
+
+    Raises:
+        InvalidSpec: an 8-bit array has another shape.
+        ImageRejected, ImageTooLarge: a file cannot be read.
     """
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 1:
         given = given[0]
     if isinstance(given, str | PathLike):
         return images.open_image(Path(given).read_bytes())
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
+        if given.ndim < 2 or not given.size or given.shape[2:] not in ((), (1,), (3,), (4,)):
+            raise InvalidSpec(
+                "An 8-bit array is (H, W) or (H, W, C) with 1, 3 or 4 channels; this is"
+                f" {given.shape}."
+            )
         given = Image.fromarray(given[..., 0] if given.shape[2:] == (1,) else given)
     return images.upright(given) if isinstance(given, Image.Image) else None
 
@@ -69,7 +78,7 @@ def batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
     """One or several measurements as a four-dimensional tensor (B, ...).
 
     Raises:
-        InvalidSpec: a value is not a finite number.
+        InvalidSpec: there are no values, or one is not a finite number.
     """
     if (isinstance(given, Sequence) and not isinstance(given, str)) or (
         isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == 4
@@ -77,6 +86,8 @@ def batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
         y = torch.stack([picture(each) for each in given])
     else:
         y = picture(given)
+    if not y.numel():
+        raise InvalidSpec(f"'y' has no values: its shape is {tuple(y.shape)}.")
     if not bool(y.isfinite().all()):
         raise InvalidSpec(
             "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
+from aps_core._lazy import lazy_import
+from aps_core.errors import InvalidSpec
 from aps_core.registry import Spec
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from aps_core.likelihood import Noise
     from aps_core.types import BoundOperator
+else:
+    torch = lazy_import("torch")
 
 Shape = tuple[int, int, int]
 
@@ -241,10 +245,18 @@ class Bound:
 
 
 def four_dimensional(operator: BoundOperator) -> Bound:
-    """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1)."""
+    """Reshapes an operator's output (B, ...) of other dimensions to (B, n, 1, 1).
+
+    The bound operator raises :class:`InvalidSpec` if that is no tensor.
+    """
 
     def measured(x_BCHW: Tensor) -> Tensor:
         y = operator.unclipped(x_BCHW)
+        if not isinstance(y, torch.Tensor) or not y.ndim:
+            raise InvalidSpec(
+                f"The operator returned {type(y).__name__}; it takes pictures (B, 3, H, W), and"
+                " returns a tensor (B, ...)."
+            )
         return y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
 
     return Bound(measured, operator.weight, operator.state(), operator.clips)

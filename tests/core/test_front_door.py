@@ -218,10 +218,15 @@ def test_a_pil_image_is_read_like_its_file(tmp_path):
         ({}, {"seed": True}, "'seed' is a whole number from 0"),
         ({}, {"seed": 2**64}, "'seed' is a whole number from 0"),
         ({}, {"seed": "x"}, "'seed' is a whole number from 0"),
+        ({"operator": None}, {}, "not None"),
+        ({"operator": lambda x: 5}, {}, "The operator returned int"),
+        ({"y": np.zeros((3, 8, 8), np.uint8)}, {}, "An 8-bit array is"),
+        ({"y": torch.zeros(3, 0, 0)}, {}, "'y' has no values"),
+        ({"y": 255 * torch.rand(3, 32, 24)}, {}, "'y' has values up to"),
     ],
 )
 def test_what_a_caller_gets_wrong_is_named(prior, truth, given, options, said):
-    measurement = truth if given is None else aps.Measurement(truth, **given)
+    measurement = truth if given is None else aps.Measurement(**{"y": truth, **given})
     with pytest.raises(InvalidSpec, match=said):
         restored(prior, measurement, **options)
 
@@ -264,6 +269,18 @@ def test_the_result_holds_the_loss_that_was_used_and_its_caveats(prior, truth):
     photographs = aps.load_prior("embedded_photographs", "cpu")
     result = restored(photographs, aps.Measurement(truth, sigma=0.05))
     assert "its restorations are much worse" in result.notes[0]
+
+
+def test_what_is_no_prior_is_refused(truth):
+    prior: Any = 5
+    with pytest.raises(InvalidSpec, match="'prior' is a prior or the name of one, not 5"):
+        aps.restore(aps.Measurement(truth, sigma=0.05), prior)
+
+
+def test_pictures_on_another_scale_are_noted(prior, truth):
+    assert restored(prior, aps.Measurement(truth, sigma=0.05)).notes == []
+    note = restored(prior, aps.Measurement((truth + 1) / 2, sigma=0.05)).notes[0]
+    assert "pictures are in [-1, 1]" in note
 
 
 def test_a_batch_is_several_samples_of_several_measurements(prior, truth):
