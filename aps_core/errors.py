@@ -17,7 +17,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Self
 
 
 class APSError(Exception):
@@ -26,6 +28,23 @@ class APSError(Exception):
     code: str = "internal_error"
     title: ClassVar[str] = "Internal error"
     retryable: ClassVar[bool] = False
+    field: str = ""
+    """The invalid field or picture, with '/' before an inner one; '' if none is to blame."""
+
+    def at(self, field: str) -> Self:
+        """This error, with its ``field`` unless that is known already."""
+        self.field = self.field or field
+        return self
+
+
+@contextmanager
+def about(field: str) -> Iterator[None]:
+    """Gives errors raised inside it their :attr:`APSError.field`; also a decorator."""
+    try:
+        yield
+    except APSError as error:
+        error.at(field)
+        raise
 
 
 class InvalidSpec(APSError):

@@ -13,7 +13,7 @@ import builtins
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import entry_points
@@ -215,17 +215,50 @@ def discover(package: ModuleType, group: str) -> None:
 
 def explain(error: ValidationError) -> str:
     """Describes the first invalid field: its path, what is expected, and the given value."""
-    first, *others = error.errors()
+    first, *others = relevant(error.errors())
     where = _path(first)
-    words = " or ".join(
-        dict.fromkeys([first["msg"], *(other["msg"] for other in others if _path(other) == where)])
-    )
+    alike = [first, *(other for other in others if _path(other) == where)]
+    words = " or ".join(dict.fromkeys(map(plain, alike)))
     given = "" if first["type"] == "missing" else f" (given: {first['input']!r:.60})"
     return f"{where}: {words}{given}" if where else f"{words}{given}"
 
 
+OF_TYPE = ("_type", "_parsing", "literal_error")
+"""How the kinds of Pydantic's errors end that say that a value is of another type than expected."""
+
+
+def relevant(errors: Sequence[Any]) -> list[Any]:
+    """Pydantic's errors without those about the type of a value that has the type of another branch
+    of a union, and about the number of valid items of a list whose other items have errors.
+    """
+    inside = {parts[:end] for parts in map(_parts, errors) for end in range(len(parts))}
+    wrong = {_parts(error) for error in errors if not error["type"].endswith(OF_TYPE)}
+
+    def counts(error: Any) -> bool:
+        parts, kind = _parts(error), error["type"]
+        if kind == "too_short":
+            return parts not in inside
+        return not kind.endswith(OF_TYPE) or (parts not in inside and parts not in wrong)
+
+    return [error for error in errors if counts(error)]
+
+
+def plain(error: Any) -> str:
+    """Message of one of Pydantic's errors, in JSON's words rather than Python's."""
+    if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
+        return "Input should be an object"
+    message = str(error["msg"])
+    if error["type"] in ("tuple_type", "too_short", "too_long"):
+        message = message.replace("tuple", "list").replace("Tuple", "List")
+    return message
+
+
 def _path(error: Any) -> str:
-    """Path of field names and indices; leaves out pydantic's labels of union branches."""
-    return ".".join(
+    return ".".join(_parts(error))
+
+
+def _parts(error: Any) -> tuple[str, ...]:
+    """Field names and indices of a path; leaves out pydantic's labels of union branches."""
+    return tuple(
         str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)
     )

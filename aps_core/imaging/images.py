@@ -98,6 +98,11 @@ class Picture:
         """Whether the picture has an alpha channel."""
         return self.image.mode in ("RGBA", "LA")
 
+    @property
+    def is_transparent(self) -> bool:
+        """Whether a pixel is not opaque; reads all of them."""
+        return self.has_alpha and self.image.getchannel("A").getextrema() != (255, 255)
+
     def rgb(self) -> Image.Image:
         """In 8-bit RGB, without alpha; of 16 bits, the upper 8."""
         image = self.image

@@ -73,10 +73,11 @@ class TaskSpec(Spec, family=True):
             if name not in self.pictures:
                 raise InvalidSpec(
                     f"The task '{self.type}' takes no picture '{name}'; leave it out."
-                )
+                ).at(name)
         for name, needed in self.pictures.items():
             if needed and name not in given:
-                raise InvalidSpec(f"The task '{self.type}' needs the picture '{name}'; send it.")
+                missing = f"The task '{self.type}' needs the picture '{name}'; send it."
+                raise InvalidSpec(missing).at(name)
         sizes = {name: picture.size for name, picture in given.items()}
         self.check_further(sizes)
         self.check(
@@ -173,13 +174,16 @@ class TaskSpec(Spec, family=True):
         """
 
     def _prior_of(self, kind: builtins.type[AnyPrior]) -> AnyPrior:
-        spec = _default(PriorSpec.named(self.prior))
+        exists = self.prior in PriorSpec.family
+        spec = _default(PriorSpec.named(self.prior)) if exists else None
         if not isinstance(spec, kind):
             known = sorted(name for name, cls in PriorSpec.family.items() if issubclass(cls, kind))
-            raise InvalidSpec(
-                f"The task '{self.type}' cannot use the prior '{self.prior}'; it can use:"
-                f" {', '.join(known)}."
+            problem = (
+                f"The task '{self.type}' cannot use the prior '{self.prior}'; it can use"
+                if exists
+                else f"There is no prior '{self.prior}'; known"
             )
+            raise InvalidSpec(f"{problem}: {', '.join(known)}.").at("prior")
         return spec
 
 
@@ -270,4 +274,4 @@ def check_part(image: Size, whole: Size | None) -> None:
         raise InvalidSpec(
             f"The picture 'whole' is {whole[0]}x{whole[1]} pixels, smaller than the image; send"
             " the picture that the image was cut from, at the same resolution."
-        )
+        ).at("whole")

@@ -109,7 +109,7 @@ class EditSpec(MeasuredTaskSpec):
             raise InvalidSpec(
                 "No part to regenerate is marked: send a 'mask' picture (white = keep), an image"
                 " with transparent pixels, or pixels to add on a side."
-            )
+            ).at("mask")
 
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """The mask picture, or an image with transparent pixels."""

@@ -30,7 +30,7 @@ def check_mask_size(mask: Size | None, image: Size) -> None:
         raise InvalidSpec(
             f"The mask is {mask[0]}x{mask[1]} pixels, the image {image[0]}x{image[1]}; they"
             " must have the same size."
-        )
+        ).at("mask")
 
 
 def check_coverage(known: MaskCoverage, *, may_be_whole: bool = False) -> None:

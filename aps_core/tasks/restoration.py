@@ -64,6 +64,8 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
         ).run()
     reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
     notes = [_reduced(y_CHW, spec.operator, used)] if reduced else []
+    if upload.is_transparent and not spec.operator.needs_mask:
+        notes.append("The upload's transparency was ignored; colours that it hid may show.")
     return replace(result, notes=[*notes, *result.notes])
 
 

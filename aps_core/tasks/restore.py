@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from aps_core.diagnosis.found import Found
-from aps_core.errors import ImageTooLarge, InvalidSpec
+from aps_core.errors import ImageTooLarge, InvalidSpec, about
 from aps_core.imaging import noise
 from aps_core.imaging.images import MAX_PIXELS, MaskCoverage, Picture
 from aps_core.imaging.tiling import Tiling
@@ -196,11 +196,11 @@ class RestoreSpec(MeasuredTaskSpec):
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image"
                 " with transparent unknown pixels."
-            )
+            ).at("mask")
         if mask is not None and not self.operator.needs_mask:
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out."
-            )
+            ).at("mask")
         check_mask_size(mask, image)
         width, height = self.measurement_size(image)
         operator = self.working_operator(image)
@@ -215,13 +215,14 @@ class RestoreSpec(MeasuredTaskSpec):
             raise InvalidSpec(
                 f"Operator '{self.operator.type}' needs a kernel: send a 'kernel' picture, or its"
                 " weights in the operator's 'kernel'."
-            )
+            ).at("kernel")
         if kernel is not None:
             if not self.operator.needs_kernel:
                 raise InvalidSpec(
                     f"Operator '{self.operator.type}' takes no kernel picture; leave it out."
-                )
-            check_kernel_size(*kernel)
+                ).at("kernel")
+            with about("kernel"):
+                check_kernel_size(*kernel)
 
     def working_operator(self, image: Size, kernel: Picture | None = None) -> OperatorSpec:
         """The operator at the working size, for an upload of size ``image``.

@@ -122,7 +122,7 @@ class StylizeSpec(PictureTaskSpec):
         """Checks the prompt; rejects a mask."""
         self.prior_spec().check_prompt(self.prompt)
         if mask is not None:
-            raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.")
+            raise InvalidSpec("The task 'stylize' takes no mask; leave 'mask' out.").at("mask")
 
     def check_sizes(self, inputs: Inputs) -> None:
         """Also checks the minimum size of the style picture."""
@@ -132,7 +132,7 @@ class StylizeSpec(PictureTaskSpec):
             raise InvalidSpec(
                 f"The style picture is {style.width}x{style.height} pixels; it needs"
                 f" {MIN_STYLE_SIDE} on each side."
-            )
+            ).at("style")
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Extracts the reference's style, then runs the sampler. The misfit is the style

@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.errors import InvalidSpec, WeightsMissing, about
 from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
 from aps_core.tasks import Inputs, TaskSpec, validate_spec
 from aps_core.tasks.content import leaves_prior_open, specialised, with_priors
@@ -55,6 +55,12 @@ class Submission:
     cancel_after_seconds: int | None = None
     options: Options = Options()  # noqa: RUF009  frozen
     batch: str | None = None
+    image_name: str = "image"
+    """What the request calls the picture of the slot 'image'."""
+
+    def called(self, slot: str) -> str:
+        """What the request calls the picture of a slot."""
+        return self.image_name if slot == "image" else slot
 
     def fingerprint(self) -> str:
         """SHA-256 of task, spec, pictures and options, independent of how they were encoded."""
@@ -106,8 +112,8 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
     """Accepts a job. Returns the job, and whether an earlier request with the same idempotency
     key had already created it. Stores nothing if it raises.
 
-    The spec is checked first, then the sizes of the pictures, then the mask's coverage. Pixels
-    are decoded only in child processes. If the request leaves the prior open, it is the one
+    The spec is checked first, then the sizes of the pictures, then the pixels of mask and kernel.
+    They are decoded only in child processes. If the request leaves the prior open, it is the one
     specialised in what the picture shows, if the service offers it.
 
     Raises:
@@ -128,7 +134,9 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
             return draft
         for name, sent in submission.pictures.items():
             if name not in uploads:
-                uploads[name] = await services.pictures.read(sent, name, tenant)
+                called = submission.called(name)
+                with about(called):
+                    uploads[name] = await services.pictures.read(sent, called, tenant)
         if _leaves_prior_open(services, submission):
             shown = "whole" if "whole" in uploads else "image"
             text = await services.pictures.shows_text(uploads[shown], shown, tenant)
@@ -136,7 +144,10 @@ async def accept(services: Services, submission: Submission) -> tuple[JobView, b
             draft = await run_in_threadpool(_with_prior, services, submission, draft, prior)
         cost, slot = draft.check(uploads)
         if slot is not None:
-            draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
+            with about(submission.called(slot)):
+                draft.spec.check_mask(await services.pictures.coverage(uploads[slot], slot, tenant))
+        if "kernel" in uploads:
+            await services.pictures.check_kernel(uploads["kernel"], tenant)
         return await services.pictures.decoding.run(
             tenant, _stored, services, submission, draft, uploads, cost
         )
@@ -156,11 +167,12 @@ def _begin(
         return draft, True
     for name, sent in submission.pictures.items():
         if is_hash(sent):
-            uploads[name] = services.pictures.stored(sent, name, submission.tenant)
+            called = submission.called(name)
+            uploads[name] = services.pictures.stored(sent, called, submission.tenant)
     complete = uploads.keys() == submission.pictures.keys()
     if complete and not _leaves_prior_open(services, submission):
         cost, slot = draft.check(uploads)
-        if slot is None:
+        if slot is None and "kernel" not in uploads:
             return _stored(services, submission, draft, uploads, cost)
     return draft
 
@@ -188,7 +200,8 @@ def _draft(services: Services, submission: Submission) -> JobView | Draft:
     specs = [validated(submission.task, each).resolved() for each in given]
     webhook = submission.options.webhook
     if webhook is not None:
-        check_url(webhook.url, services.settings.webhook_allow_private)
+        with about("webhook/url"):
+            check_url(webhook.url, services.settings.webhook_allow_private)
     spec, worker = computable(specs, partial(_worker, services))
     return Draft(spec, worker, terms, services.settings.max_job_seconds)
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.errors import InvalidSpec, WeightsMissing
+from aps_core.errors import InvalidSpec, WeightsMissing, about
 from aps_core.priors import PriorSpec
 from aps_core.tasks import TaskSpec
 from service.api.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 
 
+@about("prior")
 def worker_for(prior: str, offered: Sequence[str], live: Sequence[WorkerInfo]) -> WorkerInfo:
     """The live worker that takes the largest jobs for ``prior``.
 

@@ -92,7 +92,12 @@ async def _accept_each(
         error = stopped
         if error is None:
             key = f"{shared.batch}/{place}" if shared.idempotency_key else ""
-            asked = replace(shared, pictures={"image": image}, idempotency_key=key)
+            asked = replace(
+                shared,
+                pictures={"image": image},
+                image_name=f"images/{place}",
+                idempotency_key=key,
+            )
             try:
                 job, _ = await accept(services, asked)
                 entries[place] = Entry(job=job.id)

@@ -57,7 +57,7 @@ async def read_batch(request: Request, who: Principal, files: AsyncExitStack) ->
 
 
 def _of_json(body: bytes) -> BatchBody:
-    found = BatchBody.model_validate(json_object(body, "The body"))
+    found = BatchBody.model_validate(json_object(body))
     rest = len(body) - sum(len(each) for each in found.images if isinstance(each, str))
     if rest > MAX_SPEC_BYTES:
         raise BodyTooLarge(f"Without its pictures the body has more than {MAX_SPEC_BYTES} bytes.")
@@ -73,9 +73,11 @@ async def _of_form(form: FormData) -> BatchBody:
             images.append(
                 part.file if isinstance(part, UploadFile) else inline(part, f"images/{len(images)}")
             )
+        elif name in texts:
+            raise MalformedBody(f"The form has several parts '{name}'; send one.").at(name)
         elif name in ("spec", "webhook"):
             read = await part.read() if isinstance(part, UploadFile) else part.encode()
-            texts[name] = json_object(read, f"The part '{name}'")
+            texts[name] = json_object(read, name)
         elif name == "priority" and isinstance(part, str):
             texts[name] = part
         else:

@@ -139,6 +139,8 @@ def get_batch_results(request: Request, who: Reader, batch_id: str) -> Streaming
         and not job.expired(now)
     ]
     if not done:
+        if any(job and not job.state.terminal for job in records.values()):
+            raise NotFound(f"Batch '{batch_id}' has no results yet; its jobs have not ended.")
         raise NotFound(f"Batch '{batch_id}' has no results, or they have expired.")
     name = f'attachment; filename="{found.id}.zip"'
     return StreamingResponse(

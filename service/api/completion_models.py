@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from aps_core.priors import PriorSpec, TextPriorSpec
 from aps_core.registry import AnyOf
@@ -22,7 +30,16 @@ Words = Annotated[str, StringConstraints(max_length=MAX_PROMPT)]
 
 
 class _Strict(BaseModel):
+    """Refuses unknown fields. Fields that are null count as left out."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: value for name, value in data.items() if value is not None}
 
 
 class TextPart(_Strict):
@@ -110,6 +127,7 @@ class ChatRequest(_Strict):
         description="Extension: sampler settings, as in POST /v1/guide.",
     )
 
+    tools: tuple[Any, ...] = Field((), max_length=0, description="Only an empty list.")
     frequency_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
     presence_penalty: float = Field(0, ge=0, le=0, description="Only 0.")
     logprobs: Literal[False] = Field(False, description="Only false.")
@@ -117,6 +135,18 @@ class ChatRequest(_Strict):
     user: Label | None = Field(None, description="Has no effect.")
     safety_identifier: Label | None = Field(None, description="Has no effect.")
     prompt_cache_key: Label | None = Field(None, description="Has no effect.")
+
+    @field_validator("model")
+    @classmethod
+    def _is_known(cls, model: str) -> str:
+        known = [each.id for each in text_priors(sorted(PriorSpec.family))]
+        if model not in known:
+            raise PydanticCustomError(
+                "unknown_model",
+                "There is no such text prior; known: {known}",
+                {"known": ", ".join(known)},
+            )
+        return model
 
     @property
     def samples(self) -> int:

@@ -121,7 +121,7 @@ async def _read(request: Request) -> ChatRequest:
     body = await request.body()
     if len(body) > MAX_SPEC_BYTES:
         raise BodyTooLarge(f"The body has more than {MAX_SPEC_BYTES} bytes.")
-    return ChatRequest.model_validate(json_object(body, "The body"))
+    return ChatRequest.model_validate(json_object(body))
 
 
 @dataclass

@@ -156,7 +156,7 @@ class UnknownPicture(errors.APSError):
             " hexadecimal digits from a job's artifacts or POST /v1/files. Stored pictures expire;"
             " if this one did, send it again."
         )
-        self.field = field
+        self.at(field)
 
 
 class Busy(errors.APSError):

@@ -29,7 +29,7 @@ def add_estimate(app: FastAPI, task: str, spec: type[TaskSpec]) -> None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise UnsupportedBody(f"Content type {kind!r} is not accepted; send application/json.")
-        asked = EstimateRequest.model_validate(json_object(await request.body(), "The body"))
+        asked = EstimateRequest.model_validate(json_object(await request.body()))
         return await run_in_threadpool(
             predict, services_of(request), task, asked.spec, asked.image_size
         )

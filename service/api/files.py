@@ -190,7 +190,8 @@ def artifact_response(request: Request, job: Job, name: str) -> Response:
     """
     artifact = job.artifact(name)
     if artifact is None:
-        raise NotFound(f"Job '{job.id}' has no artifact '{name}'.")
+        yet = "" if job.state.terminal else f" yet; it is {job.state}"
+        raise NotFound(f"Job '{job.id}' has no artifact '{name}'{yet}.")
     return _file(request, job, artifact.file, artifact.media_type, name)
 
 

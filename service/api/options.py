@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from service.jobs import Priority, Webhook
+
+WEBHOOK = '{"url": "https://example.org/hook"}'
+"""Shortest form of a webhook, for messages."""
 
 
 class Options(BaseModel):
@@ -20,3 +26,10 @@ class Options(BaseModel):
         ),
     )
     webhook: Webhook | None = Field(None, description="Receiver of the job's events.")
+
+    @field_validator("webhook", mode="before")
+    @classmethod
+    def _is_object(cls, webhook: Any) -> Any:
+        if webhook is not None and not isinstance(webhook, dict | Webhook):
+            raise PydanticCustomError("webhook_form", f"Input should be an object, like {WEBHOOK}")
+        return webhook

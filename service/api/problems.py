@@ -18,16 +18,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from aps_core import errors
+from aps_core.registry import plain, relevant
 from aps_core.tasks.suggestions import nearest_field
 from service.api.errors import (
     MalformedBody,
     MethodNotAllowed,
     NotFound,
-    UnknownPicture,
     status_of,
 )
 from service.api.headers import RangeNotSatisfiable
-from service.api.views import FieldError
+from service.api.views import EstimateRequest, FieldError
 from service.api.views import Problem as Problem
 from service.jobs import NotNow
 
@@ -37,6 +37,8 @@ OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 
 BRANCH = re.compile(r"(constrained|function)-.*|(literal|tuple)\[.*\]")
 """What Pydantic calls a branch of a union; it is no part of the request."""
+SPEC_INSIDE = (EstimateRequest.__name__, "BatchBody")
+"""Models of bodies whose field 'spec' has the task's fields."""
 MAX_ERRORS = 20
 """Maximum number of invalid fields listed in one response."""
 MAX_ANSWER_BYTES = 64_000
@@ -114,14 +116,13 @@ def _clipped(text: str, most: int) -> str:
 
 async def library_error(request: Request, error: errors.APSError) -> Response:
     """Problem response for an error of the library's tree."""
-    fields = (
-        [FieldError(pointer=f"/{error.field}", detail=str(error))]
-        if isinstance(error, UnknownPicture)
-        else []
-    )
+    status, fields = status_of(error), []
+    if error.field and status < 500:  # otherwise it is the service that is to blame
+        detail = _clipped(str(error), MAX_FIELD_DETAIL)
+        fields = [FieldError(pointer=_clipped(f"/{error.field}", MAX_POINTER), detail=detail)]
     response = _respond(
         request,
-        status_of(error),
+        status,
         error.code,
         error.title,
         str(error),
@@ -138,15 +139,16 @@ async def library_error(request: Request, error: errors.APSError) -> Response:
 async def _invalid_fields(
     request: Request, error: ValidationError | RequestValidationError
 ) -> Response:
-    found = (
-        error.errors(include_url=False, include_input=False)
-        if isinstance(error, ValidationError)
-        else error.errors()
-    )
+    if isinstance(error, ValidationError):
+        found = relevant(error.errors(include_url=False, include_input=False))
+        around_spec = error.title in SPEC_INSIDE
+    else:  # the first part says whether it is about the query, the body, ...
+        found = [{**entry, "loc": entry["loc"][1:]} for entry in relevant(error.errors())]
+        around_spec = False
     fields = [
         FieldError(
-            pointer=_clipped(_pointer(entry["loc"]), MAX_POINTER),
-            detail=_clipped(_message(entry, _task_of(request)), MAX_FIELD_DETAIL),
+            pointer=_clipped(_pointer(entry), MAX_POINTER),
+            detail=_clipped(_message(entry, _task_of(request), around_spec), MAX_FIELD_DETAIL),
         )
         for entry in found[:MAX_ERRORS]
     ]
@@ -205,21 +207,28 @@ async def _unknown_error(request: Request, error: Exception) -> Response:
 
 
 def _task_of(request: Request) -> str:
-    """The task of a submission or estimate: the path's second part."""
-    return (request.url.path.split("/") + [""] * 3)[2]
+    """The task of a submission or estimate: the path's second part. Batches are restored."""
+    second = (request.url.path.split("/") + [""] * 3)[2]
+    return "restore" if second == "batches" else second
 
 
-def _message(entry: Any, task: str) -> str:
-    """Describes what is wrong with a field, without quoting the input."""
+def _message(entry: Any, task: str, around_spec: bool) -> str:
+    """Describes what is wrong with a field, without quoting the input. ``around_spec``: of an
+    object that contains the task's fields as 'spec'.
+    """
     if entry["type"] == "extra_forbidden":
         near = nearest_field(task, str(entry["loc"][-1])[:MAX_POINTER])
-        return "There is no such field" + (f"; did you mean '{near}'?" if near else "")
+        inside = "spec." if around_spec else ""
+        return "There is no such field" + (f"; did you mean '{inside}{near}'?" if near else "")
     if entry["type"] == "union_tag_invalid":
         return f"Unknown {entry['ctx']['discriminator']}; known: {entry['ctx']['expected_tags']}"
-    return str(entry["msg"])
+    return plain(entry)
 
 
-def _pointer(location: Sequence[int | str]) -> str:
-    """JSON pointer to a place that Pydantic names, without the branches of unions."""
+def _pointer(entry: Any) -> str:
+    """JSON pointer to the place of an error, without the branches of unions; to the whole body if
+    that is not valid JSON.
+    """
+    location = () if entry["type"] == "json_invalid" else entry["loc"]
     parts = (part for part in map(str, location) if not BRANCH.fullmatch(part))
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -80,7 +80,8 @@ def get_job(
     services = services_of(request)
     job = services.job(job_id, who.name)
     shown = services.view(job)
-    etag = f'"{job.version}-{shown.queue_position}"'
+    place = "" if shown.queue_position is None else f"-{shown.queue_position}"
+    etag = f'"{job.version}{place}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if not job.state.terminal:
         headers["Retry-After"] = retry_after(job)

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
+from aps_core.errors import about
 from aps_core.tasks import TaskSpec
 from service.access.principals import Principal, Writer, needs_scope
 from service.api import openapi
@@ -23,7 +24,7 @@ from service.api.app_state import services_of
 from service.api.errors import BodyTooLarge, Busy, MalformedBody, TooManyStreams, UnsupportedBody
 from service.api.events import until_over
 from service.api.headers import Preference, cancel_after, idempotency_key, preference, trace_parent
-from service.api.options import Options
+from service.api.options import WEBHOOK, Options
 from service.api.views import JobView, retry_after
 from service.jobs import Priority
 from service.telemetry import tracing
@@ -44,7 +45,7 @@ MAX_SPEC_BYTES = 1_000_000
 """Maximum size of a form's text part, and of a JSON body without its pictures."""
 MAX_VALUES = 10_000
 """Maximum values in a JSON document; each costs about a hundred bytes and may cause an error."""
-_PART_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 IdempotencyKey = Annotated[
     str | None,
@@ -170,9 +171,9 @@ async def _read_submission(
             raise MalformedBody(
                 f"The picture '{name}' is missing: send it as the form part '{name}', or as the"
                 f" JSON field '{name}' with a data URI; 'sha256:...' refers to a stored picture."
-            )
+            ).at(name)
     if spec.get("type", task) != task:
-        raise MalformedBody(f"The spec's type does not match the task '{task}'.")
+        raise MalformedBody(f"The spec's type does not match the task '{task}'.").at("type")
     return Submission(
         task,
         spec,
@@ -204,15 +205,14 @@ def inline(text: object, name: str) -> bytes | str:
     """Decodes a data URI. Other URLs and content hashes are returned unchanged, for
     :mod:`service.uploads.pictures` to resolve.
     """
-    return (
-        text
-        if isinstance(text, str) and ("://" in text[:10] or text.startswith(PREFIX))
-        else from_data_uri(text, name)
-    )
+    if isinstance(text, str) and ("://" in text[:10] or text.startswith(PREFIX)):
+        return text
+    with about(name):
+        return from_data_uri(text, name)
 
 
 def _read_json(body: bytes, cls: type[TaskSpec]) -> _Read:
-    spec = json_object(body, "The body")
+    spec = json_object(body)
     options = {name: spec.pop(name) for name in OPTIONS if name in spec}
     sent = {name: spec.pop(name) for name in cls.pictures if name in spec}
     rest = len(body) - sum(len(text) for text in sent.values() if isinstance(text, str))
@@ -243,12 +243,16 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
     options: dict[str, Any] = {}
     pictures: dict[str, Source | str] = {}
     for name, part in form.multi_items():
+        if len(form.getlist(name)) > 1:
+            raise MalformedBody(
+                f"The form has several parts {name[:80]!r}; send one. Several pictures go to"
+                " POST /v1/batches."
+            ).at(name)
         if name in cls.pictures:
             pictures[name] = part.file if isinstance(part, UploadFile) else inline(part, name)
         elif name in ("spec", "webhook"):
             found = json_object(
-                await part.read() if isinstance(part, UploadFile) else part.encode(),
-                f"The part '{name}'",
+                await part.read() if isinstance(part, UploadFile) else part.encode(), name
             )
             spec, options = (found, options) if name == "spec" else (spec, {**options, name: found})
         elif name == "priority" and isinstance(part, str):
@@ -262,8 +266,8 @@ async def _parts(form: FormData, cls: type[TaskSpec]) -> _Read:
     return spec, pictures, options
 
 
-def json_object(text: bytes, what: str) -> dict[str, Any]:
-    """Parses a JSON object; ``what`` names it in messages.
+def json_object(text: bytes, part: str = "") -> dict[str, Any]:
+    """Parses a JSON object: a request's body, or a ``part`` of its form.
 
     Raises:
         BodyTooLarge: it has more than ``MAX_VALUES`` values.
@@ -271,16 +275,18 @@ def json_object(text: bytes, what: str) -> dict[str, Any]:
     """
     # Every value but the first follows one of these marks; counting them is much cheaper than
     # parsing. In parts, because a call holds the GIL, and an abusive document ends it early.
-    marks = 0
-    for start in range(0, len(text), _PART_BYTES):
-        part = text[start : start + _PART_BYTES]
-        marks += sum(part.count(mark) for mark in (b",", b"[", b"{"))
+    marks, what = 0, f"The part '{part}'" if part else "The body"
+    for start in range(0, len(text), _CHUNK_BYTES):
+        chunk = text[start : start + _CHUNK_BYTES]
+        marks += sum(chunk.count(mark) for mark in (b",", b"[", b"{"))
         if marks > MAX_VALUES:
             raise BodyTooLarge(f"{what} has more than {MAX_VALUES} values.")
+    like = f", like {WEBHOOK}" if part == "webhook" else ""
     try:
         data = from_json(text)  # six times as fast as json, which matters as it holds the GIL
     except ValueError as error:
-        raise MalformedBody(f"{what} is not valid JSON: {error}") from error
+        problem = f"{what} must be a JSON object{like}; it is not valid JSON: {error}."
+        raise MalformedBody(problem).at(part) from error
     if not isinstance(data, dict):
-        raise MalformedBody(f"{what} must be a JSON object, not {type(data).__name__}.")
+        raise MalformedBody(f"{what} must be a JSON object{like}.").at(part)
     return data

@@ -24,12 +24,21 @@ def check_url(url: str, allow_private: bool) -> str:
     """Checks a webhook URL; returns it unchanged.
 
     Raises:
-        UrlRefused: it is not an https URL (http is allowed with ``allow_private``), or contains
-            credentials.
+        UrlRefused: it contains credentials or, without ``allow_private``, is not an https URL or
+            names an address that is not public. Other hosts are looked up at delivery only.
     """
-    scheme, *_ = egress.parse_url(url)
-    if scheme != "https" and not allow_private:
+    scheme, host, *_ = egress.parse_url(url)
+    if allow_private:
+        return url
+    if scheme != "https":
         raise egress.UrlRefused("Only https URLs are allowed for webhooks.")
+    name = host.lower().rstrip(".")
+    try:
+        private = not is_public(name)
+    except ValueError:  # no address
+        private = f".{name}".endswith(".localhost")
+    if private:
+        raise egress.not_public(host)
     return url
 
 

@@ -110,13 +110,13 @@ def destination(url: str, allowed: Sequence[Network] = ()) -> Destination:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise _not_public(host) from error
+        raise not_public(host) from error
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
     exempt = bool(addresses) and all(
         any(address in network for network in allowed) for address in addresses
     )
     if not addresses or not (exempt or all(map(is_public, addresses))):
-        raise _not_public(host)
+        raise not_public(host)
     if not exempt and (scheme, port) != ("https", 443):
         raise UrlRefused(f"Only HTTPS on port 443 is allowed, not {scheme} on port {port}.")
     return Destination(
@@ -287,5 +287,6 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _not_public(host: str) -> UrlRefused:
+def not_public(host: str) -> UrlRefused:
+    """Error for a host that is or has a private address; it does not tell whether it exists."""
     return UrlRefused(f"'{host}' does not lead to a public address.")

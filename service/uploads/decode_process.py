@@ -30,17 +30,18 @@ from typing import BinaryIO, Literal, get_args
 from PIL import Image, PngImagePlugin
 
 from aps_core.diagnosis import diagnose, shows_text
-from aps_core.errors import ImageRejected
+from aps_core.errors import ImageRejected, InvalidSpec
 from aps_core.imaging.images import Picture, mask_coverage, open_image
+from aps_core.operators.kernel_blur import kernel_rows
 from service.uploads import png
 
 LENGTH_BYTES = 8
 KILLED = b'{"killed": true}\n'
 """The answer when the child was killed before it could give one."""
 
-Wish = Literal["picture", "coverage", "text", "diagnosis"]
-"""What is asked about a file: the picture itself, its mask coverage, whether it is a page or
-screen, or its diagnosis."""
+Wish = Literal["picture", "coverage", "kernel", "text", "diagnosis"]
+"""What is asked about a file: the picture itself, its mask coverage, why it is not a blur kernel,
+whether it is a page or screen, or its diagnosis."""
 _WISHES: tuple[Wish, ...] = get_args(Wish)
 
 _QUESTION = struct.Struct(">QQB")
@@ -169,14 +170,28 @@ def _work(questions: BinaryIO, answers: BinaryIO, read: Read, seconds: int) -> N
         answers.flush()
 
 
+def _kernel_refusal(picture: Picture) -> str:
+    try:
+        kernel_rows(picture)
+    except InvalidSpec as error:
+        return str(error)
+    return ""
+
+
+_OF_STORED: dict[Wish, tuple[str, Callable[[Picture], str | bool]]] = {
+    "coverage": ("known", mask_coverage),
+    "kernel": ("refusal", _kernel_refusal),
+    "text": ("text", shows_text),
+}
+"""What is said about stored pictures, and under which name."""
+
+
 def _read(data: bytes, wish: Wish, max_pixels: int) -> tuple[bytes, bool]:
     """Returns the answer and whether the picture was accepted."""
-    if wish in ("coverage", "text"):  # a stored PNG, written by one of these processes
+    if wish in _OF_STORED:  # a PNG written by one of these processes
+        name, told = _OF_STORED[wish]
         stored = Picture(Image.open(io.BytesIO(data), formats=["PNG"]))
-        told = (
-            {"known": mask_coverage(stored)} if wish == "coverage" else {"text": shows_text(stored)}
-        )
-        return json.dumps(told).encode() + b"\n", True
+        return json.dumps({name: told(stored)}).encode() + b"\n", True
     try:
         if wish == "diagnosis":
             return diagnose(data, max_pixels).model_dump_json().encode() + b"\n", True

@@ -124,6 +124,15 @@ class Decoder:
         said, _ = self._ask(stored.file, stored.length, name, tenant, "coverage")
         return cast(MaskCoverage, said["known"])
 
+    def kernel_refusal(self, stored: Upload, tenant: str = "") -> str:
+        """Why a stored picture is not a blur kernel; '' if it is one.
+
+        Raises:
+            ImageRejected, Busy: see :meth:`sanitise`.
+        """
+        said, _ = self._ask(stored.file, stored.length, "kernel", tenant, "kernel")
+        return str(said["refusal"])
+
     def shows_text(self, stored: Upload, name: str, tenant: str = "") -> bool:
         """Whether a stored picture is probably a page or screen.
 

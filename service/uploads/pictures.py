@@ -10,6 +10,7 @@ from typing import TypeGuard
 from redis.exceptions import RedisError
 
 from aps_core.diagnosis import Diagnosis
+from aps_core.errors import InvalidSpec
 from aps_core.imaging.images import MaskCoverage
 from service.api.errors import UnknownPicture
 from service.api.views import StoredPicture
@@ -66,6 +67,17 @@ class Pictures:
         if upload.known is not None:
             return upload.known
         return await self.decoding.run(tenant, self.decoder.coverage, upload, name, tenant)
+
+    async def check_kernel(self, upload: Upload, tenant: str) -> None:
+        """Checks that a picture is a blur kernel.
+
+        Raises:
+            InvalidSpec: it is not, as all of it is black.
+            ImageRejected, Busy: see :meth:`read`.
+        """
+        refusal = await self.decoding.run(tenant, self.decoder.kernel_refusal, upload, tenant)
+        if refusal:
+            raise InvalidSpec(refusal).at("kernel")
 
     async def shows_text(self, upload: Upload, name: str, tenant: str) -> bool:
         """Whether the picture is probably a page or screen. The last answers are remembered.

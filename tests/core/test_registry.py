@@ -5,11 +5,11 @@ import sys
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec
-from aps_core.registry import AnyOf, Spec
+from aps_core.registry import AnyOf, Spec, explain
 
 
 class FruitSpec(Spec, family=True):
@@ -67,6 +67,31 @@ def test_errors_name_the_field(fruit, place, words):
     (error,) = caught.value.errors()
     assert error["loc"] == place
     assert words in error["msg"]
+
+
+class Shelf(BaseModel):
+    label: Annotated[str, Field(min_length=1)] | tuple[Annotated[int, Field(ge=0)], ...] = "x"
+    height: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    jars: tuple[Apple, ...] = Field((), min_length=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"label": ""}, "label: String should have at least 1 character (given: '')"),
+        ({"label": [-1]}, "label.0: Input should be greater than or equal to 0 (given: -1)"),
+        ({"label": None}, "label: Input should be a valid string or Input should be a valid list"),
+        ({"height": -1}, "height: Input should be greater than or equal to 0 (given: -1)"),
+        ({"height": []}, "height: Input should be a valid number or Input should be 'auto'"),
+        ({"jars": "x"}, "jars: Input should be a valid list (given: 'x')"),
+        ({"jars": []}, "jars: List should have at least 1 item after validation, not 0"),
+        ({"jars": [7]}, "jars.0: Input should be an object (given: 7)"),
+    ],
+)
+def test_errors_are_explained_in_words_of_json(fields, words):
+    with pytest.raises(ValidationError) as caught:
+        Shelf(**fields)
+    assert explain(caught.value).startswith(words)
 
 
 def test_specs_are_frozen():

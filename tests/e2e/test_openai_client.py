@@ -70,6 +70,15 @@ def test_a_chat_is_answered(stack: Stack, client: OpenAI) -> None:
     assert given == (8, 0.7, 0.9, 8)
 
 
+def test_null_fields_count_as_left_out(client: OpenAI) -> None:
+    nulls = dict.fromkeys(("tools", "tool_choice", "n", "stop", "logprobs", "response_format"))
+    messages = [{**ASKED["messages"][0], "name": None, "tool_calls": None}]
+    plain = client.chat.completions.create(**ASKED)
+    for more in ({**nulls, "messages": messages}, {"tools": []}):
+        completion = client.chat.completions.create(**ASKED, extra_body=more)
+        assert completion.choices[0].message.content == plain.choices[0].message.content
+
+
 def test_a_streamed_answer_is_the_same(client: OpenAI) -> None:
     whole = client.chat.completions.create(**ASKED, n=2)
     texts, ends, moments = ["", ""], [None, None], []
@@ -118,7 +127,8 @@ def test_a_stop_text_ends_the_answer(client: OpenAI) -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"model": "gpt-9"}, openai.UnprocessableEntityError, "no prior|There is no"),
+        ({"model": "gpt-9"}, openai.UnprocessableEntityError, "text prior; known: [^ ]*, .*_text"),
+        ({"model": "embedded"}, openai.UnprocessableEntityError, "There is no such text prior"),
         ({"messages": []}, openai.UnprocessableEntityError, "messages"),
         ({"temperature": 3}, openai.UnprocessableEntityError, "temperature"),
         ({"presence_penalty": 1}, openai.UnprocessableEntityError, "presence_penalty"),

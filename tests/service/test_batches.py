@@ -135,6 +135,9 @@ def test_a_batch_is_canceled_and_deleted_as_a_whole(stack: Stack) -> None:
         time.sleep(0.05)
     refused = stack.http.delete(batch["urls"]["self"])
     assert (refused.status_code, refused.json()["code"]) == (409, "job_running")
+    early = stack.http.get(batch["urls"]["results"])
+    assert early.status_code == 404
+    assert "no results yet; its jobs have not ended" in early.json()["detail"]
     assert stack.http.post(batch["urls"]["cancel"]).status_code == 202
     assert ended(stack.http, batch)["counts"] == {"canceled": 2}
     assert stack.http.get(batch["urls"]["results"]).status_code == 404

@@ -98,6 +98,12 @@ def test_misplaced_fields_get_a_suggestion(stack: Stack) -> None:
     asked = {"spec": {**DENOISE, "colour_of_the_sky": 1}, "image_size": [8, 8]}
     (error,) = stack.http.post("/v1/restore/estimate", json=asked).json()["errors"]
     assert error["detail"] == "There is no such field"
+    for path in ("restore/estimate", "batches"):
+        problem = stack.http.post(f"/v1/{path}", json={**DENOISE, "images": ["x"]}).json()
+        details = {error["pointer"]: error["detail"] for error in problem["errors"]}
+        assert details["/operator"] == "There is no such field; did you mean 'spec.operator'?", (
+            problem
+        )
 
 
 def test_the_list_of_jobs_is_filtered_by_state_task_and_time(stack: Stack) -> None:

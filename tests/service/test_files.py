@@ -93,8 +93,12 @@ def test_an_unchanged_file_or_job_is_not_sent_again(stack: Stack, job: dict[str,
 def test_a_jobs_etag_changes_with_it(stack: Stack) -> None:
     job = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     before = stack.http.get(job["urls"]["self"]).headers["ETag"]
-    stack.wait(job["id"])
-    assert stack.http.get(job["urls"]["self"], headers={"If-None-Match": before}).status_code == 200
+    early = stack.http.get(f"{job['urls']['self']}/artifacts/result.png")
+    version = stack.wait(job["id"])["version"]
+    assert early.status_code == 404
+    assert early.json()["detail"].endswith((" yet; it is queued.", " yet; it is running."))
+    after = stack.http.get(job["urls"]["self"], headers={"If-None-Match": before})
+    assert (after.status_code, after.headers["ETag"]) == (200, f'"{version}"')
 
 
 def test_expired_jobs_are_gone_and_later_unknown(stack: Stack) -> None:

@@ -34,6 +34,16 @@ def test_private_addresses_are_rejected_by_name_and_number(
 
 
 @pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1.", "10.1.2.3", "[::1]", "localhost", "a.LocalHost."]
+)
+def test_addresses_that_are_not_public_are_rejected_before_delivery(host: str) -> None:
+    with pytest.raises(UrlRefused, match="does not lead to a public address"):
+        check_url(f"https://{host}/hook", allow_private=False)
+    for allowed, private in ((host, True), (PUBLIC, False), ("localhost.example.org", False)):
+        assert check_url(f"https://{allowed}/hook", private)
+
+
+@pytest.mark.parametrize(
     "found",
     [
         [INSIDE],

@@ -1,0 +1,28 @@
+"""Transparent pixels of an upload are holes for some operators; others ignore them, and say so."""
+
+import pytest
+import torch
+from PIL import Image
+
+from aps_core.imaging.images import Picture
+from aps_core.priors.embedded.image import EmbeddedPrior
+from aps_core.runtime.engine import ImageEngine
+from aps_core.tasks import Inputs, RestoreSpec, run
+from tests.core.toys import FlatPrior
+
+
+@pytest.mark.parametrize(
+    ("operator", "opacity", "noted"),
+    [("denoise", 254, True), ("denoise", 255, False), ("inpainting", 0, False)],
+)
+def test_a_note_says_that_transparency_was_ignored(operator, opacity, noted):
+    image = Image.new("RGBA", (16, 16), (90, 120, 60, 255))
+    image.putpixel((3, 4), (90, 120, 60, opacity))
+    engine = ImageEngine(EmbeddedPrior(), FlatPrior(), torch.device("cpu"))
+    known = {"mask": "upload"} if operator == "inpainting" else {}
+    spec = RestoreSpec(
+        operator={"type": operator, **known},
+        sampler={"type": "aps", "steps": 1, "inner_steps": 1},
+    )
+    notes = run(spec, Inputs(Picture(image)), engine).notes
+    assert any("transparency was ignored" in note for note in notes) == noted
