@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from aps_core._lazy import lazy_import
@@ -11,10 +12,11 @@ from aps_core.adapters import deepinv
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
-from aps_core.imaging.picture_like import batch, eight_bit, opened, picture
+from aps_core.imaging.picture_like import batch, eight_bit, opened, picture, scale_caveats
 from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.base import four_dimensional
+from aps_core.operators.compose import as_stored
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.types import BoundOperator
 
@@ -36,12 +38,6 @@ else:
 
 
 GIVE_SIZE = "give the measurement size=(height, width)."
-LARGEST = 10.0
-"""Magnitude that no picture in [-1, 1] with noise has."""
-POSITIVE = (
-    "No value of 'y' is negative: if the picture is on the scale [0, 1], it was taken for a bright"
-    " one; pictures are in [-1, 1]."
-)
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,8 @@ class Measurement:
         first measurement, if that is a picture.
         """
         given = self.y if self.whole is None else self.whole
-        if (known := opened(given)) is not None:
+        known = self._file if self.whole is None else opened(given)
+        if known is not None:
             return known
         y_CHW = batch(given)[0]
         return images.Picture(images.to_pil(y_CHW)) if len(y_CHW) == 3 else None
@@ -166,15 +163,17 @@ class Measurement:
         return known, found
 
     def registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
-        """The operator; a name or fields as its spec.
+        """The operator; a name or fields as its spec, with the compression of a JPEG file.
 
         Raises:
             InvalidSpec: it is unknown, or no operator.
         """
         given = self.operator
         if isinstance(given, str | Mapping):
-            return OperatorSpec.from_fields({"type": given} if isinstance(given, str) else given)
-        if not isinstance(given, OperatorSpec) and not callable(given):
+            given = OperatorSpec.from_fields({"type": given} if isinstance(given, str) else given)
+        if isinstance(given, OperatorSpec):
+            return as_stored(given, self._file.jpeg_quality if self._file else None)
+        if not callable(given):
             raise InvalidSpec(
                 "'operator' is a registered operator, its name or fields, or a function of"
                 f" pictures, not {given!r}."
@@ -182,20 +181,14 @@ class Measurement:
         return given
 
     def caveats(self) -> list[str]:
-        """A note if the values look as if they were on another scale.
+        """A note if the values seem to be on another scale; raises InvalidSpec if they must be."""
+        pictures = isinstance(self.registered(), OperatorSpec) and self._file is None
+        return scale_caveats(batch(self.y)) if pictures else []
 
-        Raises:
-            InvalidSpec: they are, without doubt.
-        """
-        if not isinstance(self.registered(), OperatorSpec) or opened(self.y) is not None:
-            return []
-        y_BCHW = batch(self.y)
-        if float(y_BCHW.abs().max()) > LARGEST:
-            raise InvalidSpec(
-                f"'y' has values up to {float(y_BCHW.abs().max()):.0f}; pictures are in [-1, 1],"
-                " or 8-bit arrays."
-            )
-        return [] if float(y_BCHW.min()) < 0 else [POSITIVE]
+    @cached_property
+    def _file(self) -> images.Picture | None:
+        """``y``, if it is one file, PIL image or 8-bit array."""
+        return opened(self.y)
 
     def _operator(self, y_BCHW: Tensor, device: torch.device) -> tuple[Bound, tuple[int, int]]:
         """A, and height and width of the picture."""
@@ -241,7 +234,7 @@ class Measurement:
     def _mask(self) -> Tensor | None:
         """Mask (H, W), 1 = known: ``mask``, else the alpha channel of ``y``, else None."""
         if self.mask is None:
-            alpha = opened(self.y)
+            alpha = self._file
             return images.mask_to_tensor(alpha) if alpha and alpha.has_alpha else None
         if (file := opened(self.mask)) is not None:
             return images.mask_to_tensor(file)

@@ -97,7 +97,7 @@ def rounding_of(diagnosis: Diagnosis) -> float:
     """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
     one. A search that does not know of it explains the upload by smaller blurs.
     """
-    from aps_core.operators.jpeg import JPEG
+    from aps_core.operators.jpeg import FINEST, JPEG
 
     qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]
-    return max((JPEG(quality=min(95, quality)).rounding for quality in qualities), default=0.0)
+    return max((JPEG(quality=min(FINEST, quality)).rounding for quality in qualities), default=0.0)

@@ -159,8 +159,7 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         )
     try:
         image.load()
-        tables = getattr(image, "quantization", {})  # of JPEGs only
-        return replace(upright(image), jpeg_quality=quality_of(tables))
+        return upright(image)
     except MemoryError as error:
         raise ImageTooLarge(
             f"Decoding {image.width}x{image.height} pixels needs more memory than available; send a"
@@ -201,9 +200,12 @@ def _unreadable(data: bytes) -> ImageRejected:
 
 
 def upright(image: Image.Image) -> Picture:
-    """Applies the EXIF orientation of a PIL image, then removes metadata and palette."""
+    """Applies the EXIF orientation of a PIL image, then removes metadata and palette. The quality
+    of a JPEG is known unless PIL has changed the image.
+    """
     turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    return Picture(_plain(image if turn is None else image.transpose(turn)))
+    tables = getattr(image, "quantization", {})  # of JPEG files only
+    return Picture(_plain(image if turn is None else image.transpose(turn)), quality_of(tables))
 
 
 def _plain(image: Image.Image) -> Image.Image:

@@ -23,6 +23,14 @@ else:
     torch = lazy_import("torch")
 
 
+LARGEST = 10.0
+"""Magnitude that no picture in [-1, 1] with noise has."""
+POSITIVE = (
+    "No value of 'y' is negative: if the picture is on the scale [0, 1], it was taken for a bright"
+    " one; pictures are in [-1, 1]."
+)
+
+
 def picture(given: PictureLike) -> Tensor:
     """Converts one picture of any supported type to a float tensor (C, H, W); see
     :class:`aps_core.Measurement`.
@@ -93,3 +101,17 @@ def batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:
             "'y' has values that are NaN or infinite; mark missing pixels in 'mask' instead."
         )
     return y[None] if y.ndim == 3 else y if y.ndim == 4 else y.reshape(len(y), -1, 1, 1)
+
+
+def scale_caveats(y_BCHW: Tensor) -> list[str]:
+    """A note if no value is negative.
+
+    Raises:
+        InvalidSpec: values are not on the scale [-1, 1].
+    """
+    largest = float(y_BCHW.abs().max())
+    if largest > LARGEST:
+        raise InvalidSpec(
+            f"'y' has values up to {largest:.0f}; pictures are in [-1, 1], or 8-bit arrays."
+        )
+    return [] if float(y_BCHW.min()) < 0 else [POSITIVE]

@@ -15,6 +15,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.operators.base import Bound, KernelRows, OperatorSpec, Shape, Support
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.inpainting import Inpainting
+from aps_core.operators.jpeg import FINEST, JPEG
 from aps_core.registry import AnyOf
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from aps_core.likelihood import Noise
 else:
     torch = lazy_import("torch")
+
+
+MOST_STAGES = 4
 
 
 class Compose(OperatorSpec):
@@ -36,7 +40,11 @@ class Compose(OperatorSpec):
     type: Literal["compose"] = "compose"
     stages: Annotated[
         list[Annotated[OperatorSpec, AnyOf(OperatorSpec, refusal=lambda cls: cls.alone)]],
-        Field(min_length=1, max_length=4, description="Operators in the order they were applied."),
+        Field(
+            min_length=1,
+            max_length=MOST_STAGES,
+            description="Operators in the order they were applied.",
+        ),
     ]
 
     @property
@@ -161,6 +169,21 @@ class Compose(OperatorSpec):
 
 def _missing(clipping: Bound, masking: Bound) -> Callable[[Tensor], Tensor]:
     return lambda x_BCHW: masking.unclipped(clipping.unclipped(x_BCHW))
+
+
+def as_stored(operator: OperatorSpec, quality: int | None) -> OperatorSpec:
+    """``operator``, followed by the compression of the JPEG file that holds the measurement. Its
+    rounding is an error of the measurement that estimates of the noise do not see.
+
+    Unchanged if ``quality`` is unknown or too fine to matter, and for operators that stand alone,
+    name a compression themselves, or tell which pixels are missing, which comes last.
+    """
+    stages = [each for each in operator.each if not isinstance(each, Denoise)]
+    settled = any(each.alone or isinstance(each, JPEG | Inpainting) for each in stages)
+    if quality is None or quality > FINEST or settled or len(stages) == MOST_STAGES:
+        return operator
+    jpeg = JPEG(quality=quality)
+    return Compose(stages=[*stages, jpeg]) if stages else jpeg
 
 
 def with_stage(operator: OperatorSpec, stage: OperatorSpec) -> OperatorSpec:

@@ -23,6 +23,8 @@ else:
 
 # JFIF: Y, Cb, Cr from R, G, B in 0..255, chroma centred on 0.
 TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
+FINEST = 95
+"""Best quality whose rounding is modelled."""
 CHROMA = 2.0
 """Factor of the rounding errors of chroma, because most encoders halve its resolution."""
 
@@ -34,7 +36,7 @@ class JPEG(OperatorSpec):
     quality: int = Field(
         20,
         ge=1,
-        le=95,
+        le=FINEST,
         description="JPEG quality on the encoders' usual scale (without chroma subsampling).",
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aps_core.fit import judge
 from aps_core.imaging import noise
 from aps_core.operators import OperatorSpec
+from aps_core.operators.compose import as_stored
 from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.observation import WholeMeasurement, observation
@@ -18,6 +19,7 @@ from aps_core.tasks.tiles import EXAMINED, TiledRun
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.imaging.images import Picture
     from aps_core.runtime.engine import ImageEngine
     from aps_core.tasks.restore import RestoreSpec
 
@@ -47,6 +49,7 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     engine, upload = context.engine, inputs.picture()
     assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
     size = upload.size
+    spec, notes = _as_stored(spec, upload)
     tiling = spec.tiling(size)
     where = engine.device if tiling is None else "cpu"
     y_CHW, mask_HW = observation(inputs, spec.operator, spec.measurement_size(size), where)
@@ -63,10 +66,23 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
             context=context, engine=engine, spec=exact, tiling=tiling, measured=cut
         ).run()
     reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
-    notes = [_reduced(y_CHW, spec.operator, used)] if reduced else []
+    if reduced:
+        notes.append(_reduced(y_CHW, spec.operator, used))
     if upload.is_transparent and not spec.operator.needs_mask:
         notes.append("The upload's transparency was ignored; colours that it hid may show.")
     return replace(result, notes=[*notes, *result.notes])
+
+
+def _as_stored(spec: RestoreSpec, upload: Picture) -> tuple[RestoreSpec, list[str]]:
+    """The task with the compression of an uploaded JPEG, and a note about it. Not where pixels are
+    averaged by a reduction.
+    """
+    averaged = 2 * max(spec.measurement_size(upload.size)) <= max(upload.size)
+    operator = spec.operator if averaged else as_stored(spec.operator, upload.jpeg_quality)
+    if operator == spec.operator:
+        return spec, []
+    note = f"The upload is a JPEG of quality {upload.jpeg_quality}: its rounding counts as noise."
+    return spec.model_copy(update={"operator": operator}), [note]
 
 
 def _whole(
