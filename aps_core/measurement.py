@@ -157,9 +157,8 @@ class Measurement:
             scaled = found.operator.scaled(max(sides) / max(height, width))
             known = replace(known, y=y_BCHW, operator=scaled)
         if found.peak is not None and self.sigma == "auto":
-            least = QUANTISATION if eight_bit(self.y) else 0.0
             photons_BCHW = noise.poisson_sigma(y_BCHW, found.peak)
-            known = replace(known, sigma=(photons_BCHW.square() + least**2).sqrt())
+            known = replace(known, sigma=(photons_BCHW.square() + self._least_sigma**2).sqrt())
         return known, found
 
     def registered(self) -> BoundOperator | Callable[[Tensor], Tensor] | OperatorSpec:
@@ -189,6 +188,12 @@ class Measurement:
     def _file(self) -> images.Picture | None:
         """``y``, if it is one file, PIL image or 8-bit array."""
         return opened(self.y)
+
+    @property
+    def _least_sigma(self) -> float:
+        if self._file is not None:
+            return noise.least_sigma(self._file)
+        return QUANTISATION if eight_bit(self.y) else 0.0
 
     def _operator(self, y_BCHW: Tensor, device: torch.device) -> tuple[Bound, tuple[int, int]]:
         """A, and height and width of the picture."""
@@ -255,7 +260,7 @@ class Measurement:
                 " set 'sigma', or give a picture as (3, height, width) in [-1, 1]."
             )
         estimates = [float(noise.estimate_sigma(y_CHW, operator.weight)) for y_CHW in y_BCHW]
-        return max(sum(estimates) / len(estimates), QUANTISATION if eight_bit(self.y) else 0.0)
+        return max(sum(estimates) / len(estimates), self._least_sigma)
 
 
 @dataclass(frozen=True)

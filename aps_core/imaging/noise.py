@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from aps_core._lazy import lazy_import
+from aps_core.imaging.jpeg_noise import noise_before_jpeg
 from aps_core.imaging.noise_level import QUANTISATION, estimate_noise
 
 if TYPE_CHECKING:
@@ -41,9 +44,20 @@ def _counts(y: Tensor, peak: float) -> Tensor:
     return (y.clamp(min=-1) + 1) * (peak / 2)
 
 
-def least_sigma(picture: Picture) -> float:
-    """Rounding error of an 8-bit picture, below which no estimate is credible; 0 for 16 bits."""
-    return 0.0 if picture.image.mode == "I;16" else QUANTISATION
+def least_sigma(picture: Picture, scale: float = 1.0) -> float:
+    """Rounding error of an 8-bit picture, below which no estimate is credible; 0 for 16 bits. Of a
+    JPEG, the noise that it had before, which its pixels no longer show.
+
+    Args:
+        picture: the upload.
+        scale: by which its sides are reduced; noise is averaged.
+    """
+    if picture.image.mode == "I;16":
+        return 0.0
+    before = 0.0
+    if picture.jpeg_quality is not None:
+        before = noise_before_jpeg(np.asarray(picture.rgb()), picture.jpeg_quality)
+    return max(QUANTISATION, scale * before)
 
 
 def estimate_sigma(y_CHW: Tensor, weight: Tensor | None = None) -> float:

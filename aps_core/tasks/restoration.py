@@ -54,7 +54,7 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     where = engine.device if tiling is None else "cpu"
     y_CHW, mask_HW = observation(inputs, spec.operator, spec.measurement_size(size), where)
     used = spec.working_operator(size, inputs.kernel)
-    least = noise.least_sigma(upload)
+    least = noise.least_sigma(upload, max(spec.measurement_size(size)) / max(size))
     if tiling is None:
         beyond = spec.beyond(size, inputs.kernel)
         unrounded = used.without_rounding()

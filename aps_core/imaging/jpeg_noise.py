@@ -1,0 +1,110 @@
+"""Estimates the noise that a picture had before JPEG rounded it. Needs no torch.
+
+JPEG rounds most of a weak noise away, and smooths its colours, so the pixels no longer show how
+strong it was. The rounded cosine coefficients do: how many of them are not 0 depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aps_core.imaging.images import LUMA
+from aps_core.imaging.jpeg_tables import table
+from aps_core.imaging.noise_level import SATURATED
+
+Array = NDArray[np.float64]
+
+LEVELS = np.concatenate([[0.0], np.geomspace(0.4, 40, 60)])
+"""Standard deviations that are compared, in levels of 8 bits."""
+COSINES_88 = np.cos(np.pi / 8 * np.outer(np.arange(8), np.arange(8) + 0.5)) / 2
+COSINES_88[0] /= math.sqrt(2)
+"""The orthonormal cosine transform of 8 values."""
+MOST = 15
+"""Larger rounded coefficients count as this one."""
+BANDS = ((2, 5), (5, 7), (7, 9), (9, 14))
+"""Frequencies, down and across together: white noise is the same in all, what is left of texture
+adds to some.
+"""
+DOUBT = 2.0
+"""Log-likelihood by which a deviation may be less likely than the most likely one."""
+QUIETEST, FEWEST = 0.15, 8
+"""Share of the blocks that are taken to hold noise alone, and the least number of them."""
+COARSE, ALIGNED = 6, 0.12
+"""Mean distance of coefficients from multiples of their steps (of at least as many levels), in
+steps, up to which blocks lie on the file's grid. Elsewhere it is 0.25.
+"""
+
+
+def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], quality: int) -> float:
+    """Standard deviation of white noise on the [-1, 1] scale; 0 if there is none, or too little of
+    the picture shows it.
+
+    Half of the frequencies tell which blocks have no texture, the other half how noisy these are.
+
+    Args:
+        rgb_HWC: the decoded JPEG.
+        quality: of its tables.
+    """
+    coefficients_N88 = _coefficients(rgb_HWC)
+    steps_88 = table(quality)
+    if len(coefficients_N88) < FEWEST:
+        return 0.0
+    rounded_N88 = np.rint(coefficients_N88 / steps_88)
+    apart_N88 = np.abs(coefficients_N88 / steps_88 - rounded_N88)
+    told = apart_N88[(rounded_N88 != 0) & (steps_88 >= COARSE)]
+    if told.size and told.mean() > ALIGNED:
+        return 0.0
+    height_88 = np.add.outer(np.arange(8), np.arange(8))
+    even_88 = (height_88 % 2 == 0) & (height_88 > 0)
+    texture_N = LEVELS[_log_likelihood(rounded_N88, steps_88, even_88).argmax(1)]
+    count = max(FEWEST, math.ceil(QUIETEST * len(texture_N)))
+    quiet = np.argsort(texture_N, kind="stable")[:count]
+    deviation = min(
+        _largest_likely(_log_likelihood(rounded_N88[quiet], steps_88, band_88).sum(0))
+        for low, high in BANDS
+        for band_88 in [~even_88 & (height_88 >= low) & (height_88 < high)]
+    )
+    grey = bool((rgb_HWC == rgb_HWC[..., :1]).all())
+    return deviation / 127.5 / (1.0 if grey else math.hypot(*LUMA))
+
+
+def _largest_likely(likelihood_S: Array) -> float:
+    """The largest of :data:`LEVELS` that is about as likely as the most likely one."""
+    return float(LEVELS[np.flatnonzero(likelihood_S >= likelihood_S.max() - DOUBT)[-1]])
+
+
+def _coefficients(rgb_HWC: NDArray[np.uint8]) -> Array:
+    """Cosine coefficients (N, 8, 8) of the whole blocks of brightness without saturated pixels."""
+    values = rgb_HWC.astype(np.float64) @ np.array(LUMA)
+    rows, columns = (side // 8 for side in values.shape)
+    cut = values[: 8 * rows, : 8 * columns].reshape(rows, 8, columns, 8).swapaxes(1, 2)
+    blocks_N88 = cut.reshape(-1, 8, 8)
+    inside = np.abs(blocks_N88 / 127.5 - 1).max((1, 2)) < SATURATED
+    made: Array = COSINES_88 @ (blocks_N88[inside] - 128) @ COSINES_88.T
+    return made
+
+
+def _log_likelihood(rounded_N88: Array, steps_88: Array, chosen_88: NDArray[np.bool_]) -> Array:
+    """Of the chosen coefficients of every block, (N, S), for all of :data:`LEVELS`."""
+    total_NS = np.zeros((len(rounded_N88), len(LEVELS)))
+    for row, column in np.argwhere(chosen_88):
+        number_N = np.minimum(np.abs(rounded_N88[:, row, column]), MOST).astype(int)
+        total_NS += _table(float(steps_88[row, column]))[number_N]
+    return total_NS
+
+
+@lru_cache(maxsize=512)
+def _table(step: float) -> Array:
+    """Log-probability of every rounded coefficient up to :data:`MOST`, (MOST + 1, S)."""
+    edges_K = (np.arange(MOST + 2) - 0.5) * step
+    spread_S = np.hypot(LEVELS, 0.3)  # decoding rounds, too
+    below_KS = np.vectorize(NormalDist().cdf)(edges_K[:, None] / spread_S)
+    mass_KS = np.diff(below_KS, axis=0)
+    mass_KS[-1] = 1 - below_KS[-2]
+    made: Array = np.log(np.maximum(mass_KS, 1e-12))
+    return made
