@@ -9,6 +9,7 @@ import click
 
 from aps_cli import files
 from aps_cli.fields import PICTURE, operator_from, operator_options
+from aps_cli.ranges import FiniteRange
 from aps_cli.sections import SectionedCommand
 from aps_core.errors import InvalidSpec
 
@@ -18,7 +19,7 @@ from aps_core.errors import InvalidSpec
 @operator_options
 @click.option(
     "--sigma",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Noise standard deviation on the [-1, 1] scale; default: 0.05, with poisson 0.",
 )
 @click.option(
@@ -31,6 +32,7 @@ from aps_core.errors import InvalidSpec
 )
 @click.option(
     "--peak",
+    type=FiniteRange(0, 1e6, min_open=True),
     default=100.0,
     show_default=True,
     help="Expected photon count of a white value (poisson).",

@@ -173,6 +173,20 @@ def test_wrong_usage_is_one_line_and_exit_code_2(photo, arguments, words):
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--noise", "poisson", "--peak", peak] for peak in ("-5", "0", "nan", "inf", "1e7")),
+        ["--sigma", "nan"],
+    ],
+)
+def test_degrade_accepts_the_noise_that_restore_does(photo, arguments):
+    result = aps("degrade", photo, "--operator", "denoise", *arguments)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{arguments[-2]}': " in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
 def test_not_a_picture(tmp_path):
     text = tmp_path / "notes.png"
     text.write_text("hello")
