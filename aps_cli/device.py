@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import click
+
 from aps_core.errors import InvalidSpec
+
+DEVICE = click.Choice(("cpu", "cuda"))
 
 
 def default_device(device: str | None) -> str:
@@ -15,7 +19,7 @@ def default_device(device: str | None) -> str:
 
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
+    if device == "cuda" and not torch.cuda.is_available():
         raise InvalidSpec(
             "--device cuda: this machine has no CUDA device, or torch was built without CUDA. Run"
             " 'aps doctor' for details."
