@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aps_cli.device import default_device
+from aps_cli.device import default_device, max_pixels
 from aps_cli.display import Display
 from aps_cli.files import read
 from aps_core.errors import InvalidSpec
@@ -93,7 +93,7 @@ class Backend:
     ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
         from aps_core.imaging import images
-        from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
+        from aps_core.runtime.estimate import check_size
         from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
 
@@ -107,7 +107,7 @@ class Backend:
         be_reproducible()
         engine = _engine(spec.prior, device)
         if pictures:
-            limit = self.max_pixels or (CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS)
+            limit = self.max_pixels or max_pixels(device)
             cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
             click.echo(f"{size}{cost.tokens} tokens, about {in_words(cost.seconds)}", err=True)

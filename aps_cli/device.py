@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from aps_core.errors import InvalidSpec
+from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 
 DEVICE = click.Choice(("cpu", "cuda"))
 
@@ -25,3 +26,8 @@ def default_device(device: str | None) -> str:
             " 'aps doctor' for details."
         )
     return device
+
+
+def max_pixels(device: str) -> int:
+    """Largest result computed on ``device`` by default, in pixels."""
+    return CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS

@@ -80,6 +80,13 @@ def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     assert picture(phone.with_suffix(".restored.png")).shape == (3, 72, 96)
 
 
+def test_the_working_size_that_is_advised_is_allowed(tmp_path):
+    wide = tmp_path / "wide.png"
+    Image.new("RGB", (2000, 3)).save(wide)
+    command = ["restore", wide, "--operator", "super_resolution", "--factor", 8, "--device", "cpu"]
+    assert "'working_size' to 4096 or less" in aps(*command).output
+
+
 def test_a_photo_is_restored_in_tiles_and_replayed(tmp_path):
     out, photo = tmp_path / "tiled.png", tmp_path / "wide.png"
     x = resize(picture(PHOTOS / "chelsea.png"), (61, 93)).clamp(-1, 1)
