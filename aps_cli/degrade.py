@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from aps_cli import files
-from aps_cli.fields import PICTURE, operator_from, operator_options
+from aps_cli.fields import PICTURE
+from aps_cli.operator_options import operator_from, operator_options
 from aps_cli.ranges import FiniteRange
 from aps_cli.sections import SectionedCommand
 from aps_core.errors import InvalidSpec

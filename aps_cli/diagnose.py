@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from aps_cli.device import default_device, max_pixels
-from aps_cli.fields import words_of
 from aps_cli.files import STDIO, PictureFiles, read
 from aps_cli.jobs import connected
+from aps_cli.operator_options import words_of
 from aps_client.errors import InvalidRequest
 from aps_core.diagnosis import Diagnosis
 from aps_core.diagnosis import diagnose as diagnose_locally

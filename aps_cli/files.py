@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,21 @@ class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only s
         if path != STDIO and not path.exists():
             self.fail(f"File '{value}' does not exist.", param, ctx)
         return [path]
+
+
+class Pictures(click.Argument):
+    """Pictures before a prompt: if there is one word and it is a file, the prompt is missing."""
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, click.core.ParameterSource]:
+        """The words; click takes a single one for the prompt."""
+        value, source = super().consume_value(ctx, opts)
+        word = opts.get("prompt")
+        if self.value_is_missing(value) and isinstance(word, str) and os.path.isfile(word):
+            prompt = next(param for param in ctx.command.params if param.name == "prompt")
+            raise click.MissingParameter(ctx=ctx, param=prompt)
+        return value, source
 
 
 def read(path: Path) -> bytes:

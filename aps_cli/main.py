@@ -13,10 +13,11 @@ from aps_cli.diagnose import diagnose
 from aps_cli.doctor import doctor
 from aps_cli.eval_text import eval_text
 from aps_cli.evaluate import evaluate
-from aps_cli.fields import PICTURE, field_lines
+from aps_cli.fields import PICTURE
 from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
 from aps_cli.keys import keys
+from aps_cli.operator_options import field_lines
 from aps_cli.replay import replay
 from aps_cli.task_commands import task_command
 from aps_cli.weights import weights

@@ -121,6 +121,7 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     return [
         click.argument(
             pictures[0],
+            cls=files.Pictures,
             metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()) + "...",
             type=files.PictureFiles(),
             nargs=-1,
