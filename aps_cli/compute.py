@@ -38,6 +38,17 @@ class Backend:
     max_pixels: int | None
     """Largest result computed locally, in pixels; None: the default of the device."""
 
+    def __post_init__(self) -> None:
+        """Checks the address of the service.
+
+        Raises:
+            InvalidSpec: it is not a URL.
+        """
+        if self.server:
+            from aps_client.connection import Connection
+
+            Connection(self.server)
+
     def compute(
         self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str
     ) -> Files:

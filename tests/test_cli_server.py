@@ -82,6 +82,22 @@ def test_an_unreachable_service_is_exit_code_1(photo):
     assert "Is the service running" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "server", ["foo", "localhost:8000", "http://", "http://[x", "http://a:99999"]
+)
+@pytest.mark.parametrize("command", [("restore", *SMALL), ("diagnose",)])
+def test_a_malformed_address_is_refused_at_once(photo, tmp_path, server, command):
+    task, *options = command
+    (tmp_path / "other.png").write_bytes(png())
+    arguments = [task, str(tmp_path), *options, "--server", server]
+    done = CliRunner().invoke(main, arguments, env={"APS_SERVER": "bar"})
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "aps: The address of the service must be a URL such as http://127.0.0.1:8000, not"
+        f" '{server}'.\n",
+    )
+
+
 def test_doctor_reports_findings_and_advice(stack: Stack, monkeypatch, tmp_path):
     for name, value in (
         ("REDIS_URL", stack.settings.redis_url),
