@@ -13,7 +13,7 @@ import click
 
 from aps_cli.device import default_device, max_pixels
 from aps_cli.display import Display
-from aps_cli.files import read
+from aps_cli.files import opened, read
 from aps_core.errors import InvalidSpec
 from aps_core.runtime.durations import in_words
 
@@ -103,13 +103,12 @@ class Backend:
         self, spec_json: dict[str, Any], pictures: Mapping[str, bytes], suffix: str
     ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
-        from aps_core.imaging import images
         from aps_core.runtime.estimate import check_size
         from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
-        inputs = Inputs(**{name: images.open_image(data) for name, data in pictures.items()})
+        inputs = Inputs(**{name: opened(name, data) for name, data in pictures.items()})
         spec.check_inputs(inputs)
         checkpoint_cache.require(spec.checkpoints)
         spec = spec.resolved()
@@ -146,12 +145,12 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     chooses by itself.
     """
     from aps_core.diagnosis import shows_text
-    from aps_core.imaging import images
     from aps_core.tasks.content import leaves_prior_open, specialised
 
     if not leaves_prior_open(spec["type"], spec):
         return spec
-    shown = images.open_image(pictures.get("whole", pictures["image"]))
+    name = "whole" if "whole" in pictures else "image"
+    shown = opened(name, pictures[name])
     prior = specialised(shows_text(shown), spec)
     return {**spec, "prior": prior} if prior else spec
 

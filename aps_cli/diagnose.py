@@ -15,6 +15,7 @@ import click
 from aps_cli.device import default_device, max_pixels
 from aps_cli.files import STDIO, PictureFiles, read
 from aps_cli.jobs import connected
+from aps_cli.naming import NamingCommand
 from aps_cli.operator_options import words_of
 from aps_client.errors import InvalidRequest
 from aps_core.diagnosis import Diagnosis
@@ -25,7 +26,7 @@ from aps_core.tasks import validate_spec
 from aps_core.tasks.content import specialised
 
 
-@click.command()
+@click.command(cls=NamingCommand)
 @click.argument("photos", metavar="PHOTO...", nargs=-1, required=True, type=PictureFiles())
 @partial(connected, default="diagnose on this machine")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per picture.")

@@ -16,7 +16,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from aps_core.errors import InvalidSpec
+from aps_core.errors import ImageRejected, InvalidSpec
+from aps_core.imaging import images
+from aps_core.imaging.images import Picture
 
 STDIO = Path("-")
 """Standard input or output."""
@@ -98,6 +100,19 @@ class Pictures(click.Argument):
 def read(path: Path) -> bytes:
     """Contents of a file or of standard input."""
     return sys.stdin.buffer.read() if path == STDIO else path.read_bytes()
+
+
+def opened(name: str, data: bytes) -> Picture:
+    """Decodes the picture ``name`` of a job.
+
+    Raises:
+        ImageRejected: it cannot be read; the message names it as a service does.
+    """
+    try:
+        return images.open_image(data)
+    except ImageRejected as error:
+        error.args = (f"'{name}': {error}",)
+        raise
 
 
 def write_out(data: bytes) -> None:

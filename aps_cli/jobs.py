@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from aps_cli.naming import NamingCommand
 from aps_cli.ranges import FiniteRange
 from aps_client import Client
 from service.jobs import JobState
@@ -30,7 +31,11 @@ def connected(
     )(key(command))
 
 
-@click.group()
+class _Jobs(click.Group):
+    command_class = NamingCommand
+
+
+@click.group(cls=_Jobs)
 def jobs() -> None:
     """List, show, fetch, share, cancel and delete the jobs of a running service."""
 

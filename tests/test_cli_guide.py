@@ -39,7 +39,7 @@ def test_guide_answers_several_prompts_together():
 
 def test_guide_explains_what_is_wrong():
     for arguments, told in (
-        (["guide", ""], "prompt"),
+        (["guide", ""], "PROMPT"),
         (["guide", "x", "--steps", "0"], "steps"),
         (["guide", "x", "--prior", "embedded"], "embedded_text"),
     ):

@@ -69,8 +69,14 @@ def test_errors_of_the_service_are_one_line(aps, photo, tmp_path):
     refused = aps("restore", photo, "--operator", "super_resolution", "--factor", "3")
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "aps: /operator/factor: Input should be 2, 4 or 8\n",
+        "aps: Invalid value for '--factor': Input should be 2, 4 or 8. See 'aps restore --help'.\n",
     )
+    text = tmp_path / "notes.png"
+    text.write_text("hello")
+    for given in ([text], [photo, "--mask", text]):
+        refused = aps("restore", *given, *SMALL, "-o", tmp_path / "x.png")
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith(f"aps: {text}: ")
     assert aps("restore", photo, *SMALL, "-o", tmp_path / "x.webp").exit_code == 2
 
 
