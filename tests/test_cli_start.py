@@ -1,9 +1,15 @@
 """``aps serve`` and ``aps keys``: mistakes are one line before anything starts."""
 
+from contextlib import nullcontext
+
 import pytest
 from click.testing import CliRunner
+from redis import Redis
 
 from aps_cli.main import main
+from service.access.keys import KeyStore
+from service.launch.embedded_server import running_server
+from service.settings import Settings
 
 
 def aps(*arguments, **env):
@@ -39,3 +45,17 @@ def test_missing_keys_are_one_line(tmp_path):
     done = aps("serve", "--embedded", APS_AUTH="keys", APS_DATA_DIR=str(tmp_path))
     assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1), done.output
     assert "requires API keys, but none exists" in done.stderr
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_keys_are_those_of_the_embedded_server(tmp_path, running):
+    env = {"APS_DATA_DIR": str(tmp_path)}
+    settings = Settings(data_dir=tmp_path)
+    with running_server(settings) if running else nullcontext():
+        made = aps("keys", "create", "alice", **env)
+        assert made.exit_code == 0, made.output
+        assert f"using unix://{tmp_path}" in made.stderr
+        assert "alice" in aps("keys", "list", **env).stdout
+        assert aps("keys", "revoke", made.stdout.split("_")[1], **env).exit_code == 0
+    with running_server(settings) as url, Redis.from_url(url) as redis:
+        assert KeyStore(redis).all() == []
