@@ -14,11 +14,12 @@ import click
 from aps_cli.device import default_device, max_pixels
 from aps_cli.display import Display
 from aps_cli.files import opened, read
-from aps_core.errors import InvalidSpec
+from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
+    from aps_core.tasks import Inputs
 
 Files = Mapping[str, bytes]
 """Result files by name, as the service names them: ``result.png``, ``sample-1.png``, ...,
@@ -111,6 +112,8 @@ class Backend:
         inputs = Inputs(**{name: opened(name, data) for name, data in pictures.items()})
         spec.check_inputs(inputs)
         checkpoint_cache.require(spec.checkpoints)
+        if spec_json.get("operator") == {"type": "auto"}:
+            _check_needed(inputs)
         spec = spec.resolved()
         image = inputs.image.size if inputs.image is not None else None
         device = default_device(self.device)
@@ -153,6 +156,20 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     shown = opened(name, pictures[name])
     prior = specialised(shows_text(shown), spec)
     return {**spec, "prior": prior} if prior else spec
+
+
+def _check_needed(inputs: Inputs) -> None:
+    """Diagnoses the picture as a job of 'auto' does, which would load its prior first.
+
+    Raises:
+        NothingToRestore: nothing is wrong that an operator describes.
+    """
+    from aps_core.diagnosis import examine, found_by
+    from aps_core.operators.auto import refusal
+
+    diagnosis, size = examine(inputs.examined()), inputs.picture().size
+    if not diagnosis.shaken and found_by(diagnosis, "auto", size) is None:
+        raise NothingToRestore(refusal(diagnosis))
 
 
 @cache

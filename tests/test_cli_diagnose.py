@@ -17,6 +17,14 @@ def aps(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
+def test_a_sound_picture_is_noticed_before_a_prior_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(compute, "_engine", lambda *_: pytest.fail("a prior is loaded"))
+    command = ("restore", PHOTOS / "coffee.png", "--operator", "auto", "-o", tmp_path / "a.png")
+    done = aps(*command)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1), done.output
+    assert "There is nothing to restore" in done.stderr
+
+
 def blurred(path, size):
     with Image.open(PHOTOS / "garden.png") as photo:
         photo.convert("RGB").resize(size).filter(ImageFilter.GaussianBlur(3)).save(path)
