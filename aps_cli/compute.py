@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aps_cli.device import default_device
+from aps_cli.device import default_device, max_pixels
 from aps_cli.display import Display
-from aps_cli.files import read
-from aps_core.errors import InvalidSpec
+from aps_cli.files import opened, read
+from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
     from aps_core.runtime.engine import Engine
+    from aps_core.tasks import Inputs
 
 Files = Mapping[str, bytes]
 """Result files by name, as the service names them: ``result.png``, ``sample-1.png``, ...,
@@ -37,6 +38,17 @@ class Backend:
     """Local device, ``cpu`` or ``cuda``; None: CUDA if available."""
     max_pixels: int | None
     """Largest result computed locally, in pixels; None: the default of the device."""
+
+    def __post_init__(self) -> None:
+        """Checks the address of the service.
+
+        Raises:
+            InvalidSpec: it is not a URL.
+        """
+        if self.server:
+            from aps_client.connection import Connection
+
+            Connection(self.server)
 
     def compute(
         self, spec: dict[str, Any], pictures: Mapping[str, Path | None], suffix: str
@@ -92,22 +104,23 @@ class Backend:
         self, spec_json: dict[str, Any], pictures: Mapping[str, bytes], suffix: str
     ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
-        from aps_core.imaging import images
-        from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS, check_size
+        from aps_core.runtime.estimate import check_size
         from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
 
         spec = validate_spec(spec_json)
-        inputs = Inputs(**{name: images.open_image(data) for name, data in pictures.items()})
+        inputs = Inputs(**{name: opened(name, data) for name, data in pictures.items()})
         spec.check_inputs(inputs)
         checkpoint_cache.require(spec.checkpoints)
+        if spec_json.get("operator") == {"type": "auto"}:
+            _check_needed(inputs)
         spec = spec.resolved()
         image = inputs.image.size if inputs.image is not None else None
         device = default_device(self.device)
         be_reproducible()
         engine = _engine(spec.prior, device)
         if pictures:
-            limit = self.max_pixels or (CPU_MAX_PIXELS if device == "cpu" else GPU_MAX_PIXELS)
+            limit = self.max_pixels or max_pixels(device)
             cost = check_size(spec, image, limit, engine.seconds_per_token())
             size = f"{cost.output[0]}x{cost.output[1]} pixels, " if cost.output else ""
             click.echo(f"{size}{cost.tokens} tokens, about {in_words(cost.seconds)}", err=True)
@@ -135,14 +148,28 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     chooses by itself.
     """
     from aps_core.diagnosis import shows_text
-    from aps_core.imaging import images
     from aps_core.tasks.content import leaves_prior_open, specialised
 
     if not leaves_prior_open(spec["type"], spec):
         return spec
-    shown = images.open_image(pictures.get("whole", pictures["image"]))
+    name = "whole" if "whole" in pictures else "image"
+    shown = opened(name, pictures[name])
     prior = specialised(shows_text(shown), spec)
     return {**spec, "prior": prior} if prior else spec
+
+
+def _check_needed(inputs: Inputs) -> None:
+    """Diagnoses the picture as a job of 'auto' does, which would load its prior first.
+
+    Raises:
+        NothingToRestore: nothing is wrong that an operator describes.
+    """
+    from aps_core.diagnosis import examine, found_by
+    from aps_core.operators.auto import refusal
+
+    diagnosis, size = examine(inputs.examined()), inputs.picture().size
+    if not diagnosis.shaken and found_by(diagnosis, "auto", size) is None:
+        raise NothingToRestore(refusal(diagnosis))
 
 
 @cache

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from aps_cli import files
-from aps_cli.fields import PICTURE, operator_from, operator_options
+from aps_cli.fields import PICTURE
+from aps_cli.operator_options import OPERATOR, operator_from, operator_options
+from aps_cli.ranges import FiniteRange
 from aps_cli.sections import SectionedCommand
 from aps_core.errors import InvalidSpec
+from aps_core.operators import OperatorSpec
+from aps_core.registry import Config
+
+
+class Degradation(Config):
+    """A degradation as a field, so that errors name it as those of a job do."""
+
+    operator: Annotated[OperatorSpec, OPERATOR]
 
 
 @click.command(cls=SectionedCommand)
@@ -18,7 +28,7 @@ from aps_core.errors import InvalidSpec
 @operator_options
 @click.option(
     "--sigma",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Noise standard deviation on the [-1, 1] scale; default: 0.05, with poisson 0.",
 )
 @click.option(
@@ -31,6 +41,7 @@ from aps_core.errors import InvalidSpec
 )
 @click.option(
     "--peak",
+    type=FiniteRange(0, 1e6, min_open=True),
     default=100.0,
     show_default=True,
     help="Expected photon count of a white value (poisson).",
@@ -60,17 +71,15 @@ def degrade(
     import torch
 
     from aps_core.imaging import images, noise
-    from aps_core.operators import OperatorSpec
     from aps_core.operators.kernel_blur import kernel_rows
 
-    chosen = operator_from(options)
-    spec = OperatorSpec.named(chosen["type"]).model_validate(chosen)
+    spec = Degradation.model_validate({"operator": operator_from(options)}).operator
     (path,) = files.targets([photo], output, ".degraded.png")
     files.check_free([path], force)
     if kernel is not None:
-        spec = spec.with_kernel(kernel_rows(images.open_image(kernel.read_bytes())))
-    x = images.to_tensor(images.open_image(files.read(photo)))
-    mask_HW = images.mask_to_tensor(images.open_image(mask.read_bytes())) if mask else None
+        spec = spec.with_kernel(kernel_rows(files.opened("kernel", kernel.read_bytes())))
+    x = images.to_tensor(files.opened("photo", files.read(photo)))
+    mask_HW = images.mask_to_tensor(files.opened("mask", mask.read_bytes())) if mask else None
     factor = getattr(spec, "factor", 1)
     x = x[:, : x.shape[1] // factor * factor, : x.shape[2] // factor * factor]
     if not x.numel():

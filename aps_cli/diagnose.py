@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from functools import partial
 from itertools import chain
@@ -11,17 +12,21 @@ from typing import Any
 
 import click
 
-from aps_cli.fields import words_of
-from aps_cli.files import PictureFiles, read
+from aps_cli.device import default_device, max_pixels
+from aps_cli.files import STDIO, PictureFiles, read
 from aps_cli.jobs import connected
+from aps_cli.naming import NamingCommand
+from aps_cli.operator_options import words_of
 from aps_client.errors import InvalidRequest
 from aps_core.diagnosis import Diagnosis
 from aps_core.diagnosis import diagnose as diagnose_locally
 from aps_core.errors import ImageRejected
+from aps_core.runtime.estimate import CPU_MAX_PIXELS, fitting_side
+from aps_core.tasks import validate_spec
 from aps_core.tasks.content import specialised
 
 
-@click.command()
+@click.command(cls=NamingCommand)
 @click.argument("photos", metavar="PHOTO...", nargs=-1, required=True, type=PictureFiles())
 @partial(connected, default="diagnose on this machine")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per picture.")
@@ -50,7 +55,8 @@ def diagnose(
         for note in found.unsure:
             click.echo(f"  Not certain: {note}")
         if found.proposal is not None:
-            click.echo(f"  Try: {restore_command(photo, found.proposal)}")
+            proposal = _fitting(found.proposal, (found.width, found.height))
+            click.echo(f"  Try: {restore_command(photo, proposal)}")
     if unread:
         raise click.exceptions.Exit(2)
 
@@ -66,9 +72,21 @@ def _diagnosed(photo: Path, server: str | None, api_key: str | None) -> Diagnosi
         return client.diagnose(data)
 
 
+def _fitting(proposal: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
+    """The proposal, with a working size if this machine would refuse the picture as too large."""
+    spec = validate_spec({"type": "restore", **proposal})
+    area = math.prod(spec.sampled_size(size) or size)
+    # choosing the device loads torch
+    if area <= CPU_MAX_PIXELS or area <= (limit := max_pixels(default_device(None))):
+        return proposal
+    return {**proposal, "working_size": fitting_side(spec, size, limit)}
+
+
 def restore_command(photo: Path, proposal: dict[str, Any]) -> str:
     """The command that runs a proposed restore job."""
-    words = ["aps", "restore", str(photo), *words_of(proposal["operator"])]
+    looks_like_option = photo != STDIO and str(photo).startswith("-")
+    name = f"./{photo}" if looks_like_option else str(photo)
+    words = ["aps", "restore", name, *words_of(proposal["operator"])]
     for field in ("noise", "peak", "working_size", "prior"):
         if field in proposal:
             words += [f"--{field.replace('_', '-')}", str(proposal[field])]

@@ -37,7 +37,13 @@ class Finding:
 
 @click.command()
 @click.option("--server", envvar="APS_SERVER", show_envvar=True, help="Also check this service.")
-@click.option("--port", default=8000, show_default=True, help="Port planned for the API.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8000,
+    show_default=True,
+    help="Port planned for the API.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per check.")
 def doctor(server: str | None, port: int, as_json: bool) -> None:
     """Check Python, GPU, weights, Redis, port, disk and a service, and suggest fixes.

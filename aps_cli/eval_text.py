@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from aps_cli.device import DEVICE, default_device
 from aps_cli.fields import config_from, sampler_options
 from aps_core.text.config import TextConfig
 
@@ -44,7 +45,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--reward", help="Reward type. Default: the prior's.")
 @click.option("--reward-model", help="Checkpoint of the reward model. Default: the prior's.")
 @click.option("--prior", default="embedded_text", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
+@click.option("--device", type=DEVICE, help="Default: cuda if available.")
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option(
     "-o",
@@ -76,7 +77,6 @@ def eval_text(
     every relaxation; write all answers with their scores, and print means and gains with paired
     intervals.
     """
-    from aps_cli.device import default_device
     from aps_core.evaluation import text, text_summary
     from aps_core.evaluation.questions import load_questions, paper_questions
     from aps_core.evaluation.text_file import AnswerFile

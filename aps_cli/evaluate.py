@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aps_cli.device import default_device
+from aps_cli.device import DEVICE, default_device
 from aps_cli.fields import member_fields, parse_value
 from aps_core.errors import InvalidSpec
 from aps_core.samplers import SamplerSpec
@@ -115,7 +115,7 @@ DEFAULT_TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
 @click.option("--sigma", default=0.05, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--prior", default="embedded", show_default=True)
-@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
+@click.option("--device", type=DEVICE, help="Default: cuda if available.")
 @click.option("--threads", type=int, help="CPU threads.")
 @click.option(
     "--set",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import click
 from pydantic import BaseModel
@@ -13,11 +13,8 @@ from pydantic.fields import FieldInfo
 from aps_cli.files import PictureFile
 from aps_cli.spec_option import MemberName, SpecOption
 from aps_core.errors import InvalidSpec
-from aps_core.operators import OperatorSpec
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf, Spec
 
-OPERATOR = AnyOf(OperatorSpec)
 Command = Callable[..., Any]
 PICTURE = PictureFile()
 
@@ -32,13 +29,13 @@ def spec_options(spec: type[BaseModel]) -> Callable[[Command], Command]:
             elif config := _settings(field):
                 command = sampler_options(config)(command)
             elif field.annotation is bool:
-                flag = (
+                words = (
                     f"{_plain(name)}/--no-{name.replace('_', '-')}"
                     if field.default
                     else _plain(name)
                 )
                 command = click.option(
-                    flag, name, is_flag=True, default=None, help=field.description
+                    words, name, is_flag=True, default=None, help=field.description
                 )(command)
             else:
                 command = click.option(
@@ -71,8 +68,15 @@ def json_of(spec: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
         elif _settings(field):
             given[name] = config_from(options)
         elif options.get(name) is not None:
-            given[name] = options[name] if field.annotation is str else parse_value(options[name])
+            given[name] = _value(field, options[name])
     return {"prompt": options["prompt"], **given} if options.get("prompt") is not None else given
+
+
+def _value(field: FieldInfo, text: Any) -> Any:
+    """JSON of the value of an option; where several texts are possible, one needs no brackets."""
+    value = text if field.annotation is str else parse_value(text)
+    several = get_origin(field.annotation) is tuple
+    return [text] if several and not isinstance(value, list) else value
 
 
 def prompt_is_argument(spec: type[BaseModel]) -> bool:
@@ -95,7 +99,7 @@ def family_options(
         for name, users in reversed(_fields_of(anyof.root).items()):
             first = anyof.default if anyof.default in users else users[0]
             command = click.option(
-                _flag(name, field),
+                flag(name, field),
                 f"{field}__{name}",
                 cls=SpecOption,
                 model=anyof.root.family[first],
@@ -147,15 +151,6 @@ def member_fields(text: str | None) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-def operator_from(options: dict[str, Any]) -> dict[str, Any]:
-    """Removes the operator's options from ``options`` and returns the JSON of its spec.
-
-    Raises:
-        InvalidSpec: an option does not apply to the selected operator.
-    """
-    return member_from("operator", OPERATOR, options) or {}
-
-
 def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, Any] | None:
     """Removes a family's options from ``options`` and returns the JSON of the selected member.
 
@@ -171,7 +166,7 @@ def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, 
         users = _fields_of(anyof.root)[name]
         if chosen not in users:
             raise InvalidSpec(
-                f"{_flag(name, field)} is not an option of {field} '{chosen}'; it applies to"
+                f"{flag(name, field)} is not an option of {field} '{chosen}'; it applies to"
                 f" {', '.join(users)}."
             )
     return {**({"type": named} if named else {}), **given} or None
@@ -180,32 +175,6 @@ def member_from(field: str, anyof: AnyOf, options: dict[str, Any]) -> dict[str, 
 def config_from(options: dict[str, Any]) -> dict[str, Any]:
     """Removes the sampler's options from ``options`` and returns the JSON of its settings."""
     return _pop_prefixed(options, "sampler__")
-
-
-def operator_options(command: Command) -> Command:
-    """Adds ``--operator`` and one option per operator field, for operators that degrade."""
-    info = FieldInfo(description="The degradation")
-    known = [
-        name for name, cls in OperatorSpec.family.items() if not issubclass(cls, UnknownOperator)
-    ]
-    return family_options("operator", OPERATOR, info, known)(command)
-
-
-def field_lines(operator: str) -> list[str]:
-    """Describes the options of an operator, one per line."""
-    lines = []
-    for name, field in OperatorSpec.named(operator).model_fields.items():
-        if name != "type":
-            default = "" if field.is_required() else f" [default: {field.default}]"
-            lines.append(f"{_flag(name, 'operator'):<16} {field.description}{default}")
-    return lines
-
-
-def words_of(operator: dict[str, Any]) -> list[str]:
-    """Command-line words that select an operator; the inverse of :func:`operator_from`."""
-    given = {_flag(name, "operator"): value for name, value in operator.items() if name != "type"}
-    texts = {flag: v if isinstance(v, str) else json.dumps(v) for flag, v in given.items()}
-    return ["--operator", operator["type"], *(word for pair in texts.items() for word in pair)]
 
 
 def parse_value(text: Any) -> Any:
@@ -294,5 +263,6 @@ _RENAMED = {
 }
 
 
-def _flag(name: str, field: str) -> str:
+def flag(name: str, field: str) -> str:
+    """The option of the field ``name`` of the members of a family, for the task's ``field``."""
     return _RENAMED.get((field, name), _plain(name))

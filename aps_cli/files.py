@@ -9,14 +9,16 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from aps_core.errors import InvalidSpec
+from aps_core.errors import ImageRejected, InvalidSpec
+from aps_core.imaging import images
+from aps_core.imaging.images import Picture
 
 STDIO = Path("-")
 """Standard input or output."""
@@ -80,9 +82,37 @@ class PictureFiles(click.ParamType):  # type: ignore[type-arg]  # generic only s
         return [path]
 
 
+class Pictures(click.Argument):
+    """Pictures before a prompt: if there is one word and it is a file, the prompt is missing."""
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, click.core.ParameterSource]:
+        """The words; click takes a single one for the prompt."""
+        value, source = super().consume_value(ctx, opts)
+        word = opts.get("prompt")
+        if self.value_is_missing(value) and isinstance(word, str) and os.path.isfile(word):
+            prompt = next(param for param in ctx.command.params if param.name == "prompt")
+            raise click.MissingParameter(ctx=ctx, param=prompt)
+        return value, source
+
+
 def read(path: Path) -> bytes:
     """Contents of a file or of standard input."""
     return sys.stdin.buffer.read() if path == STDIO else path.read_bytes()
+
+
+def opened(name: str, data: bytes) -> Picture:
+    """Decodes the picture ``name`` of a job.
+
+    Raises:
+        ImageRejected: it cannot be read; the message names it as a service does.
+    """
+    try:
+        return images.open_image(data)
+    except ImageRejected as error:
+        error.args = (f"'{name}': {error}",)
+        raise
 
 
 def write_out(data: bytes) -> None:

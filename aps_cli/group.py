@@ -65,7 +65,7 @@ class OneLineErrors(click.Group):
         except click.Abort:
             _fail("interrupted", 130)
         except ValidationError as error:
-            _fail(explain(error), 2)
+            _fail(_told(error), 2)
         except APSError as error:
             _fail(str(error), 2 if isinstance(error, USER) else 1)
         except ModuleNotFoundError as error:
@@ -93,6 +93,12 @@ class OneLineErrors(click.Group):
         """Writes the exit codes."""
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
+
+
+def _told(error: ValidationError) -> str:
+    """The message of an invalid field; a setting is called as its environment variable."""
+    field, *message = explain(error).partition(":")
+    return "".join([f"APS_{field.upper()}" if error.title == "Settings" else field, *message])
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from aps_cli.naming import NamingCommand
+from aps_cli.ranges import FiniteRange
 from aps_client import Client
 from service.jobs import JobState
 
@@ -29,7 +31,11 @@ def connected(
     )(key(command))
 
 
-@click.group()
+class _Jobs(click.Group):
+    command_class = NamingCommand
+
+
+@click.group(cls=_Jobs)
 def jobs() -> None:
     """List, show, fetch, share, cancel and delete the jobs of a running service."""
 
@@ -119,7 +125,7 @@ def cancel(server: str | None, api_key: str | None, job_id: str) -> None:
 @click.argument("job_id")
 @click.option(
     "--hours",
-    type=click.FloatRange(1 / 60, 8760),
+    type=FiniteRange(1 / 60, 8760),
     help="Lifetime of the link; default: as long as the service allows.",
 )
 @click.option("--end", is_flag=True, help="End all links to this result instead.")

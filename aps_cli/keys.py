@@ -1,9 +1,11 @@
-"""``aps keys``: creates, lists and revokes API keys in the Redis server of ``APS_REDIS_URL``."""
+"""``aps keys``: creates, lists and revokes API keys in the Redis server of ``APS_REDIS_URL`` or of
+``aps serve --embedded``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +15,7 @@ from aps_core.errors import APSError
 
 if TYPE_CHECKING:
     from service.access.keys import KeyStore, Scope
+    from service.settings import Settings
 
 
 @click.group()
@@ -100,15 +103,32 @@ def revoke(key_id: str) -> None:
 def _store() -> Iterator[KeyStore]:
     from redis.exceptions import RedisError
 
-    from service.access.keys import KeyStore
-    from service.jobs import connect
+    from service.access.start import opened_keys
     from service.settings import Settings
 
     settings = Settings()
-    redis = connect(settings.redis_url)
-    try:
-        yield KeyStore(redis, settings.key_prefix, settings.keys_file)
-    except RedisError as error:
-        raise APSError(f"The server of APS_REDIS_URL does not respond: {error}") from error
-    finally:
-        redis.close()
+    with ExitStack() as stack:
+        if "redis_url" not in settings.model_fields_set:
+            url = _found(settings, stack)
+            click.echo(f"APS_REDIS_URL is not set; using {url}.", err=True)
+            settings = settings.model_copy(update={"redis_url": url})
+        try:
+            yield stack.enter_context(opened_keys(settings))
+        except RedisError as error:
+            raise APSError(f"The server of APS_REDIS_URL does not respond: {error}") from error
+
+
+def _found(settings: Settings, stack: ExitStack) -> str:
+    """The store of this machine's service: that of a running 'aps serve --embedded', else the
+    server at the default address, else that of the next 'aps serve --embedded', started for now.
+    """
+    from redis import Redis
+    from redis.exceptions import RedisError
+
+    from service.launch.embedded_server import embedded_url, running_server
+
+    for url in (embedded_url(settings), settings.redis_url):
+        with Redis.from_url(url, socket_connect_timeout=2) as redis, suppress(RedisError):
+            redis.ping()
+            return url
+    return stack.enter_context(running_server(settings))

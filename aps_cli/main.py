@@ -8,14 +8,16 @@ from pathlib import Path
 import click
 
 from aps_cli.degrade import degrade
+from aps_cli.device import DEVICE
 from aps_cli.diagnose import diagnose
 from aps_cli.doctor import doctor
 from aps_cli.eval_text import eval_text
 from aps_cli.evaluate import evaluate
-from aps_cli.fields import PICTURE, field_lines
+from aps_cli.fields import PICTURE
 from aps_cli.group import OneLineErrors
 from aps_cli.jobs import jobs
 from aps_cli.keys import keys
+from aps_cli.operator_options import field_lines
 from aps_cli.replay import replay
 from aps_cli.task_commands import task_command
 from aps_cli.weights import weights
@@ -48,13 +50,15 @@ def main() -> None:
 
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8000, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
 @click.option(
     "--embedded/--no-embedded",
     default=False,
     help="Also start a Redis-compatible server and a worker on this machine.",
 )
-@click.option("--device", default=None, help="Device of the embedded worker: cpu or cuda.")
+@click.option(
+    "--device", type=DEVICE, help="Device of the embedded worker; default: cuda if available."
+)
 def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
     """Run the HTTP service; with --embedded, everything it needs on this machine."""
     from aps_cli import processes
@@ -63,7 +67,7 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
 
 
 @main.command()
-@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
+@click.option("--device", type=DEVICE, help="Default: cuda if available.")
 def worker(device: str | None) -> None:
     """Run one worker per visible GPU (see CUDA_VISIBLE_DEVICES), or one on the CPU. A worker keeps
     its priors in memory.
@@ -102,7 +106,12 @@ def requeue(jobs: tuple[str, ...]) -> None:
     show_default=True,
     help="Folder for the pictures.",
 )
-@click.option("--port", default=0, help="Port of the service; 0 selects a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the service; 0 selects a free one.",
+)
 def demo(photo: Path, page: Path, once: bool, out: Path, port: int) -> None:
     """Start a service on this machine, degrade a PHOTO and a PAGE, restore them and write all
     pictures.
@@ -151,7 +160,7 @@ def capabilities(as_json: bool, markdown: bool) -> None:
 
 @main.command()
 @click.argument("prior")
-@click.option("--device", default=None, help="cpu or cuda; default: cuda if available.")
+@click.option("--device", type=DEVICE, help="Default: cuda if available.")
 @click.option(
     "--weights-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from aps_cli.device import default_device
+from service.access.start import check_start, opened_keys
 from service.launch import processes as launch
 from service.launch.devices import gpus
 from service.settings import Settings
@@ -39,8 +40,11 @@ def serve(host: str, port: int, embedded: bool, device: str | None) -> None:
     if embedded:
         launch.launch(settings_for(device), embedded=True, host=host, port=port)
     else:
+        settings = Settings().model_copy(update={"host": host})
         command = launch.api_command(host, port)
-        os.execve(command[0], command, Settings().model_copy(update={"host": host}).environment())
+        with opened_keys(settings) as keys:
+            check_start(settings, keys)
+        os.execve(command[0], command, settings.environment())
 
 
 def worker(device: str | None) -> None:

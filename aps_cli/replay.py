@@ -39,9 +39,6 @@ def replay(
     The exit code is 0 if all samples are bit-identical. Otherwise it is 1, and the command lists
     differences in device and software versions.
     """
-    from aps_core.runtime.engine import Engine
-    from aps_core.runtime.process import be_reproducible
-
     if (earlier := out / "result.json").exists() and not force:
         raise InvalidSpec(
             f"'{earlier}' exists; overwrite it with --force, or choose another --out."
@@ -49,6 +46,9 @@ def replay(
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
     inputs = _matched(origin["inputs"], pictures)
+    from aps_core.runtime.engine import Engine  # loads torch, so it comes after the checks
+    from aps_core.runtime.process import be_reproducible
+
     be_reproducible(origin["threads"])
     engine = Engine.load(spec.prior, origin["device"])
     with Display() as display:

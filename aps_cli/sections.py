@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from aps_cli.naming import NamingCommand
 
-class SectionedCommand(click.Command):
+
+class SectionedCommand(NamingCommand):
     """A command whose help lists general, operator and sampler options in separate sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

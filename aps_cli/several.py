@@ -16,6 +16,7 @@ from PIL import Image
 from aps_cli import contact_sheet
 from aps_cli.compute import Files
 from aps_cli.files import STDIO, is_done
+from aps_cli.naming import in_options
 from aps_client.errors import JobFailed
 from aps_core.errors import APSError, NothingToRestore
 from aps_core.operators import OperatorSpec
@@ -141,6 +142,7 @@ def _without_result(source: Path, error: APSError | OSError) -> Outcome:
     reason = str(error)
     if isinstance(error, JobFailed) and error.job.error is not None:
         reason = error.job.error.detail
+    reason = in_options(reason, click.get_current_context())
     left = isinstance(error, APSError) and error.code == NothingToRestore.code
     click.echo(f"{source}: {'left as it is. ' if left else ''}{reason}", err=True)
     first = f"{reason.partition('. ')[0].rstrip('.')}."

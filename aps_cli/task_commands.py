@@ -12,6 +12,7 @@ import click
 
 from aps_cli import files
 from aps_cli.compute import Backend, Files
+from aps_cli.device import DEVICE
 from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
 from aps_cli.sections import SectionedCommand
 from aps_cli.several import compute_all, report
@@ -120,6 +121,7 @@ def _arguments(spec: type[TaskSpec], pictures: list[str]) -> list[Decorator]:
     return [
         click.argument(
             pictures[0],
+            cls=files.Pictures,
             metavar={"image": "PHOTO"}.get(pictures[0], pictures[0].upper()) + "...",
             type=files.PictureFiles(),
             nargs=-1,
@@ -138,7 +140,7 @@ def _prompt(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def _common(sized: bool, text: bool) -> list[Decorator]:
     limit = "Maximum pixels of the result; default: 512x512 on a CPU, 2048x2048 on a GPU."
     return [
-        click.option("--device", default=None, help="cpu or cuda; default: cuda if available."),
+        click.option("--device", type=DEVICE, help="Default: cuda if available."),
         click.option("--max-pixels", type=int, hidden=not sized, help=limit),
         click.option(
             "--server",

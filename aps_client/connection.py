@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from aps_core import __version__
+from aps_core.errors import InvalidSpec
 
 SERVER = "APS_SERVER"
 API_KEY = "APS_API_KEY"
@@ -44,6 +46,23 @@ class Connection:
     """Seconds allowed for connecting, and between two bytes of a response."""
     retry: Retry = Retry()
 
+    def __post_init__(self) -> None:
+        """Checks the address.
+
+        Raises:
+            InvalidSpec: it is not a URL of HTTP or HTTPS.
+        """
+        try:
+            url = urlsplit(self.server)
+            valid = url.scheme in ("http", "https") and url.hostname and url.port != 0
+        except ValueError:  # brackets, or the port
+            valid = False
+        if not valid:
+            raise InvalidSpec(
+                "The address of the service must be a URL such as http://127.0.0.1:8000, not"
+                f" '{self.server}'."
+            )
+
     @classmethod
     def of(cls, server: str | Connection | None, api_key: str | None) -> Connection:
         """Resolves the arguments of a client.
@@ -51,11 +70,14 @@ class Connection:
         Args:
             server: URL, or a connection, which is returned unchanged. None: the default.
             api_key: API key. None: the default.
+
+        Raises:
+            InvalidSpec: the address is not a URL of HTTP or HTTPS.
         """
         if isinstance(server, Connection):
             return server
-        default = cls()
-        return replace(default, server=server or default.server, api_key=api_key or default.api_key)
+        given: dict[str, Any] = {"server": server, "api_key": api_key}
+        return cls(**{name: value for name, value in given.items() if value})
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments for :class:`httpx.Client` and :class:`httpx.AsyncClient`."""

@@ -49,7 +49,7 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
             answer: httpx.Response = yield call
         except (httpx.TransportError, httpx.InvalidURL) as error:
             failure: Exception = Unreachable(
-                f"{call.method} {call.url}: {error or type(error).__name__}. Is the service"
+                f"{call.method} {call.url}: {_reason(error)}. Is the service"
                 " running and the address correct?"
             )
             failure.__cause__ = error
@@ -63,3 +63,7 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
         if attempt < retry.attempts:
             yield Pause(pause)
     raise failure
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__

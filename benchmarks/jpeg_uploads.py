@@ -4,8 +4,8 @@
 
 The photographs and pages of ``examples`` are blurred or left as they are, get noise, and are
 compressed. The job names the blur, or noise alone, and leaves the rest to the service: that a JPEG
-was rounded, and how noisy it was before. Compared with the same pixels as a PNG, which tell neither.
-Rows are appended to a CSV file.
+was rounded, and how noisy it was before. Compared with the same pixels as a PNG, which tell
+neither. Rows are appended to a CSV file.
 """
 
 from __future__ import annotations

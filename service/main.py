@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 import aps_core
 from aps_core.tasks import TaskSpec
 from service.access.host_guard import HostGuard
-from service.access.principals import check_start
+from service.access.start import check_start
 from service.api import (
     batch_routes,
     completion_routes,

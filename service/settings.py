@@ -68,7 +68,10 @@ class Settings(Limits):
     )
     keys_file: Path | None = Field(
         default=None,
-        description="JSON file of API keys, in addition to Redis; see 'aps keys create --record'.",
+        description=(
+            "File of API keys in addition to Redis: records of 'aps keys create --record', one a"
+            " line or as a JSON list."
+        ),
     )
     allowed_hosts: list[str] = Field(
         default=[],

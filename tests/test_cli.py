@@ -72,12 +72,19 @@ def test_a_phone_photo_is_too_large_unless_reduced(tmp_path):
     refused = aps("restore", phone, "--operator", "denoise", *QUICK)
     assert refused.exit_code == 2
     assert "4000x3000 pixels (750000 tokens, about" in refused.output
-    assert "'working_size' to 591 or less" in refused.output
-    assert "'tile' to 256 to restore it at full size in 252 tiles" in refused.output
+    assert "--working-size to 591 or less" in refused.output
+    assert "--tile to 256 to restore it at full size in 252 tiles" in refused.output
     assert not phone.with_suffix(".restored.png").exists()
     done = aps("restore", phone, "--operator", "denoise", "--working-size", 96, *QUICK)
     assert done.exit_code == 0, done.output
     assert picture(phone.with_suffix(".restored.png")).shape == (3, 72, 96)
+
+
+def test_the_working_size_that_is_advised_is_allowed(tmp_path):
+    wide = tmp_path / "wide.png"
+    Image.new("RGB", (2000, 3)).save(wide)
+    command = ["restore", wide, "--operator", "super_resolution", "--factor", 8, "--device", "cpu"]
+    assert "--working-size to 4096 or less" in aps(*command).output
 
 
 def test_a_photo_is_restored_in_tiles_and_replayed(tmp_path):
@@ -140,20 +147,31 @@ def test_degrade_writes_a_measurement(photo, tmp_path):
     [
         (
             ["--operator", "super_resolution", "--factor", "3"],
-            "operator.factor: Input should be 2, 4 or 8",
+            "Invalid value for '--factor': Input should be 2, 4 or 8. See 'aps restore --help'",
         ),
         (
             ["--operator", "hdr", "--factor", "4"],
             "--factor is not an option of operator 'hdr'; it applies to super_resolution",
         ),
-        (["--operator", "hdr", "--sigma", "nan"], "sigma"),
+        (["--operator", "hdr", "--sigma", "nan"], "Invalid value for '--sigma': "),
+        (["--operator", "gaussian_blur", "--blur-sigma", "nan"], "value for '--blur-sigma': "),
+        (["--operator", "hdr", "--num-samples", "99"], "Invalid value for '--num-samples': "),
+        (
+            ["--operator", "compose", "--stages", '[{"type": "super_resolution", "factor": 3}]'],
+            "Invalid value for '--stages': 0.factor: Input should be 2, 4 or 8",
+        ),
+        (["--operator", "inpainting"], "send a --mask picture"),
+        (
+            ["--operator", "kernel_blur"],
+            "send a --kernel picture, or its weights in --kernel-weights.",
+        ),
         (
             ["--operator", "hdr", "--sigma", "much"],
-            "number or Input should be 'auto' (given: 'much')",
+            "number or Input should be 'auto'. See 'aps restore --help'.",
         ),
         (
             ["--operator", "hdr", "--working-size", "big"],
-            "working_size: Input should be a valid integer",
+            "Invalid value for '--working-size': Input should be a valid integer",
         ),
         ([], "Missing option '--operator'. If you do not know what happened to the picture, add"),
         (["--operator", "fog"], "'fog' is not one of "),
@@ -162,7 +180,7 @@ def test_degrade_writes_a_measurement(photo, tmp_path):
         (["--operator", "hdr", "--prior", "nonesuch"], "There is no prior 'nonesuch'; known: "),
         (
             ["--operator", "hdr", "--inner-steps", "-1"],
-            "sampler.inner_steps: Input should be greater than or equal to 0",
+            "Invalid value for '--inner-steps': Input should be greater than or equal to 0",
         ),
     ],
 )
@@ -173,12 +191,36 @@ def test_wrong_usage_is_one_line_and_exit_code_2(photo, arguments, words):
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--noise", "poisson", "--peak", peak] for peak in ("-5", "0", "nan", "inf", "1e7")),
+        ["--sigma", "nan"],
+    ],
+)
+def test_degrade_accepts_the_noise_that_restore_does(photo, arguments):
+    result = aps("degrade", photo, "--operator", "denoise", *arguments)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{arguments[-2]}': " in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
 def test_not_a_picture(tmp_path):
     text = tmp_path / "notes.png"
     text.write_text("hello")
-    result = aps("restore", text, "--operator", "hdr")
-    assert result.exit_code == 2
-    assert "not a picture" in result.output
+    for command in ("restore", "degrade"):
+        result = aps(command, text, "--operator", "hdr")
+        assert result.exit_code == 2
+        assert result.output.startswith(f"aps: {text}: ")
+        assert "not a picture" in result.output
+    photo, options = PHOTOS / "coffee.png", ("--operator", "inpainting", "--mask", text)
+    assert f"aps: {text}: " in aps("restore", photo, *options, "-o", tmp_path / "a.png").output
+
+
+def test_degrade_names_its_options(photo):
+    for option in ("--blur-sigma", "--sigma"):
+        result = aps("degrade", photo, "--operator", "gaussian_blur", option, "nan")
+        assert f"Invalid value for '{option}': " in result.output
 
 
 def test_eval_writes_tables_and_continues(tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from aps_cli.main import main
@@ -38,7 +39,7 @@ def test_guide_answers_several_prompts_together():
 
 def test_guide_explains_what_is_wrong():
     for arguments, told in (
-        (["guide", ""], "prompt"),
+        (["guide", ""], "PROMPT"),
         (["guide", "x", "--steps", "0"], "steps"),
         (["guide", "x", "--prior", "embedded"], "embedded_text"),
     ):
@@ -90,6 +91,15 @@ def test_an_interrupted_eval_text_continues_from_its_file(tmp_path):
         refused = CliRunner().invoke(main, [*command, *other])
         assert refused.exit_code == 2
         assert "other settings" in refused.stderr
+
+
+@pytest.mark.parametrize("stop", [".", '["."]'])
+def test_one_text_needs_no_brackets(stop):
+    command = ["guide", "What is oak?", "--json", "--stop", stop, "--more-prompts", "7", *SMALL]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    spec = json.loads(done.stdout)["spec"]
+    assert (spec["stop"], spec["more_prompts"]) == (["."], ["7"])
 
 
 def test_members_of_families_are_given_by_name():

@@ -75,14 +75,20 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch):
     source = photo(tmp_path / "a.png")
     for arguments, words in (
         (("edit", source, "a flower"), "No part to regenerate is marked"),
-        (("edit", source, " ", "--left", 4), "prompt: String should have at least 1 character"),
+        (("edit", source, "--left", 4), "Missing argument 'PROMPT'"),
+        (("edit",), "Missing argument 'PHOTO...'"),
+        (("edit", "a flower", "--left", 4), "Missing argument 'PHOTO...'"),
+        (
+            ("edit", source, " ", "--left", 4),
+            "Invalid value for 'PROMPT': String should have at least 1 character",
+        ),
         (
             ("edit", source, "a flower", "--mask", photo(tmp_path / "m.png", (20, 20))),
             "must have the same size",
         ),
         (
             ("stylize", source, "a flower", "--num-samples", 99),
-            "num_samples: Input should be less than or equal to 16",
+            "'--num-samples': Input should be less than or equal to 16",
         ),
         (("stylize", source, "a flower", "--measure", "csd", "--device", "cpu"), "csd-vit-l"),
     ):

@@ -1,5 +1,6 @@
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,17 @@ def test_the_inputs_must_be_the_same(made, tmp_path):
     done = aps("replay", made.with_suffix(".json"), other)
     assert done.exit_code == 2
     assert "The given pictures do not include the job's image" in done.output
+
+
+def test_mistakes_are_noticed_before_anything_is_loaded(made, tmp_path, monkeypatch):
+    for heavy in ("torch", "aps_core.runtime.engine"):
+        monkeypatch.setitem(sys.modules, heavy, None)
+    sidecar, earlier = made.with_suffix(".json"), tmp_path / "result.json"
+    other = PHOTO.with_name("rocket.png")
+    assert "is not a sidecar" in aps("replay", PHOTO, "-o", tmp_path).output
+    assert "do not include the job's image" in aps("replay", sidecar, other, "-o", tmp_path).output
+    earlier.touch()
+    assert f"'{earlier}' exists" in aps("replay", sidecar, PHOTO, "-o", tmp_path).output
 
 
 def test_only_sidecars_are_accepted(tmp_path):

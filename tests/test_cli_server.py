@@ -69,8 +69,14 @@ def test_errors_of_the_service_are_one_line(aps, photo, tmp_path):
     refused = aps("restore", photo, "--operator", "super_resolution", "--factor", "3")
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "aps: /operator/factor: Input should be 2, 4 or 8\n",
+        "aps: Invalid value for '--factor': Input should be 2, 4 or 8. See 'aps restore --help'.\n",
     )
+    text = tmp_path / "notes.png"
+    text.write_text("hello")
+    for given in ([text], [photo, "--mask", text]):
+        refused = aps("restore", *given, *SMALL, "-o", tmp_path / "x.png")
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith(f"aps: {text}: ")
     assert aps("restore", photo, *SMALL, "-o", tmp_path / "x.webp").exit_code == 2
 
 
@@ -80,6 +86,22 @@ def test_an_unreachable_service_is_exit_code_1(photo):
     )
     assert done.exit_code == 1
     assert "Is the service running" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "server", ["foo", "localhost:8000", "http://", "http://[x", "http://a:99999"]
+)
+@pytest.mark.parametrize("command", [("restore", *SMALL), ("diagnose",)])
+def test_a_malformed_address_is_refused_at_once(photo, tmp_path, server, command):
+    task, *options = command
+    (tmp_path / "other.png").write_bytes(png())
+    arguments = [task, str(tmp_path), *options, "--server", server]
+    done = CliRunner().invoke(main, arguments, env={"APS_SERVER": "bar"})
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "aps: The address of the service must be a URL such as http://127.0.0.1:8000, not"
+        f" '{server}'.\n",
+    )
 
 
 def test_doctor_reports_findings_and_advice(stack: Stack, monkeypatch, tmp_path):

@@ -101,10 +101,25 @@ def check_size(
     cost = estimate(spec, image, seconds_per_token)
     if cost.sampled is not None and math.prod(cost.sampled) > max_pixels:
         way = _in_tiles(spec, image, max_pixels, seconds_per_token, max_seconds)
-        raise _too_large(cost.sampled, cost, max_pixels, way)
+        raise _too_large(cost.sampled, cost, max_pixels, fitting_side(spec, image, max_pixels), way)
     if capacity is not None:
         capacity.check(cost.tokens_at_once)
     return cost
+
+
+def fitting_side(spec: TaskSpec, image: Size | None, max_pixels: int) -> int | None:
+    """The largest 'working_size' with which the result has at most ``max_pixels``; None if the task
+    has no such field, or none is small enough.
+    """
+    if "working_size" not in type(spec).model_fields:
+        return None
+
+    def exceeds(side: int) -> bool:
+        sampled = spec.model_copy(update={"working_size": side}).sampled_size(image)
+        return sampled is not None and math.prod(sampled) > max_pixels
+
+    fitting = bisect_left(WORKING_SIZES, True, key=exceeds)
+    return WORKING_SIZES[fitting - 1] if fitting else None
 
 
 def check_seconds(
@@ -132,11 +147,13 @@ def check_seconds(
     )
 
 
+WORKING_SIZES = range(32, 4097)
+"""Values that a task's 'working_size' can have."""
 _FIELDS = (
     ("sampler", "steps", 1),
     ("sampler", "inner_steps", 1),
     ("", "num_samples", 1),
-    ("", "working_size", 32),
+    ("", "working_size", WORKING_SIZES.start),
 )
 """Settings that shorten a job, their location in the spec, and the smallest suggested value."""
 
@@ -219,11 +236,13 @@ def _in_tiles(
     )
 
 
-def _too_large(size: Size, cost: Estimate, max_pixels: int, way: str) -> ImageTooLarge:
+def _too_large(
+    size: Size, cost: Estimate, max_pixels: int, side: int | None, way: str
+) -> ImageTooLarge:
     width, height = size
-    side = int((max_pixels * max(width, height) / min(width, height)) ** 0.5)
+    smaller = f" or set 'working_size' to {side} or less" if side else ""
     return ImageTooLarge(
         f"The picture to be made would be {width}x{height} pixels ({cost.tokens} tokens, about"
         f" {in_words(cost.seconds)} here); this device allows {max_pixels} pixels at a time. Send a"
-        f" smaller picture or set 'working_size' to {side} or less.{way}"
+        f" smaller picture{smaller}.{way}"
     )

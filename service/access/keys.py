@@ -2,8 +2,8 @@
 
 A key has the form ``aps_ID_SECRET``. The ID is public and identifies the record. The secret has 256
 random bits, so a single SHA-256 suffices. Keys are stored in Redis (``aps keys``) or, for
-deployments that provide their own secrets, in the file named by ``APS_KEYS_FILE``, as a JSON list
-of the same records.
+deployments that provide their own secrets, in the file named by ``APS_KEYS_FILE``, as records of
+``aps keys create --record``, one a line or in a JSON list.
 """
 
 from __future__ import annotations
@@ -174,11 +174,19 @@ class KeyStore:
 
 
 def _read(file: Path) -> list[ApiKey]:
+    """The keys of a file: a JSON list, or one record a line.
+
+    Raises:
+        KeyRefused: it holds something else; the message does not quote it.
+    """
     try:
-        keys = _FILE.validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
+        text = file.read_text().strip()
+        lines = [line for line in text.splitlines() if line.strip()]
+        keys = _FILE.validate_json(text if text.startswith("[") else f"[{','.join(lines)}]")
+    except (OSError, ValueError) as error:
         raise KeyRefused(
-            f"APS_KEYS_FILE {file} cannot be read as a list of keys: {error}"
+            f"APS_KEYS_FILE {file} cannot be read: it must hold records that 'aps keys create"
+            f" --record' prints, one a line or as a JSON list. {_reason(error)}"
         ) from error
     for principal, number in Counter(key.principal for key in keys).items():
         if number > ACTIVE_KEYS:
@@ -187,6 +195,14 @@ def _read(file: Path) -> list[ApiKey]:
                 " be active."
             )
     return keys
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{error}."
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where + ': ' if where else ''}{first['msg']}."
 
 
 def _digest(token: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +9,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
-from redis.exceptions import RedisError
 
-from service.access.keys import ApiKey, KeyRefused, KeyStore
+from service.access.keys import ApiKey
 from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
@@ -20,8 +18,6 @@ from service.api.errors import ScopeMissing, Unauthorized
 from service.api.parameters import known_parameters
 from service.jobs import Quota
 from service.settings import Settings
-
-log = logging.getLogger(__name__)
 
 _bearer = HTTPBearer(
     auto_error=False,
@@ -123,29 +119,3 @@ def needs_scope(key: ApiKey, *scopes: str) -> None:
 
 Reader = Annotated[Principal, Security(principal, scopes=["read"])]
 Writer = Annotated[Principal, Security(principal, scopes=["write"])]
-
-
-def check_start(settings: Settings, keys: KeyStore) -> None:
-    """Checks at start-up that a service that requires API keys has some.
-
-    Raises:
-        KeyRefused: keys are required and none exists.
-    """
-    if not settings.auth_required:
-        if not settings.on_loopback:
-            log.warning(
-                "APS_AUTH=none: anyone who can reach %s can use this service", settings.host
-            )
-        return
-    try:
-        known = keys.all()
-    except RedisError as error:
-        # harmless: without the store, every request is refused
-        log.warning("API keys could not be counted because the store does not answer: %s", error)
-        return
-    if not known:
-        raise KeyRefused(
-            f"With APS_HOST={settings.host} and APS_AUTH={settings.auth} the service requires API"
-            " keys, but none exists. Create one ('aps keys create NAME'), provide a key file"
-            " (APS_KEYS_FILE), or set APS_AUTH=none."
-        )

@@ -76,10 +76,10 @@ def running_server(settings: Settings) -> Iterator[str]:
     Raises:
         ServerUnavailable: no server program was found, or it does not start.
     """
-    folder = (settings.data_dir / "redis").absolute()
+    folder = _folder(settings)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     socket = _socket_path(folder)
-    url = f"unix://{socket}"
+    url = embedded_url(settings)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,6 +96,15 @@ def running_server(settings: Settings) -> Iterator[str]:
         finally:
             server.stop()
             socket.unlink(missing_ok=True)
+
+
+def embedded_url(settings: Settings) -> str:
+    """URL of the server on ``settings.data_dir``, whether it runs or not."""
+    return f"unix://{_socket_path(_folder(settings))}"
+
+
+def _folder(settings: Settings) -> Path:
+    return (settings.data_dir / "redis").absolute()
 
 
 class _Kept:

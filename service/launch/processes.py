@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from aps_core.errors import APSError
+from service.access.start import check_start, opened_keys
 from service.launch.devices import gpus
 from service.launch.embedded_server import running_server
 from service.launch.supervisor import Supervisor
@@ -116,6 +117,7 @@ def running_service(
     call :meth:`Supervisor.tend` regularly.
 
     Raises:
+        KeyRefused: keys are required and none exists; nothing else has been started then.
         LaunchFailed, ServerUnavailable: it does not start.
         NoDevice: there is no GPU for the workers.
     """
@@ -125,6 +127,8 @@ def running_service(
             settings = settings.model_copy(
                 update={"redis_url": stack.enter_context(running_server(settings))}
             )
+        with opened_keys(settings) as keys:
+            check_start(settings, keys)
         url = f"http://{host}:{port}"
         supervisor = Supervisor(settings, log_file)
         stack.callback(supervisor.stop)
@@ -140,7 +144,7 @@ def launch(
     """Serves until interrupted or terminated; restarts processes that exit.
 
     Raises:
-        LaunchFailed, ServerUnavailable, NoDevice: the service does not start.
+        KeyRefused, LaunchFailed, ServerUnavailable, NoDevice: the service does not start.
     """
     with (
         asked_to_stop() as over,

@@ -143,7 +143,7 @@ def test_a_resumed_run_has_the_pictures_of_tiles_that_are_more_than_their_tokens
     """Those of plug and play are between levels, so their tokens do not say all."""
     pages, checkpoints = ImageEngine.load("embedded_documents"), list[bytes]()
     inputs = upload(picture(shape=(3, 64, 160))[0])
-    sampler = {"type": "plug_and_play", "steps": 1, "inner_steps": 2, "first_steps": 5}
+    sampler = {"type": "plug_and_play", "steps": 2, "inner_steps": 2, "first_steps": 5}
     chosen: dict[str, Any] = {"prior": "embedded_documents", "sampler": sampler}
     fields = {**chosen, "tile": 72, "num_samples": 2}
     whole = restored(pages, inputs, lambda now: checkpoints.append(now.checkpoint()), **fields)

@@ -286,9 +286,15 @@ def test_keys_can_be_read_from_a_file(redis: Redis, tmp_path: Path) -> None:
     file.write_text(f"[{record},{record},{record}]")
     with pytest.raises(KeyRefused, match="at most 2"):
         KeyStore(redis, file=file)
-    file.write_text("{}")
-    with pytest.raises(KeyRefused, match="cannot be read"):
-        KeyStore(redis, file=file)
+    other = new_key("dev", ALL)[1].model_dump_json()
+    file.write_text(f"{record}\n\n{other}\n")
+    assert [key.principal for key in KeyStore(redis, file=file).all()] == ["dev", "ops"]
+    for wrong in ("{}", done.output, "\x00", '{"id": 5}'):
+        file.write_text(wrong)
+        with pytest.raises(KeyRefused, match="cannot be read: it must hold records") as refused:
+            KeyStore(redis, file=file)
+        assert len(str(refused.value).splitlines()) == 1
+        assert token not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.access.keys import KeyRefused
 from service.launch import processes
-from service.launch.processes import LaunchFailed, free_port, wait_ready
+from service.launch.processes import LaunchFailed, free_port, running_service, wait_ready
 from service.settings import Settings
 
 
@@ -70,6 +71,19 @@ def test_a_slow_start_says_what_it_waits_for(
         wait_ready(f"http://127.0.0.1:{free_port()}", {}, seconds=1)
     assert 3 <= caplog.text.count("not ready after") <= 4
     assert "refused" in caplog.text
+
+
+def test_missing_keys_are_noticed_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path, artifacts_dir=tmp_path / "artifacts", auth="keys")
+    monkeypatch.setattr(processes, "start_workers", lambda *_: pytest.fail("a worker starts"))
+    with (
+        pytest.raises(KeyRefused, match="requires API keys, but none exists"),
+        running_service(settings, embedded=True),
+    ):
+        pass
+    assert processes_using(tmp_path) == []
 
 
 def test_it_ends_when_a_worker_cannot_start(tmp_path: Path) -> None:
