@@ -39,6 +39,8 @@ FLAT = 0.004
 """Standard deviation in every crop, half a grey level, below which a picture is of one colour."""
 SMALLEST_SIDE = 96
 """A picture is not halved below this side in pixels."""
+LETTER = 5
+"""Height in pixels of the smallest letters that can be read."""
 FAINT, STRONG = 0.012, 0.04
 """Noise below the first deviation is not reported; above the second it is called strong."""
 DOTS = 0.03
@@ -105,8 +107,10 @@ class _Examination:
         )
 
     def document(self) -> float:
-        """Probability that it shows a document, page or screen; a half for a single colour."""
-        if self._flat:
+        """Probability that it shows a document, page or screen; a half for a single colour, and for
+        a strip that is lower than letters.
+        """
+        if self._flat or min(self.image.size) < LETTER:
             return 0.5
         shown, blur = self.rgb, self._estimated
         if blur is None:  # enlarged, which hardly changes what it seems to show

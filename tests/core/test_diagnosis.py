@@ -242,6 +242,12 @@ def test_clean_texture_that_grows_with_brightness_is_not_photon_noise():
     assert found(diagnose(encoded(picture("flower"))), "noise") is None
 
 
+@pytest.mark.parametrize("size", [(200, 1), (2000, 3), (1, 200)])
+def test_a_strip_lower_than_letters_is_no_page(size):
+    strip = to_image(picture("motorcycle")).resize(size)
+    assert not shows_text(Picture(strip))
+
+
 @pytest.mark.parametrize("factor", [2, 3, 4])
 def test_repeated_pixels_are_counted(factor):
     small = to_image(picture("coffee")).resize((80, 60))
