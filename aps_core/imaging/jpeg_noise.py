@@ -34,6 +34,8 @@ DOUBT = 2.0
 """Log-likelihood by which a deviation may be less likely than the most likely one."""
 QUIETEST, FEWEST = 0.15, 8
 """Share of the blocks that are taken to hold noise alone, and the least number of them."""
+MOST_BLOCKS = 10_000
+"""Blocks examined; more take time, and tell nothing new."""
 COARSE, ALIGNED = 6, 0.12
 """Mean distance of coefficients from multiples of their steps (of at least as many levels), in
 steps, up to which blocks lie on the file's grid. Elsewhere it is 0.25.
@@ -79,12 +81,15 @@ def _largest_likely(likelihood_S: Array) -> float:
 
 
 def _coefficients(rgb_HWC: NDArray[np.uint8]) -> Array:
-    """Cosine coefficients (N, 8, 8) of the whole blocks of brightness without saturated pixels."""
-    values = rgb_HWC.astype(np.float64) @ np.array(LUMA)
-    rows, columns = (side // 8 for side in values.shape)
-    cut = values[: 8 * rows, : 8 * columns].reshape(rows, 8, columns, 8).swapaxes(1, 2)
-    blocks_N88 = cut.reshape(-1, 8, 8)
-    inside = np.abs(blocks_N88 / 127.5 - 1).max((1, 2)) < SATURATED
+    """Cosine coefficients (N, 8, 8) of whole blocks of brightness without saturated pixels, at most
+    :data:`MOST_BLOCKS` all over the picture.
+    """
+    rows, columns = rgb_HWC.shape[0] // 8, rgb_HWC.shape[1] // 8
+    step = max(1, math.ceil(rows * columns / MOST_BLOCKS))
+    row_N, column_N = np.divmod(np.arange(0, rows * columns, step), max(1, columns))
+    whole = rgb_HWC[: 8 * rows, : 8 * columns].reshape(rows, 8, columns, 8, 3)
+    blocks_N88 = whole[row_N, :, column_N].astype(np.float64) @ np.array(LUMA)
+    inside = np.abs(blocks_N88 / 127.5 - 1).max((1, 2), initial=0) < SATURATED
     made: Array = COSINES_88 @ (blocks_N88[inside] - 128) @ COSINES_88.T
     return made
 
