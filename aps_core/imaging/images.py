@@ -55,6 +55,7 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 """Transposition that corrects each EXIF orientation."""
+_ON_ITS_SIDE = {_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)}
 MAX_PIXELS = 64_000_000
 """Largest accepted upload in pixels; phone cameras produce 12 to 50 million."""
 BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 200
@@ -63,20 +64,27 @@ second, is rejected as a decompression bomb.
 """
 MaskCoverage = Literal["all", "some", "none"]
 """Share of a picture that its mask marks as known."""
-QUALITY = "jpeg-quality"
-"""Name of the text in a stored PNG that tells the quality of the JPEG from which it was made."""
+STEPS = "jpeg-steps"
+"""Name of the text in a stored PNG that tells the steps of the JPEG from which it was made."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16. Of a JPEG, the quality
-    is known.
+    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16. Of a JPEG, it is known
+    how its coefficients were rounded.
     """
 
     image: Image.Image
-    jpeg_quality: int | None = None
-    """1 to 100; None for other formats."""
+    jpeg_steps: tuple[int, ...] | None = None
+    """Of the 64 coefficients of brightness, row by row of an upright block, in levels of 8 bits;
+    None for other formats.
+    """
+
+    @property
+    def jpeg_quality(self) -> int | None:
+        """Of a JPEG, 1 to 100: that with the closest steps."""
+        return None if self.jpeg_steps is None else quality_of(self.jpeg_steps)
 
     @property
     def width(self) -> int:
@@ -172,12 +180,12 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def open_stored(data: bytes) -> Picture:
-    """Reads a PNG that the service wrote, with the quality of the JPEG from which it was made."""
+    """Reads a PNG that the service wrote, with the steps of the JPEG from which it was made."""
     picture = open_image(data)
     with Image.open(io.BytesIO(data), formats=("PNG",)) as file:
-        told = str(file.info.get(QUALITY, ""))
-    known = re.fullmatch("[1-9][0-9]?|100", told)
-    return replace(picture, jpeg_quality=int(told) if known else None)
+        told = str(file.info.get(STEPS, ""))
+    known = re.fullmatch(r"[1-9]\d{0,4}(,[1-9]\d{0,4}){63}", told, re.ASCII)
+    return replace(picture, jpeg_steps=tuple(map(int, told.split(","))) if known else None)
 
 
 def _unreadable(data: bytes) -> ImageRejected:
@@ -200,12 +208,17 @@ def _unreadable(data: bytes) -> ImageRejected:
 
 
 def upright(image: Image.Image) -> Picture:
-    """Applies the EXIF orientation of a PIL image, then removes metadata and palette. The quality
-    of a JPEG is known unless PIL has changed the image.
+    """Applies the EXIF orientation of a PIL image, then removes metadata and palette. The steps of
+    a JPEG are known unless PIL has changed the image.
     """
     turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    tables = getattr(image, "quantization", {})  # of JPEG files only
-    return Picture(_plain(image if turn is None else image.transpose(turn)), quality_of(tables))
+    plain = _plain(image if turn is None else image.transpose(turn))
+    steps = getattr(image, "quantization", {}).get(0, ())  # of JPEG files only
+    if len(steps) != 64 or min(steps) < 1:
+        return Picture(plain)
+    if turn in _ON_ITS_SIDE:
+        steps = [steps[8 * column + row] for row in range(8) for column in range(8)]
+    return Picture(plain, tuple(steps))
 
 
 def _plain(image: Image.Image) -> Image.Image:

@@ -7,6 +7,7 @@ strong it was. The rounded cosine coefficients do: how many of them are not 0 de
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aps_core.imaging.images import LUMA
-from aps_core.imaging.jpeg_tables import table
 from aps_core.imaging.noise_level import SATURATED
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ steps, up to which blocks lie on the file's grid. Elsewhere it is 0.25.
 """
 
 
-def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], quality: int) -> float:
+def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], steps: Sequence[int]) -> float:
     """Standard deviation of white noise on the [-1, 1] scale; 0 if there is none, or too little of
     the picture shows it.
 
@@ -50,10 +50,10 @@ def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], quality: int) -> float:
 
     Args:
         rgb_HWC: the decoded JPEG.
-        quality: of its tables.
+        steps: of the 64 coefficients of brightness, row by row, in levels of 8 bits.
     """
     coefficients_N88 = _coefficients(rgb_HWC)
-    steps_88 = table(quality)
+    steps_88 = np.array(steps, dtype=np.float64).reshape(8, 8)
     if len(coefficients_N88) < FEWEST:
         return 0.0
     rounded_N88 = np.rint(coefficients_N88 / steps_88)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -39,10 +39,8 @@ def table(quality: int, standard: Table = LUMINANCE) -> Array:
     return found
 
 
-def quality_of(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Quality whose luminance steps are closest to those of a file; None without tables."""
-    if len(tables.get(0, ())) != 64:
-        return None
-    found = np.sort(np.array(tables[0], dtype=np.float64))  # independent of the order of storage
+def quality_of(steps: Sequence[int]) -> int:
+    """Quality whose luminance steps are closest to 64 given ones, in any order."""
+    found = np.sort(np.array(steps, dtype=np.float64))
     distance = [np.abs(np.sort(table(q).ravel()) - found).sum() for q in range(1, 101)]
     return int(np.argmin(distance)) + 1

@@ -55,8 +55,8 @@ def least_sigma(picture: Picture, scale: float = 1.0) -> float:
     if picture.image.mode == "I;16":
         return 0.0
     before = 0.0
-    if picture.jpeg_quality is not None:
-        before = noise_before_jpeg(np.asarray(picture.rgb()), picture.jpeg_quality)
+    if picture.jpeg_steps is not None:
+        before = noise_before_jpeg(np.asarray(picture.rgb()), picture.jpeg_steps)
     return max(QUANTISATION, scale * before)
 
 

@@ -9,7 +9,7 @@ import struct
 import numpy as np
 from isal import isal_zlib
 
-from aps_core.imaging.images import QUALITY, Picture
+from aps_core.imaging.images import STEPS, Picture
 
 _KINDS = {"L": (8, 0), "I;16": (16, 0), "RGB": (8, 2), "LA": (8, 4), "RGBA": (8, 6)}
 """Bit depth and colour type of each mode."""
@@ -18,9 +18,9 @@ _UP = 2
 
 def encode(picture: Picture) -> bytes:
     """Encodes a picture as PNG, slightly larger than with an optimizing encoder. All that it tells
-    besides the pixels is the quality of the JPEG that they came from.
+    besides the pixels are the steps of the JPEG that they came from.
     """
-    image, quality = picture.image, picture.jpeg_quality
+    image, steps = picture.image, ",".join(map(str, picture.jpeg_steps or ()))
     depth, colour = _KINDS[image.mode]
     pixels = np.asarray(image)
     raw = (
@@ -37,7 +37,7 @@ def encode(picture: Picture) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
-        + (_chunk(b"tEXt", f"{QUALITY}\0{quality}".encode()) if quality else b"")
+        + (_chunk(b"tEXt", f"{STEPS}\0{steps}".encode()) if steps else b"")
         + _chunk(b"IDAT", packed)
         + _chunk(b"IEND", b"")
     )

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from aps_core.errors import ImageRejected, ImageTooLarge
@@ -240,15 +240,33 @@ def test_resize_is_antialiased():
     assert resize(stripes, (16, 16))[..., 4:-4].abs().max() < 0.1
 
 
-@pytest.mark.parametrize(
-    ("told", "quality"), [("15", 15), ("100", 100), ("0", None), ("101", None), ("no", None)]
-)
-def test_a_stored_png_tells_the_quality_of_its_jpeg(told, quality):
+@pytest.mark.parametrize("quality", [15, 100])
+def test_a_stored_png_tells_the_steps_of_its_jpeg(quality):
+    steps = images.open_image(encoded(gradient(), "JPEG", quality=quality)).jpeg_steps
     text = PngInfo()
-    text.add_text(images.QUALITY, told)
+    text.add_text(images.STEPS, ",".join(map(str, steps)))
     data = encoded(gradient(), "PNG", pnginfo=text)
+    assert images.open_stored(data).jpeg_steps == steps
     assert images.open_stored(data).jpeg_quality == quality
-    assert images.open_image(data).jpeg_quality is None  # an upload may tell anything
+    assert images.open_image(data).jpeg_steps is None  # an upload may tell anything
+
+
+@pytest.mark.parametrize("told", ["no", "1", ",".join(["0"] * 64), ",".join(["9"] * 65)])
+def test_text_that_tells_no_steps_is_ignored(told):
+    text = PngInfo()
+    text.add_text(images.STEPS, told)
+    assert images.open_stored(encoded(gradient(), "PNG", pnginfo=text)).jpeg_steps is None
+
+
+def test_the_steps_of_a_jpeg_on_its_side_are_turned():
+    steps = images.open_image(encoded(gradient(), "JPEG", quality=50)).jpeg_steps
+    assert steps[:3] == (16, 11, 10)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    turned = images.open_image(encoded(gradient(), "JPEG", quality=50, exif=exif)).jpeg_steps
+    assert turned[:3] == (16, 12, 14)
+    exif[ExifTags.Base.Orientation] = 3
+    assert images.open_image(encoded(gradient(), "JPEG", quality=50, exif=exif)).jpeg_steps == steps
 
 
 def test_a_jpeg_tells_its_quality_and_other_formats_none():

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 from torch import Tensor
 
 from aps_core.imaging import images, noise
@@ -30,8 +30,8 @@ def uploaded(x_CHW: Tensor, sigma: float, quality: int, mode: str = "RGB") -> im
 
 
 def told(picture: images.Picture) -> float:
-    assert picture.jpeg_quality is not None
-    return noise_before_jpeg(np.asarray(picture.rgb()), picture.jpeg_quality)
+    assert picture.jpeg_steps is not None
+    return noise_before_jpeg(np.asarray(picture.rgb()), picture.jpeg_steps)
 
 
 @pytest.mark.parametrize("quality", [75, 85, 95])
@@ -66,7 +66,21 @@ def test_grey_pictures_have_the_noise_of_their_brightness() -> None:
 def test_blocks_off_the_file_s_grid_tell_nothing() -> None:
     picture = uploaded(photograph("photos/castle"), 0.05, 75)
     cut = np.asarray(picture.rgb())[3:, 5:]
-    assert noise_before_jpeg(cut, 75) == 0
+    assert picture.jpeg_steps is not None
+    assert noise_before_jpeg(cut, picture.jpeg_steps) == 0
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_tables_of_any_kind_and_pictures_on_their_sides_tell(orientation: int) -> None:
+    """As phones make them."""
+    x_CHW = photograph("photos/castle")
+    noisy_CHW = noise.add_noise(x_CHW, 0.05, torch.Generator().manual_seed(1)).clamp(-1, 1)
+    steps = [4 + row // 2 + 2 * column for row in range(8) for column in range(8)]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    data = io.BytesIO()
+    images.to_pil(noisy_CHW).save(data, "JPEG", qtables=[steps, steps], exif=exif)
+    assert told(images.open_image(data.getvalue())) == pytest.approx(0.05, rel=0.2)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7, 200), (16, 16)])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from aps_core.imaging.jpeg_tables import table
 from service.settings import Settings
 from service.uploads.decode_process import LENGTH_BYTES, question_head
 from service.uploads.decoder import Decoder
@@ -90,4 +91,5 @@ def test_appended_data_and_metadata_are_dropped(decoder: Decoder, name: str) -> 
     upload.file.seek(0)
     assert b"PAYLOAD" not in upload.file.read()
     told = Image.open(upload.file).info
-    assert told == ({"jpeg-quality": "75"} if "JPEG" in name else {})
+    steps = ",".join(str(int(step)) for step in table(75).ravel())
+    assert told == ({"jpeg-steps": steps} if "JPEG" in name else {})
