@@ -14,7 +14,7 @@ import click
 from aps_cli.device import default_device, max_pixels
 from aps_cli.display import Display
 from aps_cli.files import opened, read
-from aps_core.errors import InvalidSpec, NothingToRestore
+from aps_core.errors import InvalidSpec
 from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
@@ -164,12 +164,14 @@ def _check_needed(inputs: Inputs) -> None:
     Raises:
         NothingToRestore: nothing is wrong that an operator describes.
     """
-    from aps_core.diagnosis import examine, found_by
-    from aps_core.operators.auto import refusal
+    from aps_core.diagnosis import examine
+    from aps_core.operators.auto import proposed
+    from aps_core.operators.unknown import Search
 
-    diagnosis, size = examine(inputs.examined()), inputs.picture().size
-    if not diagnosis.shaken and found_by(diagnosis, "auto", size) is None:
-        raise NothingToRestore(refusal(diagnosis))
+    search = Search(inputs.examined(), part=inputs.picture().size)
+    diagnosis = examine(search.upload)
+    if not diagnosis.shaken:
+        proposed(diagnosis, search)
 
 
 @cache

@@ -16,7 +16,7 @@ from aps_core.imaging.picture_like import batch, eight_bit, opened, picture, sca
 from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.base import four_dimensional
-from aps_core.operators.compose import as_stored
+from aps_core.operators.compose import STORED, as_stored
 from aps_core.operators.unknown import Search, UnknownOperator
 from aps_core.types import BoundOperator
 
@@ -180,9 +180,14 @@ class Measurement:
         return given
 
     def caveats(self) -> list[str]:
-        """A note if the values seem to be on another scale; raises InvalidSpec if they must be."""
-        pictures = isinstance(self.registered(), OperatorSpec) and self._file is None
-        return scale_caveats(batch(self.y)) if pictures else []
+        """Notes on a JPEG's rounding or a doubtful scale; an impossible one is InvalidSpec."""
+        given, file = self.registered(), self._file
+        if not isinstance(given, OperatorSpec):
+            return []
+        if file is None:
+            return scale_caveats(batch(self.y))
+        stored = given != replace(self, y=file.image).registered()
+        return [STORED.format(file.jpeg_quality)] if stored else []
 
     @cached_property
     def _file(self) -> images.Picture | None:
@@ -222,8 +227,7 @@ class Measurement:
     ) -> tuple[Bound, tuple[int, int]]:
         """A registered operator, which tells the picture's size."""
         channels, height, width = y_BCHW.shape[1:]
-        shape = given.image_shape((channels, height, width))
-        size = shape[1], shape[2]
+        size = given.image_shape((channels, height, width))[1:]
         if self.size not in (None, size):
             raise InvalidSpec(
                 f"'size' is {self.size}, but the operator '{given.type}' makes such a measurement"
@@ -232,8 +236,7 @@ class Measurement:
         if self.mask is not None and not given.needs_mask:
             raise InvalidSpec(f"The operator '{given.type}' takes no mask; leave 'mask' out.")
         mask_HW = self._mask()
-        if mask_HW is not None:
-            mask_HW = mask_HW.to(device)
+        mask_HW = None if mask_HW is None else mask_HW.to(device)
         return given.without_rounding().bind((3, *size), device, mask_HW), size
 
     def _mask(self) -> Tensor | None:
@@ -289,8 +292,7 @@ def _made(operator: Bound, y_BCHW: Tensor, size: tuple[int, int]) -> torch.Size:
     """Shape of A's measurement of a picture of that height and width."""
     try:
         with torch.no_grad():
-            made: torch.Size = operator(y_BCHW.new_zeros(1, 3, *size)).shape[1:]
-            return made
+            return torch.Size(operator(y_BCHW.new_zeros(1, 3, *size)).shape[1:])
     except RuntimeError as error:  # raised by torch for an unsupported shape
         raise InvalidSpec(
             f"The operator fails for a picture of {size[1]}x{size[0]} pixels ({error}); if the"

@@ -29,16 +29,27 @@ class Auto(UnknownOperator):
                 the blur's shape was not found.
         """
         from aps_core.blind.refine import refined
-        from aps_core.diagnosis import examine, found_by
+        from aps_core.diagnosis import examine
 
         diagnosis = examine(search.upload)
         if diagnosis.shaken:
             searched = Blind(method="free_kernel").explained(search, diagnosis)
             return searched.model_copy(update={"asked": self.type})
-        found = found_by(diagnosis, self.type, search.size, search.working_size)
-        if found is None:
-            raise NothingToRestore(refusal(diagnosis))
-        return refined(found, diagnosis, search)
+        return refined(proposed(diagnosis, search), diagnosis, search)
+
+
+def proposed(diagnosis: Diagnosis, search: Search) -> Found:
+    """What a diagnosis can undo without a search.
+
+    Raises:
+        NothingToRestore: there is nothing that an operator describes.
+    """
+    from aps_core.diagnosis import found_by
+
+    found = found_by(diagnosis, Auto.model_fields["type"].default, search.size, search.working_size)
+    if found is None:
+        raise NothingToRestore(refusal(diagnosis))
+    return found
 
 
 def refusal(diagnosis: Diagnosis) -> str:

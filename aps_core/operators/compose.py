@@ -28,6 +28,9 @@ else:
 
 
 MOST_STAGES = 4
+"""Of one composition."""
+STORED = "The upload is a JPEG of quality {}: its rounding counts as noise."
+"""Note where :func:`as_stored` changes an operator."""
 
 
 class Compose(OperatorSpec):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aps_core.fit import judge
 from aps_core.imaging import noise
 from aps_core.operators import OperatorSpec
-from aps_core.operators.compose import as_stored
+from aps_core.operators.compose import STORED, as_stored
 from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.observation import WholeMeasurement, observation
@@ -81,8 +81,7 @@ def _as_stored(spec: RestoreSpec, upload: Picture) -> tuple[RestoreSpec, list[st
     operator = spec.operator if averaged else as_stored(spec.operator, upload.jpeg_quality)
     if operator == spec.operator:
         return spec, []
-    note = f"The upload is a JPEG of quality {upload.jpeg_quality}: its rounding counts as noise."
-    return spec.model_copy(update={"operator": operator}), [note]
+    return spec.model_copy(update={"operator": operator}), [STORED.format(upload.jpeg_quality)]
 
 
 def _whole(

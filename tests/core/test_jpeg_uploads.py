@@ -13,7 +13,7 @@ from aps_core import Measurement, restore
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.auto import Auto
-from aps_core.operators.compose import Compose, as_stored
+from aps_core.operators.compose import STORED, Compose, as_stored
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.inpainting import Inpainting
@@ -104,5 +104,7 @@ def test_the_library_does_so_for_files_and_pil_images(
         restore(Measurement(y, BLUR), engine, preset="fast").pictures_BCHW[0]
         for y in (path, Image.open(path), images.to_tensor(images.open_image(path.read_bytes())))
     )
+    assert Measurement(path, BLUR).caveats() == [STORED.format(70)]
+    assert Measurement(path, JPEG(quality=70)).caveats() == []
     assert torch.equal(from_path, from_pil)
     assert psnr(from_path, truth) > psnr(from_pixels, truth) + 1
