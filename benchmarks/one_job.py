@@ -1,7 +1,7 @@
 """One restoration job, timed: the part of ``benchmarks.versions`` that runs in a version's tree.
 
 It uses only what 0.1.0 has too. Prints a JSON object: seconds on the clock and of the processor,
-and the process's peak memory.
+the process's peak memory, and joules where the processor shows its counters.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ def main() -> None:
     if asked.version == "0.1.0":
         brief["sampler"].pop("type")
     tasks.run(tasks.RestoreSpec(**brief), inputs, engine)  # a worker has run jobs before this one
-    started, computed = time.perf_counter(), time.process_time()
+    counters = importlib.import_module("energy").Counters  # beside this script, not in the tree
+    energy, started, computed = counters.now(), time.perf_counter(), time.process_time()
     tasks.run(spec, inputs, engine)
     found = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - computed,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        **({} if energy is None else {"joules": energy.joules_since()}),
     }
     print(json.dumps(found))
 

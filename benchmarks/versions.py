@@ -1,4 +1,4 @@
-"""Time and memory of a restoration by preset, side by side with version 0.1.0.
+"""Time, memory and energy of a restoration by preset, side by side with version 0.1.0.
 
     git archive 139611b --prefix=aps-0.1.0/ | tar -x -C ..
     python -m benchmarks.versions --first ../aps-0.1.0
@@ -9,8 +9,8 @@ take turns, round after round, so that other work on the machine disturbs all al
 avx2`` computes as a processor without AVX-512 and AMX would: in float32.
 Printed, and written as JSON: medians over the rounds, and how many times faster than 0.1.0.
 
-Energy is not measured: it needs the processor's counters, which many machines, and all virtual
-ones, do not show.
+Joules are of the whole machine, and need the processor's counters, which virtual machines do not
+show: there the column is missing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def jobs(first: Path, sizes: list[int]) -> list[Job]:
 
 
 def run(job: Job, picture: Path, processor: str, threads: int) -> dict[str, float]:
-    """Seconds and memory of one job in a process of its own."""
+    """Seconds, memory and joules of one job in a process of its own."""
     command = [sys.executable, str(ROOT / "benchmarks/one_job.py"), str(picture.resolve())]
     command += ["--version", job.version, "--spec", json.dumps(job.spec())]
     command += ["--threads", str(threads), *(["--no-bfloat16"] if processor == "avx2" else [])]

@@ -1,0 +1,33 @@
+"""Energy from the processor's counters, on a folder laid out as Linux shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.energy import Counters
+
+
+def zone(folder: Path, name: str, energy: int) -> Path:
+    place = folder / name
+    place.mkdir(exist_ok=True)
+    (place / "energy_uj").write_text(f"{energy}\n")
+    (place / "max_energy_range_uj").write_text("262143328850\n")
+    return place
+
+
+def test_packages_are_added_and_their_parts_are_not(tmp_path: Path) -> None:
+    zone(tmp_path, "intel-rapl:0", 1_000_000)
+    zone(tmp_path, "intel-rapl:0:0", 500_000)
+    zone(tmp_path, "intel-rapl:1", 262_143_000_000)
+    before = Counters.now(tmp_path)
+    assert before is not None
+    zone(tmp_path, "intel-rapl:0", 3_500_000)
+    zone(tmp_path, "intel-rapl:0:0", 9_000_000)
+    zone(tmp_path, "intel-rapl:1", 171_150)  # it began again
+    assert before.joules_since() == pytest.approx(2.5 + 0.5)
+
+
+def test_a_machine_without_counters_has_no_figure(tmp_path: Path) -> None:
+    assert Counters.now(tmp_path) is None
