@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aps_core.imaging.noise_level import (
     LOW_DECILE,
     clipped_noise,
+    doubted,
     estimate_noise,
     noisy_tiles,
     smoothed_noise,
@@ -57,6 +58,8 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
         smoothed = [smoothed_noise(y_CHW, sigma) for y_CHW in values]
         if all(smoothed):
             return Grain(min(each for each in smoothed if each), None)
+        if (weakest := min(doubted(y_CHW, sigma) for y_CHW in values)) < sigma:
+            return Grain(weakest, None)
         # JPEG changes how noise depends on brightness
         return Grain(sigma, None if compressed else _photon_count(deviations, means))
     shown = [] if compressed else [y for y in values if clipped_noise(y) is not None]

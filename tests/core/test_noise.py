@@ -19,9 +19,11 @@ from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.compose import Compose
+from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.tasks import RestoreSpec
 
-PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.png"))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PHOTOS = sorted((EXAMPLES / "photos").glob("*.png"))
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,19 @@ def test_gray_photographs_are_estimated_from_a_single_channel(photos, sigma):
     near = sum(f == pytest.approx(sigma, rel=0.2) for f in found)
     assert near >= 13  # without other channels to compare, fur and grass resemble noise
     assert min(found) > 0.8 * sigma
+
+
+@pytest.mark.parametrize("name", ["scan-1400", "scan-1500", "page-comfortaa"])
+def test_the_letters_of_a_blurred_page_are_no_noise(name):
+    page = images.to_tensor(images.open_image((EXAMPLES / f"documents/{name}.png").read_bytes()))
+    blurred = GaussianBlur(sigma=1.0).bind((3, page.shape[1], page.shape[2]))(page[None])[0]
+
+    def eight_bit(y):
+        return ((y.clamp(-1, 1) + 1) * 127.5).round() / 127.5 - 1
+
+    assert estimate_sigma(eight_bit(blurred)) < 0.004
+    for sigma in (0.02, 0.05):
+        assert estimate_sigma(eight_bit(noisy(blurred, sigma))) == pytest.approx(sigma, rel=0.1)
 
 
 def test_flat_pictures_are_exact():

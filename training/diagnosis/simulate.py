@@ -36,6 +36,10 @@ MEMORY = (0.95, 0.995)
 """Share of its velocity that a shaken camera keeps in a step: from trembling to one slow curve."""
 LINE = 0.12
 """Width of a trace over its length, as standard deviations, below which it is a straight line."""
+PASSES, PASSED = (2, 3, 3, 3, 5), 0.35
+"""Counts of box filters that stand for a Gaussian in browsers and drawing programs (Pillow, SVG,
+CSS take three), and the share of Gaussians that are made so. Their spectrum has zeros.
+"""
 EXPOSURE, EXPOSED = (0.35, 2.5), 0.35
 """Light of badly exposed pictures, and their share. More than 1 clips at white: what is left of a
 photograph must not be taken for paper.
@@ -57,6 +61,8 @@ class Truth:
     document: bool
     exposure: float = 1.0
     """What the light is multiplied with before the noise."""
+    passes: int = 0
+    """Box filters that stand for a Gaussian; 0 is an exact one."""
 
     def row(self) -> dict[str, float | str | bool]:
         return asdict(self)
@@ -71,6 +77,7 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
         size = float(rng.choice([2, 3, 4]))
     noise = 0.0 if rng.random() < 0.3 else float(0.004 * 25 ** rng.random())
     quality = int(rng.integers(30, 96)) if rng.random() < 0.3 else 0
+    passes = int(rng.choice(PASSES)) if family == "gaussian" and rng.random() < PASSED else 0
     darkest, brightest = EXPOSURE
     light = darkest * (brightest / darkest) ** rng.random() if rng.random() < EXPOSED else 1.0
     return Truth(
@@ -81,6 +88,7 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
         quality=quality,
         document=document,
         exposure=float(light),
+        passes=passes,
     )
 
 
@@ -90,6 +98,8 @@ def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
     """
     y = x
     match truth.family:
+        case "gaussian" if truth.passes:
+            y = filtered(x, boxes_kernel(truth.size, truth.passes))
         case "gaussian" | "sharp":
             y = filtered(x, gaussian_kernel(truth.size))
         case "defocus":
@@ -122,6 +132,24 @@ def exposed(x: Array, light: float) -> Array:
 def gaussian_kernel(sigma: float) -> Array:
     """Square kernel truncated at four sigma, sum 1."""
     line = gaussian(sigma, int(4 * sigma + 0.5), torch.float64).numpy()
+    kernel: Array = np.outer(line, line)
+    return kernel
+
+
+def boxes_kernel(sigma: float, passes: int) -> Array:
+    """Square kernel with sum 1 of several box filters whose variances add up to a Gaussian's; the
+    pixels at a box's ends count in part.
+    """
+    # a box of 2 r + 1 pixels and two ends of weight e has the variance
+    # (r (r + 1) (2 r + 1) + 6 e (r + 1)^2) / (6 r + 3 + 6 e)
+    variance = sigma**2 / passes
+    reach = int((math.sqrt(12 * variance + 1) - 1) / 2)
+    inner, outer = reach * (reach + 1) * (2 * reach + 1), 6 * (reach + 1) ** 2
+    end = (variance * (6 * reach + 3) - inner) / (outer - 6 * variance)
+    box = np.array([end, *[1.0] * (2 * reach + 1), end]) / (2 * reach + 1 + 2 * end)
+    line = np.ones(1)
+    for _ in range(passes):
+        line = np.convolve(line, box)
     kernel: Array = np.outer(line, line)
     return kernel
 
