@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aps_core.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
+from aps_core.operators.jpeg import averaged
 
 LARGEST_WITH_JPEG = 512
 """Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
@@ -86,11 +87,10 @@ def without_search(
     photons = _photons(findings)
     scale = min(1.0, (longest or max(size)) / max(size))
     undone = _undone(findings, size, scale)
-    operators = [
-        operator for finding in undone if (operator := _operator(finding, size, scale)) is not None
-    ]
+    named = [_operator(finding, size, scale) for finding in undone]
+    operators = [each for each in named if each not in (None, DENOISE)]
     if not operators:
-        return {"operator": {"type": "denoise"}, **photons} if undone else None
+        return {"operator": dict(DENOISE), **photons} if undone else None
     operators.sort(key=lambda operator: ORDER.index(operator["type"]))
     chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
     fields: dict[str, Any] = {"operator": chosen, **photons}
@@ -121,6 +121,7 @@ def _undone(findings: list[Finding], size: tuple[int, int], scale: float = 1.0) 
     return described or [finding for finding in wrong if finding.kind == "noise"]
 
 
+DENOISE = {"type": "denoise"}
 SEARCHED = {"type": "blind", "method": "free_kernel"}
 """The operator that looks for a blur of any shape."""
 ORDER = (
@@ -142,6 +143,8 @@ def _operator(finding: Finding, size: tuple[int, int], scale: float) -> dict[str
             fitting = [each for each in FACTORS if each <= ROUNDED_UP * left]
             return {"type": "super_resolution", "factor": max(fitting, default=FACTORS[0])}
         case "jpeg" if max(size) <= LARGEST_WITH_JPEG:
+            if averaged(scale):
+                return DENOISE
             return {"type": "jpeg", "quality": values["quality"]}
         case "missing" if values["shape"] == "alpha":
             return {"type": "inpainting", "mask": "upload"}

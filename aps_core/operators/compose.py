@@ -31,6 +31,8 @@ MOST_STAGES = 4
 """Of one composition."""
 STORED = "The upload is a JPEG of quality {}: its rounding counts as noise."
 """Note where :func:`as_stored` changes an operator."""
+AVERAGED = "Reducing the upload averaged the errors of its JPEG compression away."
+"""Note where an operator without its rounding is used for that reason."""
 
 
 class Compose(OperatorSpec):

@@ -81,6 +81,13 @@ class JPEG(OperatorSpec):
         return torch.from_numpy(np.stack(tables)).float().to(device)
 
 
+def averaged(scale: float) -> bool:
+    """Whether reducing the sides by this factor leaves too little of a JPEG's rounding to count
+    with it.
+    """
+    return scale <= 0.5
+
+
 class RoundingNoise:
     """White noise and the rounding of a JPEG's coefficients, whose errors are independent and
     uniform, here taken for normal. Implements :class:`aps_core.likelihood.ColouredNoise`.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from aps_core.fit import judge
 from aps_core.imaging import noise
 from aps_core.operators import OperatorSpec
-from aps_core.operators.compose import STORED, as_stored
+from aps_core.operators.compose import AVERAGED, STORED, as_stored
+from aps_core.operators.jpeg import averaged
 from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.observation import WholeMeasurement, observation
@@ -74,14 +75,18 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
 
 
 def _as_stored(spec: RestoreSpec, upload: Picture) -> tuple[RestoreSpec, list[str]]:
-    """The task with the compression of an uploaded JPEG, and a note about it. Not where pixels are
-    averaged by a reduction.
+    """The task with the compression of an uploaded JPEG, or without any where pixels are averaged
+    by a reduction; and a note about it.
     """
-    averaged = 2 * max(spec.measurement_size(upload.size)) <= max(upload.size)
-    operator = spec.operator if averaged else as_stored(spec.operator, upload.jpeg_quality)
-    if operator == spec.operator:
+    given = spec.operator
+    if averaged(max(spec.measurement_size(upload.size)) / max(upload.size)):
+        operator, note = given.without_rounding() if given.rounding else given, AVERAGED
+    else:
+        operator = as_stored(given, upload.jpeg_quality)
+        note = STORED.format(upload.jpeg_quality)
+    if operator == given:
         return spec, []
-    return spec.model_copy(update={"operator": operator}), [STORED.format(upload.jpeg_quality)]
+    return spec.model_copy(update={"operator": operator}), [note]
 
 
 def _whole(

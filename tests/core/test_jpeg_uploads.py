@@ -13,12 +13,13 @@ from aps_core import Measurement, restore
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.auto import Auto
-from aps_core.operators.compose import STORED, Compose, as_stored
+from aps_core.operators.compose import AVERAGED, STORED, Compose, as_stored
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.motion_blur import MotionBlur
+from aps_core.operators.unknown import Search
 from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
@@ -93,6 +94,26 @@ def test_a_jpeg_that_is_reduced_is_averaged(engine: ImageEngine, truth: Tensor) 
     )
     result = run(spec, Inputs(upload), engine)
     assert not any("JPEG" in note for note in result.notes)
+
+
+def test_a_named_compression_is_dropped_where_a_reduction_averages_it(
+    engine: ImageEngine, truth: Tensor
+) -> None:
+    data = io.BytesIO()
+    images.to_pil(truth).save(data, "JPEG", quality=60)
+    upload = images.open_image(data.getvalue())
+    spec = RestoreSpec(operator=JPEG(quality=60), prior="embedded_photographs", working_size=64)
+    result, plain = (
+        run(each, Inputs(upload), engine)
+        for each in (spec, spec.model_copy(update={"operator": Denoise()}))
+    )
+    assert isinstance(result, PictureResult)
+    assert isinstance(plain, PictureResult)
+    assert torch.equal(result.pictures_BCHW, plain.pictures_BCHW)
+    assert AVERAGED in result.notes
+    assert AVERAGED not in plain.notes
+    assert Auto().find(Search(upload, working_size=64)).operator == Denoise()
+    assert Auto().find(Search(upload, working_size=65)).operator == JPEG(quality=60)
 
 
 def test_the_library_does_so_for_files_and_pil_images(
