@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ Pixels = NDArray[np.uint8]
 LEAST_MISSING = 0.01
 """Share of missing pixels below which none are reported."""
 FACTORS = range(2, 9)
+SIDE_BY_SIDE = 1.4
+"""How much more frequent black or white pixels are beside others in thin strokes: twice and more in
+small type, at most 1.3 times in photographs with three percent of them.
+"""
 
 
 class Missing(NamedTuple):
@@ -45,10 +49,9 @@ def missing(rgb: Pixels) -> Missing | None:
     if (shape := _box(same, share)) is not None:
         return Missing(shape, "box", colour)
     inside = same[1:-1, 1:-1]
-    neighbours = np.stack([same[:-2, 1:-1], same[2:, 1:-1], same[1:-1, :-2], same[1:-1, 2:]])
     # of independent missing pixels, the neighbours are missing as often as any pixel, and as often
     # as those of known pixels
-    beside = neighbours.mean(0)
+    beside = _neighbours(same).mean(0)
     alike = float(beside[inside].mean()) if inside.any() else 1.0
     other = float(beside[~inside].mean()) if not inside.all() else 0.0
     as_often = max(abs(alike - share), abs(other - share)) < 0.1 * max(share, 0.1)
@@ -89,13 +92,24 @@ def _repeated_along(rgb: Pixels) -> int | None:
 
 def impulses(rgb: Pixels) -> float:
     """Share of single black or white pixels between others (salt-and-pepper noise); 0 for pictures
-    in black and white, whose thin strokes look like that.
+    in black and white, and where such pixels lie side by side, as those of thin strokes do.
     """
     grey = rgb.astype(np.int16).mean(2)
     if min(grey.shape) < 3 or bool(((grey <= 2) | (grey >= 253)).all()):
         return 0.0
-    inner = grey[1:-1, 1:-1]
-    around = np.stack([grey[:-2, 1:-1], grey[2:, 1:-1], grey[1:-1, :-2], grey[1:-1, 2:]])
-    middle = np.median(around, axis=0)
-    extreme = ((inner >= 253) & (middle < 180)) | ((inner <= 2) & (middle > 75))
-    return float(extreme.mean())
+    inner, middle = grey[1:-1, 1:-1], np.median(_neighbours(grey), axis=0)
+    beside = expected = 0.0
+    extreme = np.zeros_like(inner, dtype=bool)
+    for colour, contrast in ((inner >= 253, middle < 180), (inner <= 2, middle > 75)):
+        found = colour & contrast
+        if found.any():
+            beside += float(_neighbours(np.pad(found, 1)).mean(0)[found].sum())
+            # those of noise are independent: as frequent beside others as wherever one would show
+            expected += float(found.sum()) ** 2 / float(contrast.sum())
+            extreme |= found
+    return float(extreme.mean()) if beside < SIDE_BY_SIDE * expected else 0.0
+
+
+def _neighbours(values: NDArray[Any]) -> NDArray[Any]:
+    """The four neighbours (4, H - 2, W - 2) of inner pixels."""
+    return np.stack([values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]])

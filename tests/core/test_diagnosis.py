@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from aps_core.diagnosis import Diagnosis, diagnose, found_by, shows_text
 from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
@@ -168,6 +168,17 @@ def test_noise_and_its_kind():
     salted = x.copy()
     salted[rng.random(x.shape[:2]) < 0.03] = 1
     assert found(diagnose(encoded(salted)), "noise").values["kind"] == "impulses"
+
+
+@pytest.mark.parametrize("size", [10, 12, 14])
+def test_small_type_is_no_noise(size):
+    page = Image.new("L", (256, 256), 255)
+    lines = "\n".join(["The keeper lights the lantern, then counts the little boats."] * 14)
+    font = ImageFont.load_default(size)
+    ImageDraw.Draw(page).multiline_text((4, 4), lines, fill=0, font=font, spacing=2)
+    found = diagnose(encoded(np.asarray(page.convert("RGB")) / 127.5 - 1))
+    assert not [each for each in found.findings if each.kind == "noise" and each.wrong]
+    assert found.proposal is None
 
 
 def test_missing_and_clipped_pixels():
