@@ -15,6 +15,7 @@ from aps_core.imaging.noise_level import (
     doubted,
     estimate_noise,
     noisy_tiles,
+    patch_side,
     smoothed_noise,
 )
 
@@ -51,7 +52,7 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
         compressed: whether there are traces of JPEG.
     """
     values = [np.moveaxis(part, 2, 0) / 127.5 - 1 for part in parts]
-    tiles = [tile for y_CHW in values for tile in noisy_tiles(y_CHW)]
+    tiles = [tile for y_CHW in values for tile in noisy_tiles(y_CHW, side=patch_side(y_CHW))]
     if len(tiles) >= 4:
         deviations, means = np.array(tiles).T
         sigma = float(np.quantile(deviations, 0.1)) / LOW_DECILE
@@ -80,7 +81,7 @@ def _photon_count(deviations: Array, means: Array) -> float | None:
     if constant < 0:
         slope, constant = levels @ variances / (levels @ levels), 0.0
     left = np.square(variances - slope * levels - constant).sum()
-    if slope < PHOTON_SHARE * (slope + constant) or left > (1 - STRAIGHT) * _spread(variances):
+    if slope <= 0 or slope < PHOTON_SHARE * (slope + constant) or left > (1 - STRAIGHT) * _spread(variances):
         return None
     return float(4 / (QUIETEST * slope))  # the variance at white is 4 / peak
 

@@ -64,7 +64,7 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
         y_CHW: values on the [-1, 1] scale.
         observed: False where a value is unknown; broadcasts to the picture.
     """
-    tiles = list(noisy_tiles(y_CHW, observed))
+    tiles = list(noisy_tiles(y_CHW, observed, patch_side(y_CHW, observed)))
     if len(tiles) >= 4:
         white = _lowest(tiles)
         if observed is not None:
@@ -166,10 +166,21 @@ def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
     return float(np.quantile(found, 0.1)) / LOW_DECILE
 
 
-def noisy_tiles(y_CHW: Array, observed: Mask | None = None) -> Iterator[tuple[float, float]]:
-    """Noise deviation and mean value of every tile with enough usable pixels."""
+def patch_side(y_CHW: Array, observed: Mask | None = None) -> int:
+    """Side of the patches for :func:`noisy_tiles`. Grey pictures have no colours to compare, but
+    larger patches; not where single pixels are missing.
+    """
+    return 5 if observed is None and bool((y_CHW == y_CHW[:1]).all()) else 3
+
+
+def noisy_tiles(
+    y_CHW: Array, observed: Mask | None = None, side: int = 3
+) -> Iterator[tuple[float, float]]:
+    """Noise deviation and mean value of every tile with enough usable pixels, by patches of
+    ``side`` pixels squared.
+    """
     y, valid = _usable(y_CHW, observed)
-    for patches, complete in _bands(y, valid):
+    for patches, complete in _bands(y, valid, side):
         chosen = complete.mean(1) >= 0.5
         if not chosen.any():
             continue
@@ -210,15 +221,16 @@ def _patches(y_CHW: Array, valid_HW: Mask, shape: tuple[int, int]) -> tuple[Arra
     return patches, complete
 
 
-def _bands(y_CHW: Array, valid_HW: Mask) -> Iterator[tuple[Array, Mask]]:
-    """3x3 patches of one row of tiles at a time, which limits memory: values (D, tiles, n) and
+def _bands(y_CHW: Array, valid_HW: Mask, side: int) -> Iterator[tuple[Array, Mask]]:
+    """Square patches of one row of tiles at a time, which limits memory: values (D, tiles, n) and
     validity (tiles, n).
     """
-    side = TILE + 2
-    if min(valid_HW.shape) < side:
+    high = TILE + side - 1
+    if min(valid_HW.shape) < high:
         return
-    for top in range(0, valid_HW.shape[0] - side + 1, TILE // 2):
-        patches, complete = _patches(y_CHW[:, top : top + side], valid_HW[top : top + side], (3, 3))
+    for top in range(0, valid_HW.shape[0] - high + 1, TILE // 2):
+        rows = slice(top, top + high)
+        patches, complete = _patches(y_CHW[:, rows], valid_HW[rows], (side, side))
         tiles = sliding_window_view(patches, TILE, 2)[:, :, :: TILE // 2]
         valid = sliding_window_view(complete, TILE, 1)[:, :: TILE // 2]
         count = tiles.shape[2]
