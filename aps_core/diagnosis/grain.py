@@ -81,7 +81,11 @@ def _photon_count(deviations: Array, means: Array) -> float | None:
     if constant < 0:
         slope, constant = levels @ variances / (levels @ levels), 0.0
     left = np.square(variances - slope * levels - constant).sum()
-    if slope <= 0 or slope < PHOTON_SHARE * (slope + constant) or left > (1 - STRAIGHT) * _spread(variances):
+    if (
+        slope <= 0
+        or slope < PHOTON_SHARE * (slope + constant)
+        or left > (1 - STRAIGHT) * _spread(variances)
+    ):
         return None
     return float(4 / (QUIETEST * slope))  # the variance at white is 4 / peak
 
