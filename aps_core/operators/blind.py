@@ -47,12 +47,12 @@ class Blind(UnknownBlur):
         except NothingToRestore:
             if diagnosed is None or diagnosis.blur:
                 raise
-            return diagnosed
+            return diagnosed.model_copy(update={"text": f"{diagnosed.text} No blur was found."})
         others = self._others(diagnosis, diagnosed)
         if not others:
             return blurred
         operator = Compose(stages=[blurred.operator, *others])
-        text = f"{blurred.text} Taken as {operator.words()}."
+        text = f"{blurred.text} Altogether: {operator.words()}."
         enlarged = any(stage.type == "super_resolution" for stage in others)
         size = diagnosed.working_size if diagnosed and enlarged else blurred.working_size
         return blurred.model_copy(update={"operator": operator, "text": text, "working_size": size})

@@ -12,6 +12,7 @@ from aps_core.operators.compose import AVERAGED, STORED, as_stored
 from aps_core.operators.jpeg import averaged
 from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
+from aps_core.tasks.masks import mask_slot
 from aps_core.tasks.observation import WholeMeasurement, observation
 from aps_core.tasks.posterior import Run, judging_hook
 from aps_core.tasks.results import PictureResult
@@ -69,7 +70,8 @@ def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureR
     reduced = y_CHW.shape[-2:] != (upload.height, upload.width)
     if reduced:
         notes.append(_reduced(y_CHW, spec.operator, used))
-    if upload.is_transparent and not spec.operator.needs_mask:
+    masked = spec.operator.needs_mask and mask_slot(inputs) == "image"
+    if upload.is_transparent and not masked:
         notes.append("The upload's transparency was ignored; colours that it hid may show.")
     return replace(result, notes=[*notes, *result.notes])
 
