@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from aps_core.diagnosis.content import NETWORK, features
 from aps_core.diagnosis.perceptron import FOLDER, LARGEST
-from training.diagnosis.train import arguments, simulations, stored
+from training.diagnosis.simulated import arguments, simulations, stored
 
 EPOCHS, BATCH, RATE = 30, 256, 3e-3
 DOCUMENT = 3

@@ -6,14 +6,8 @@ calibrates its confidence on withheld pictures. About half an hour on one core.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aps_core.diagnosis.blur import (
@@ -29,40 +23,10 @@ from aps_core.diagnosis.blur import (
 from aps_core.diagnosis.features import ANGLES, RADII, features
 from aps_core.diagnosis.perceptron import FOLDER, LARGEST
 from aps_core.imaging.images import LUMA
-from training.diagnosis import pictures
-from training.diagnosis.simulate import degraded, drawn
+from training.diagnosis.simulated import arguments, simulations, stored
 
-Read = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""Features of a picture (H, W, 3) in [-1, 1]."""
-SIDES = (96, 128, 160, 192, 256)
 EPOCHS, BATCH, RATE = 60, 256, 2e-3
 SPECTRUM, BY_DIRECTION = RADII * ANGLES, slice(RADII * ANGLES + 12, RADII * ANGLES + 20)
-
-
-def simulated(
-    draws: list[pictures.Draw], count: int, seed: int, read: Read
-) -> tuple[Tensor, Tensor]:
-    """Features (count, F), and targets (count, 4): family, logarithm of the size, angle in radians,
-    whether it is a document. Draws alternate; the second draws documents.
-    """
-    rng, vectors, targets = np.random.default_rng(seed), [], []
-    for number in range(count):
-        document = number % len(draws)
-        truth = drawn(rng, bool(document))
-        y = degraded(draws[document](rng, int(rng.choice(SIDES))), truth, rng)
-        vectors.append(read(y))
-        family = FAMILIES.index(truth.family)
-        targets.append([family, np.log(truth.size), np.radians(truth.angle), document])
-    return torch.tensor(np.array(vectors)).float(), torch.tensor(np.array(targets)).float()
-
-
-class Simulations(NamedTuple):
-    """Features (N, F) and targets (N, 4)."""
-
-    x_NF: Tensor
-    target_N4: Tensor
-    withheld_MF: Tensor
-    withheld_M4: Tensor
 
 
 def mirrored(x_NF: Tensor, target_N4: Tensor, transpose: bool) -> tuple[Tensor, Tensor]:
@@ -137,57 +101,6 @@ def calibrated(answer_NA: Tensor, target_N4: Tensor) -> tuple[float, float]:
     error = (target_N4[blurred, 1] - mean).abs() / spread.clamp(-4, 2).exp()
     # 95 % of the errors lie within 1.96 deviations
     return float(temperatures[int(np.argmin(entropy))]), float(error.quantile(0.95)) / 1.96
-
-
-def cached(
-    path: Path, draws: list[pictures.Draw], count: int, seed: int, read: Read
-) -> tuple[Tensor, Tensor]:
-    """The same, from a file if it exists."""
-    if not path.exists():
-        x, target = simulated(draws, count, seed, read)
-        np.savez(path, x=x.numpy(), target=target.numpy())
-    stored = np.load(path)
-    return torch.tensor(stored["x"]), torch.tensor(stored["target"])
-
-
-def simulations(asked: argparse.Namespace, name: str, read: Read) -> Simulations:
-    """Features and targets of training, and of withheld pictures."""
-    asked.work.mkdir(parents=True, exist_ok=True)
-    each = asked.count // asked.shards
-
-    def shard(number: int) -> tuple[Tensor, Tensor]:
-        draws = [pictures.photographs(asked.corpus, False), pictures.documents(asked.tiles, number)]
-        return cached(asked.work / f"{name}-{number}.npz", draws, each, number, read)
-
-    shards = [shard(number) for number in range(asked.shards)]
-    draws = [
-        pictures.photographs(asked.corpus, True),
-        pictures.withheld_documents(asked.tiles, 1),
-    ]
-    withheld = cached(asked.work / f"{name}-withheld.npz", draws, each, 10_000, read)
-    return Simulations(
-        torch.cat([x for x, _ in shards]), torch.cat([target for _, target in shards]), *withheld
-    )
-
-
-def arguments(description: str | None, count: int) -> argparse.ArgumentParser:
-    """Parser of what both trainings take."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--tiles", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path("runs/diagnosis"))
-    parser.add_argument("--count", type=int, default=count)
-    parser.add_argument("--shards", type=int, default=20)
-    return parser
-
-
-def stored(net: nn.Sequential) -> dict[str, NDArray[np.floating[Any]]]:
-    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
-    return {
-        f"{name}{number}": getattr(layer, name).detach().numpy().astype(np.float16)
-        for number, layer in enumerate(linear, 1)
-        for name in ("weight", "bias")
-    }
 
 
 def main() -> None:
