@@ -17,8 +17,10 @@ PULSES = 500
 """Long jobs report less often, so that the history of events keeps all of their steps: about this
 many times, more if they exceed their estimate.
 """
-TRUST = 0.1
-"""Share of the job at which its own pace counts as much as the estimate made before it started."""
+TRUST = 0.4
+"""Share of the job at which its own pace counts as much as the estimate made before it started. The
+first report comes late for its share: reading the upload and the first estimate take time, too.
+"""
 
 
 @dataclass
