@@ -25,7 +25,7 @@ from aps_core.diagnosis.perceptron import FOLDER, LARGEST
 from aps_core.imaging.images import LUMA
 from training.diagnosis.simulated import arguments, simulations, stored
 
-EPOCHS, BATCH, RATE = 60, 256, 2e-3
+EPOCHS, BATCH, RATE = 100, 256, 2e-3
 SPECTRUM, BY_DIRECTION = RADII * ANGLES, slice(RADII * ANGLES + 12, RADII * ANGLES + 20)
 
 
@@ -63,8 +63,8 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
     torch.manual_seed(seed)
     mean, deviation = x_NF.mean(0), x_NF.std(0) + 1e-3
     net = nn.Sequential(
-        *(nn.Linear(x_NF.shape[1], 256), nn.ReLU(), nn.Dropout(0.15)),
-        *(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, ANSWERS)),
+        *(nn.Linear(x_NF.shape[1], 384), nn.ReLU(), nn.Dropout(0.12)),
+        *(nn.Linear(384, 128), nn.ReLU(), nn.Linear(128, ANSWERS)),
     )
     optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
