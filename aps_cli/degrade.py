@@ -12,6 +12,7 @@ from aps_cli.fields import PICTURE
 from aps_cli.operator_options import OPERATOR, operator_from, operator_options
 from aps_cli.ranges import FiniteRange
 from aps_cli.sections import SectionedCommand
+from aps_client.writing import write_whole
 from aps_core.errors import InvalidSpec
 from aps_core.operators import OperatorSpec
 from aps_core.registry import Config
@@ -96,5 +97,5 @@ def degrade(
     if path == files.STDIO:
         files.write_out(data)
         return
-    path.write_bytes(data)
+    write_whole({path: data})
     click.echo(path)

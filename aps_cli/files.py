@@ -5,6 +5,7 @@ silent overwriting.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from aps_client.writing import writing
 from aps_core.errors import ImageRejected, InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.images import Picture
@@ -116,9 +118,19 @@ def opened(name: str, data: bytes) -> Picture:
 
 
 def write_out(data: bytes) -> None:
-    """Writes a picture to standard output."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    """Writes a picture to standard output.
+
+    Raises:
+        NotWritten: it cannot be written to.
+    """
+    with writing("standard output"):
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError:
+            # the rest would fail again, with a traceback, when Python exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
 
 
 def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[Path]:
@@ -132,12 +144,14 @@ def targets(sources: Sequence[Path], output: Path | None, suffix: str) -> list[P
 
     Raises:
         InvalidSpec: several results would go to one file.
+        NotWritten: the folder cannot be made.
     """
     if output is None:
         return _named(sources, suffix)
     into = output.is_dir() or (len(sources) > 1 and not output.suffix and output != STDIO)
     if into:
-        output.mkdir(parents=True, exist_ok=True)
+        with writing(output):
+            output.mkdir(parents=True, exist_ok=True)
         names = [Path("result" if path == STDIO else path.name) for path in sources]
         return [output / name for name in _named(names, suffix)]
     if len(sources) > 1:
@@ -158,18 +172,30 @@ def _named(paths: Sequence[Path], suffix: str) -> list[Path]:
 
 
 def is_done(target: Path) -> bool:
-    """Whether a result is there, with its sidecar."""
-    return target.exists() and target.with_suffix(".json").exists()
+    """Whether a result is there, with its sidecar, and both can be read: others may have been cut
+    off on a full disk.
+    """
+    sidecar = target.with_suffix(".json")
+    if not (target.exists() and sidecar.exists()):
+        return False
+    try:
+        json.loads(sidecar.read_bytes())
+        images.open_image(target.read_bytes())
+    except (ImageRejected, ValueError):
+        return False
+    return True
 
 
 def check_own(targets: Sequence[Path]) -> None:
-    """Checks that no other picture stands where a result belongs.
+    """Checks that results can be written and that no other picture stands where one belongs.
 
     Raises:
-        InvalidSpec: one does; only results have a sidecar.
+        InvalidSpec: see :func:`_check_places`; another picture stands there: only results have a
+            sidecar.
     """
+    _check_places(targets)
     for target in targets:
-        if target.exists() and not is_done(target):
+        if target.exists() and not target.with_suffix(".json").exists():
             raise InvalidSpec(
                 f"'{target}' has no sidecar, so it is no result that could be kept; choose another"
                 " --output."
@@ -180,8 +206,27 @@ def check_free(paths: Sequence[Path], force: bool) -> None:
     """Checks that results can be written and overwrite no file.
 
     Raises:
-        InvalidSpec: two results have the same name; a folder is missing or cannot be written to; a
-            result, its sidecar, or a file that may come beside it exists.
+        InvalidSpec: see :func:`_check_places`; a result, its sidecar, or a file that may come
+            beside it exists.
+    """
+    _check_places(paths)
+    for path in paths:
+        if path == STDIO:
+            continue
+        beside = path.parent.glob(f"{glob.escape(path.stem)}-*")
+        taken = [path, path.with_suffix(".json"), *(each for each in beside if _beside(path, each))]
+        for each in taken:
+            if each.exists() and not force:
+                raise InvalidSpec(
+                    f"'{each}' exists; overwrite it with --force, or choose another --output."
+                )
+
+
+def _check_places(paths: Sequence[Path]) -> None:
+    """Checks that every result has a place of its own, in a folder that can be written to.
+
+    Raises:
+        InvalidSpec: two results have the same name; a folder is missing or cannot be written to.
     """
     twice = [path for path, times in Counter(paths).items() if times > 1]
     if twice:
@@ -190,17 +235,9 @@ def check_free(paths: Sequence[Path], force: bool) -> None:
             f" become '{twice[0]}'; compute them separately."
         )
     for path in paths:
-        if path == STDIO:
-            continue
-        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise InvalidSpec(f"'{path.parent}' is no folder that can be written to.")
-        beside = path.parent.glob(f"{glob.escape(path.stem)}-*")
-        taken = [path, path.with_suffix(".json"), *(each for each in beside if _beside(path, each))]
-        for each in taken:
-            if each.exists() and not force:
-                raise InvalidSpec(
-                    f"'{each}' exists; overwrite it with --force, or choose another --output."
-                )
+        folder = path.parent
+        if path != STDIO and not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise InvalidSpec(f"'{folder}' is no folder that can be written to.")
 
 
 def _beside(path: Path, other: Path) -> bool:

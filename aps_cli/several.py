@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from aps_cli.compute import Files
 from aps_cli.files import STDIO, is_done
 from aps_cli.naming import in_options
 from aps_client.errors import JobFailed
+from aps_client.writing import write_whole
 from aps_core.errors import APSError, NothingToRestore
 from aps_core.operators import OperatorSpec
 
@@ -61,19 +63,17 @@ def compute_all(
     """
     outcomes = []
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
-        if skip_done and is_done(target):
-            sidecar = target.with_suffix(".json").read_bytes()
-            files = {"result.png": target.read_bytes(), "result.json": sidecar}
-            outcomes.append(_done(source, files))
-            continue
-        click.echo(f"[{number}/{len(sources)}] {source}", err=True)
         try:
-            files = dict(compute(source, target))
-            write(files, target)
+            if skip_done and is_done(target):
+                sidecar = target.with_suffix(".json").read_bytes()
+                files = {"result.png": target.read_bytes(), "result.json": sidecar}
+            else:
+                click.echo(f"[{number}/{len(sources)}] {source}", err=True)
+                files = dict(compute(source, target))
+                write(files, target)
+            outcomes.append(_done(source, files))
         except (APSError, OSError) as error:
             outcomes.append(_without_result(source, error))
-            continue
-        outcomes.append(_done(source, files))
     return outcomes
 
 
@@ -85,6 +85,9 @@ def report(outcomes: Sequence[Outcome], past: str, folder: Path, force: bool) ->
         past: what was done, for example 'restored'.
         folder: where the sheets go.
         force: whether sheets of an earlier run are overwritten; otherwise they are kept.
+
+    Raises:
+        NotWritten: a sheet cannot be written.
     """
     names = _names(folder, force)
     cells = [
@@ -96,10 +99,11 @@ def report(outcomes: Sequence[Outcome], past: str, folder: Path, force: bool) ->
     ]
     click.echo(summary(outcomes, past), err=True)
     for sheet in contact_sheet.sheets(cells):
-        path = next(names)
-        sheet.save(path)
+        path, png = next(names), io.BytesIO()
+        sheet.save(png, "PNG")
         # a JSON file beside a picture tells a later run that it is no input
-        path.with_suffix(".json").write_text(json.dumps({"pictures": told}, indent=1) + "\n")
+        beside = json.dumps({"pictures": told}, indent=1) + "\n"
+        write_whole({path.with_suffix(".json"): beside.encode(), path: png.getvalue()})
         click.echo(f"Before and after: {path}", err=True)
 
 

@@ -15,6 +15,7 @@
         ├── BatchTimeout          the same for the jobs of a batch
         ├── Unreachable           no response
         ├── Corrupt               a download whose hash does not match
+        ├── NotWritten            a file could not be written; also an OSError
         └── WebhookRejected       a webhook that could not be verified
 
 ``code`` is the service's stable, machine-readable error code: ``image_too_large``, ``no_worker``,
@@ -155,6 +156,12 @@ class Corrupt(ClientError):
     """The SHA-256 of a download does not match the one the service announced."""
 
     code = "corrupt_download"
+
+
+class NotWritten(ClientError, OSError):
+    """A file could not be written; the message names it and says why."""
+
+    code = "not_written"
 
 
 class WebhookRejected(ClientError):

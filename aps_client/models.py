@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aps_client.writing import write_whole
 from aps_core.diagnosis.report import Diagnosis
 from service.api.batch_views import BatchPicture
 from service.api.batch_views import BatchView as Batch
@@ -109,7 +110,7 @@ class Result:
         return sidecar
 
     def save(self, path: str | Path) -> list[Path]:
-        """Writes the result files to disk.
+        """Writes the result files to disk, all of them or none.
 
         Args:
             path: path of the main file. The sidecar goes beside it with the suffix ``.json``;
@@ -119,18 +120,19 @@ class Result:
             Paths of the files written, without the sidecar.
 
         Raises:
-            OSError: a file cannot be written.
+            NotWritten: a file cannot be written.
         """
         return save(self.files, Path(path))
 
 
 def save(files: Mapping[str, bytes], path: Path) -> list[Path]:
     """Writes result files given as a mapping; otherwise like :meth:`Result.save`."""
-    path.with_suffix(".json").write_bytes(files["result.json"] + b"\n")
-    paths = []
+    named = {}
     for name, data in files.items():
         if name != "result.json":
             main = name.startswith("result.") or name == "answer.txt"
-            paths.append(path if main else path.with_name(f"{path.stem}-{name}"))
-            paths[-1].write_bytes(data)
-    return paths
+            named[path if main else path.with_name(f"{path.stem}-{name}")] = data
+    contents = {path.with_suffix(".json"): files["result.json"] + b"\n", **named}
+    # the main file comes last: if it is there, everything is
+    write_whole({each: contents[each] for each in sorted(contents, key=lambda each: each == path)})
+    return list(named)
