@@ -25,6 +25,7 @@ from aps_core.operators import OperatorSpec
 
 Compute = Callable[[Path, Path], Files]
 """Computes the result files of a picture; also given the path of its result."""
+KEPT = "{} of an earlier run is kept, whatever its settings."
 VERDICTS = {
     "agrees": "in agreement with the picture",
     "undecided": "agreement undecided",
@@ -65,6 +66,7 @@ def compute_all(
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
         try:
             if skip_done and is_done(target):
+                click.echo(KEPT.format(target), err=True)
                 sidecar = target.with_suffix(".json").read_bytes()
                 files = {"result.png": target.read_bytes(), "result.json": sidecar}
             else:

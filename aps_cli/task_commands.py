@@ -15,7 +15,7 @@ from aps_cli.compute import Backend, Files
 from aps_cli.device import DEVICE
 from aps_cli.fields import PICTURE, json_of, prompt_is_argument, spec_options
 from aps_cli.sections import SectionedCommand
-from aps_cli.several import compute_all, report
+from aps_cli.several import KEPT, compute_all, report
 from aps_client.models import save
 from aps_core.imaging.provenance import check_suffix
 from aps_core.priors import PriorSpec, TextPriorSpec
@@ -57,6 +57,7 @@ def task_command(spec: type[TaskSpec]) -> click.Command:
             return backend.compute(asked, given, target.suffix or ".png")
 
         if len(sources) == 1 and skip_done and files.is_done(targets[0]):
+            click.echo(KEPT.format(targets[0]), err=True)
             return click.echo(targets[0])
         if len(sources) == 1:
             return _write(compute(sources[0], targets[0]), targets[0], as_json)

@@ -71,6 +71,7 @@ def test_continuing_destroys_nothing(folder):
     kept = one.stat().st_mtime_ns
     again = aps("restore", folder / "a.png", *QUICK, "-o", one, "--continue")
     assert (again.exit_code, again.stdout) == (0, f"{one}\n")
+    assert f"{one} of an earlier run is kept, whatever its settings." in again.stderr
     assert one.stat().st_mtime_ns == kept
     other = folder / "b.restored.png"
     other.write_bytes((folder / "a.png").read_bytes())
@@ -197,6 +198,7 @@ def test_an_interrupted_run_continues_and_keeps_what_is_done(folder):
     assert done.exit_code == 0, done.output
     assert (folder / "b.restored.png").stat().st_mtime_ns == kept
     assert "b.jpg" not in done.stderr
+    assert done.stderr.count("of an earlier run is kept") == 1
     assert "3 pictures: 3 restored" in done.stderr
     again = aps("restore", folder, *QUICK, "--continue")
     assert "[" not in again.stderr
