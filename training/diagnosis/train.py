@@ -1,7 +1,7 @@
 """Trains the blur estimator: ``python -m training.diagnosis.train --corpus FOLDER --tiles FOLDER``.
 
 Simulates degradations of training pictures, stores their features, trains a small network, and
-calibrates its confidence on withheld pictures. About half an hour on one core.
+calibrates its confidence on withheld pictures. About three quarters of an hour on one core.
 """
 
 from __future__ import annotations
