@@ -15,6 +15,7 @@
         ├── BatchTimeout          the same for the jobs of a batch
         ├── Unreachable           no response
         ├── Corrupt               a download whose hash does not match
+        ├── InvalidArgument       the address, API key or picture cannot be used; nothing was sent
         └── WebhookRejected       a webhook that could not be verified
 
 ``code`` is the service's stable, machine-readable error code: ``image_too_large``, ``no_worker``,
@@ -26,7 +27,7 @@ from __future__ import annotations
 import httpx
 from pydantic import ValidationError
 
-from aps_core.errors import APSError
+from aps_core.errors import APSError, InvalidSpec
 from service.api.batch_views import BatchView
 from service.api.views import JobView, Problem
 
@@ -155,6 +156,12 @@ class Corrupt(ClientError):
     """The SHA-256 of a download does not match the one the service announced."""
 
     code = "corrupt_download"
+
+
+class InvalidArgument(ClientError, InvalidSpec):
+    """The address, the API key or a picture cannot be used; nothing was sent."""
+
+    code = "invalid_argument"
 
 
 class WebhookRejected(ClientError):
