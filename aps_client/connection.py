@@ -46,7 +46,7 @@ class Retry:
             first: delay after the first failure. None: ``pause_seconds``.
         """
         first = self.pause_seconds if first is None else first
-        growth = 2 ** min(failures - 1, 16)
+        growth = 2.0 ** min(failures - 1, 16)
         return min(first * growth, max(first, LONGEST_PAUSE_SECONDS)) * random.uniform(0.5, 1)
 
 

@@ -339,9 +339,9 @@ def test_an_address_that_is_none_is_an_error_of_the_client(server: str):
 
 
 def test_something_that_is_no_picture_is_refused_with_a_hint(stack: Stack):
-    opened: Any = Image.open(io.BytesIO(png()))
+    wrong: list[Any] = [Image.open(io.BytesIO(png())), io.StringIO("text"), None]
     with Client(stack.url) as client:
-        for given in (opened, io.StringIO("text"), None):
+        for given in wrong:
             with pytest.raises(aps_client.InvalidArgument, match=r"must be a path.* Pillow"):
                 client.keep(given)
 
