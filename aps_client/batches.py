@@ -40,8 +40,11 @@ def _get(batch: str | Batch, retry: Retry) -> Flow[Batch]:
 
 def _wait(batch: str | Batch, timeout: float | None, retry: Retry) -> Flow[Batch]:
     end = float("inf") if timeout is None else time.monotonic() + timeout
+    known = batch if isinstance(batch, Batch) else None
     while True:
-        answer = yield from exchange(Call("GET", _link(batch)), retry)
+        left = end - time.monotonic()
+        patience = min(left, retry.outage_seconds) if known else 0.0
+        answer = yield from exchange(Call("GET", _link(batch)), retry, patience)
         known = Batch.model_validate_json(answer.content)
         if known.finished:
             return known
@@ -66,7 +69,7 @@ def _archive(batch: str | Batch, retry: Retry) -> Flow[bytes]:
 
 
 def _link(batch: str | Batch) -> str:
-    return batch.urls["self"] if isinstance(batch, Batch) else f"/v1/batches/{batch}"
+    return batch.urls["self"] if isinstance(batch, Batch) else f"/v1/batches/{flows.quoted(batch)}"
 
 
 class Batches:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import random
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
+from aps_client.errors import InvalidArgument
 from aps_core import __version__
-from aps_core.errors import InvalidSpec
 
 SERVER = "APS_SERVER"
 API_KEY = "APS_API_KEY"
+LONGEST_PAUSE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,26 @@ class Retry:
     attempts: int = 4
     """Total number of attempts, at least 1."""
     pause_seconds: float = 0.5
-    """Delay before the second attempt. It doubles with each further attempt; jitter shortens it by
-    up to half.
+    """Delay before the second attempt. It doubles with each further attempt, up to 10 s; jitter
+    shortens it by up to half.
     """
     longest_seconds: float = 60.0
     """If the service asks for a longer delay than this, the error is raised instead."""
+    outage_seconds: float = 60.0
+    """Following a job (events, previews, waiting) goes on, whatever the number of attempts, until
+    the service has not responded for this long.
+    """
+
+    def pause(self, failures: int, first: float | None = None) -> float:
+        """Delay after so many failures in a row, in seconds.
+
+        Args:
+            failures: failures so far, at least 1.
+            first: delay after the first failure. None: ``pause_seconds``.
+        """
+        first = self.pause_seconds if first is None else first
+        growth = 2.0 ** min(failures - 1, 16)
+        return min(first * growth, max(first, LONGEST_PAUSE_SECONDS)) * random.uniform(0.5, 1)
 
 
 @dataclass(frozen=True)
@@ -47,18 +64,27 @@ class Connection:
     retry: Retry = Retry()
 
     def __post_init__(self) -> None:
-        """Checks the address.
+        """Checks the address and the API key, which often come from a file with a line break.
 
         Raises:
-            InvalidSpec: it is not a URL of HTTP or HTTPS.
+            InvalidArgument: the address is not a URL of HTTP or HTTPS, or the key has characters
+                that no key has.
         """
+        key = (self.api_key or "").strip()
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise InvalidArgument(
+                "The API key contains a space, a line break or another character that no key has."
+            )
+        object.__setattr__(self, "api_key", key or None)
+        object.__setattr__(self, "server", self.server.strip())
         try:
             url = urlsplit(self.server)
-            valid = url.scheme in ("http", "https") and url.hostname and url.port != 0
+            whole = self.server.isprintable() and url.hostname and url.port != 0
+            valid = whole and url.scheme in ("http", "https")
         except ValueError:  # brackets, or the port
             valid = False
         if not valid:
-            raise InvalidSpec(
+            raise InvalidArgument(
                 "The address of the service must be a URL such as http://127.0.0.1:8000, not"
                 f" '{self.server}'."
             )
@@ -72,7 +98,7 @@ class Connection:
             api_key: API key. None: the default.
 
         Raises:
-            InvalidSpec: the address is not a URL of HTTP or HTTPS.
+            InvalidArgument: the address or the key cannot be used.
         """
         if isinstance(server, Connection):
             return server

@@ -4,7 +4,7 @@ output; :mod:`aps_client.transport` does.
 
 from __future__ import annotations
 
-import random
+import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -36,15 +36,23 @@ class Pause:
 Flow = Generator[Call | Pause, Any, T]
 
 
-def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
+def exchange(call: Call, retry: Retry, patience: float = 0.0) -> Flow[httpx.Response]:
     """Sends ``call`` and retries transient failures with exponential backoff.
+
+    Args:
+        call: the request.
+        retry: the policy.
+        patience: seconds for which attempts continue, also beyond the policy's number.
 
     Raises:
         ServiceError: the error is not transient, or persists after the last attempt.
         Unreachable: the last attempt got no response.
     """
-    for attempt in range(1, retry.attempts + 1):
-        pause = retry.pause_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+    end = time.monotonic() + patience
+    attempt = 0
+    while True:
+        attempt += 1
+        pause = retry.pause(attempt)
         try:
             answer: httpx.Response = yield call
         except (httpx.TransportError, httpx.InvalidURL) as error:
@@ -60,9 +68,9 @@ def exchange(call: Call, retry: Retry) -> Flow[httpx.Response]:
             pause = max(pause, refusal.retry_after)
             if not refusal.retryable or pause > retry.longest_seconds:
                 raise refusal
-        if attempt < retry.attempts:
-            yield Pause(pause)
-    raise failure
+        if attempt >= retry.attempts and time.monotonic() + pause > end:
+            raise failure
+        yield Pause(pause)
 
 
 def _reason(error: Exception) -> str:

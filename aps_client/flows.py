@@ -16,7 +16,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import httpx
 from pydantic import BaseModel
@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from aps_client.connection import Retry
 from aps_client.errors import (
     Corrupt,
+    InvalidArgument,
     JobCanceled,
     JobFailed,
     WaitTimeout,
@@ -125,14 +126,16 @@ def diagnose(picture: Source, retry: Retry) -> Flow[Diagnosis]:
     return Diagnosis.model_validate_json(answer.content)
 
 
-def get(job: str | Job, retry: Retry) -> Flow[Job]:
+def get(job: str | Job, retry: Retry, patience: float = 0.0) -> Flow[Job]:
     """``GET`` the job."""
-    answer = yield from exchange(Call("GET", link(job)), retry)
+    answer = yield from exchange(Call("GET", link(job)), retry, patience)
     return Job.model_validate_json(answer.content)
 
 
 def wait(job: str | Job, timeout: float | None, retry: Retry) -> Flow[Job]:
     """Polls the job at the interval the service suggests until it has ended.
+
+    A job that is known to exist is polled through an outage, but not beyond ``timeout``.
 
     Raises:
         WaitTimeout: the job is still unfinished after ``timeout`` seconds.
@@ -140,8 +143,11 @@ def wait(job: str | Job, timeout: float | None, retry: Retry) -> Flow[Job]:
     started, etag = time.monotonic(), ""
     known = job if isinstance(job, Job) else None
     while known is None or not known.state.terminal:
+        left = float("inf") if timeout is None else timeout - (time.monotonic() - started)
         answer = yield from exchange(
-            Call("GET", link(job), {"headers": {"If-None-Match": etag}} if etag else {}), retry
+            Call("GET", link(job), {"headers": {"If-None-Match": etag}} if etag else {}),
+            retry,
+            min(left, retry.outage_seconds) if known else 0.0,
         )
         if answer.status_code != 304:
             known, etag = Job.model_validate_json(answer.content), answer.headers.get("etag", "")
@@ -221,7 +227,8 @@ def json_of(url: str, retry: Retry) -> Flow[Any]:
 def preview(event: Event, retry: Retry) -> Flow[Preview]:
     """Downloads the preview picture of a ``progress`` event."""
     progress = Progress.model_validate(event.data)
-    answer = yield from exchange(Call("GET", event.data["preview_url"]), retry)
+    call = Call("GET", event.data["preview_url"])
+    answer = yield from exchange(call, retry, retry.outage_seconds)
     return Preview(
         step=progress.step,
         total=progress.total,
@@ -251,13 +258,26 @@ def link(job: str | Job, relation: str = "self") -> str:
     """URL of a job or of one of its resources; for a bare id, the documented URL."""
     if isinstance(job, Job):
         return job.urls[relation]
-    return f"/v1/jobs/{job}" + ("" if relation == "self" else f"/{relation}")
+    return f"/v1/jobs/{quoted(job)}" + ("" if relation == "self" else f"/{relation}")
+
+
+def quoted(name: str) -> str:
+    """A name as one segment of a path. Dots are quoted, too: two would lead to the parent."""
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def _read(source: Source) -> bytes:
     if isinstance(source, bytes):
         return source
-    return Path(source).read_bytes() if isinstance(source, str | PathLike) else source.read()
+    if isinstance(source, str | PathLike):
+        return Path(source).read_bytes()
+    data = source.read() if hasattr(source, "read") else None
+    if not isinstance(data, bytes):
+        raise InvalidArgument(
+            "A picture must be a path, bytes or a file opened in binary mode, not"
+            f" {type(source).__name__}. Save a picture of Pillow to io.BytesIO and send its bytes."
+        )
+    return data
 
 
 def plain(spec: Mapping[str, Any]) -> dict[str, Any]:

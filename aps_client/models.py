@@ -76,7 +76,7 @@ class Result:
         Raises:
             KeyError: the task does not produce a picture.
         """
-        return self.files["result.png"]
+        return self._file("result.png")
 
     @property
     def samples(self) -> list[bytes]:
@@ -91,7 +91,7 @@ class Result:
         Raises:
             KeyError: the task does not produce text.
         """
-        return self.files["answer.txt"].decode()
+        return self._file("answer.txt").decode()
 
     @property
     def texts(self) -> list[str]:
@@ -108,6 +108,14 @@ class Result:
         """Contents of ``result.json``: effective settings, seed, misfit, timings, versions."""
         sidecar: dict[str, Any] = json.loads(self.files["result.json"])
         return sidecar
+
+    def _file(self, name: str) -> bytes:
+        if name not in self.files:
+            raise KeyError(
+                f"The result of the task '{self.job.task}' has no file '{name}'; it has:"
+                f" {', '.join(self.files)}."
+            )
+        return self.files[name]
 
     def save(self, path: str | Path) -> list[Path]:
         """Writes the result files to disk, all of them or none.

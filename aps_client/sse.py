@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import httpx
 from httpx_sse import ServerSentEvent
@@ -24,6 +25,7 @@ class Follower:
         self._last_id = after
         self._pause_seconds = 2.0
         self._failures = 0
+        self._lost_at = 0.0
 
     def headers(self) -> dict[str, str]:
         """Headers of the next connection, which resumes after the last complete event."""
@@ -48,17 +50,22 @@ class Follower:
 
         Raises:
             ServiceError: the service refused with an error that is not transient.
-            Unreachable: too many connections in a row delivered no event.
+            Unreachable: no connection delivered an event for too long.
         """
         if isinstance(reason, ServiceError) and not reason.retryable:
             raise reason
+        now = time.monotonic()
+        if not self._failures:
+            self._lost_at = now
         self._failures += 1
-        if self._failures >= self.retry.attempts:
+        pause = self.retry.pause(self._failures, self._pause_seconds)
+        lost_for = now - self._lost_at
+        if self._failures >= self.retry.attempts and lost_for + pause > self.retry.outage_seconds:
             raise Unreachable(
-                f"The event stream failed {self._failures} times in a row:"
+                f"The event stream failed {self._failures} times in a row, for {lost_for:.0f} s:"
                 f" {reason or 'the service closed the connection'}."
             ) from reason
-        return self._pause_seconds
+        return pause
 
 
 def timeout(connect_seconds: float) -> httpx.Timeout:

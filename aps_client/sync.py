@@ -200,7 +200,7 @@ class Client(Tasks[Result]):
 
         Raises:
             ServiceError: the service refused the stream with an error that is not transient.
-            Unreachable: several connections in a row delivered no event.
+            Unreachable: the service did not respond for longer than the retry policy admits.
         """
         return self._transport.events(job, after)
 

@@ -50,7 +50,8 @@ class Transport:
 
     def events(self, job: str | Job, after: str) -> Iterator[Event]:
         """Iterates over the events of a job after the id ``after``; reconnects when needed."""
-        follower = Follower(after, self.connection.retry)
+        retry = self.connection.retry
+        follower = Follower(after, retry)
         while True:
             failure: Exception | None = None
             received = False
@@ -75,7 +76,7 @@ class Transport:
             if (
                 failure is None
                 and not received
-                and self.do(flows.get(job, self.connection.retry)).state.terminal
+                and self.do(flows.get(job, retry, retry.outage_seconds)).state.terminal
             ):
                 return  # the job has ended and all its events were delivered
             time.sleep(follower.broken(failure))
@@ -113,7 +114,8 @@ class AsyncTransport:
 
     async def events(self, job: str | Job, after: str) -> AsyncIterator[Event]:
         """Iterates over the events of a job after the id ``after``; reconnects when needed."""
-        follower = Follower(after, self.connection.retry)
+        retry = self.connection.retry
+        follower = Follower(after, retry)
         while True:
             failure: Exception | None = None
             received = False
@@ -138,7 +140,7 @@ class AsyncTransport:
             if (
                 failure is None
                 and not received
-                and (await self.do(flows.get(job, self.connection.retry))).state.terminal
+                and (await self.do(flows.get(job, retry, retry.outage_seconds))).state.terminal
             ):
                 return  # the job has ended and all its events were delivered
             await asyncio.sleep(follower.broken(failure))

@@ -68,16 +68,16 @@ def verify_webhook(
     else:
         raise WebhookRejected(reason)
     try:
-        return WebhookEvent.model_validate({**_object(body), "id": sent["webhook-id"]})
-    except ValidationError as error:
-        raise WebhookRejected(
-            f"The message is signed but does not describe a job: {error.errors()[0]['msg']}"
-        ) from error
-
-
-def _object(body: bytes) -> dict[str, Any]:
+        message = json.loads(body)
+    except ValueError as error:
+        raise WebhookRejected(f"The message is signed but is not valid JSON: {error}.") from error
+    if not isinstance(message, dict):
+        raise WebhookRejected("The message is signed but is not a JSON object.")
     try:
-        found = json.loads(body)
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        return WebhookEvent.model_validate({**message, "id": sent["webhook-id"]})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = ".".join(map(str, wrong["loc"]))
+        raise WebhookRejected(
+            f"The message is signed but does not describe a job: {field}: {wrong['msg']}"
+        ) from error

@@ -25,16 +25,28 @@ export function guarded(onProblem, action) {
   };
 }
 
+let answering = true;
+/** Whether the service answered last. The document gets a "connection" event when that changes. */
+export const connected = () => answering;
+
+function tell(answered) {
+  if (answered === answering) return;
+  answering = answered;
+  document.dispatchEvent(new Event("connection"));
+}
+
 async function request(url, options = {}) {
   let answer;
   try {
     answer = await fetch(url, options);
   } catch (error) {
-    if (error instanceof TypeError) throw new Problem({ detail: t.unreachable });
-    throw error;
+    if (!(error instanceof TypeError)) throw error;
+    tell(false);
+    throw new Problem({ detail: t.unreachable });
   }
   if (answer.status === 401 && !url.startsWith(SHARED) && (await askForKey())) return request(url, options);
   const json = /json/.test(answer.headers.get("content-type") ?? "");
+  tell(json || answer.status <= 500); // otherwise a proxy answers in the service's place
   if (!answer.ok) throw new Problem(json ? await answer.json() : { detail: t.unreadable(answer.status), status: answer.status });
   return answer;
 }
@@ -42,6 +54,14 @@ async function request(url, options = {}) {
 const json = async (url, options) => (await request(url, options)).json();
 
 export const capabilities = () => json("/v1/capabilities");
+/** Finds out whether the service answers. */
+export async function check() {
+  try {
+    await capabilities();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+  }
+}
 export const samples = () => json("samples/index.json");
 export const getJob = (id) => json(`/v1/jobs/${encodeURIComponent(id)}`);
 export const FIRST_PAGE = "/v1/jobs?limit=24";
@@ -78,9 +98,9 @@ export function submit(task, pictures, spec) {
 
 /**
  * Follows a job's events from the first one; the browser reconnects by itself, from the last event it saw.
- * ``onLost`` is called when the connection is lost; ``onClosed`` when the server refuses the stream permanently.
+ * ``onClosed`` is called when the server refuses the stream permanently.
  */
-export function follow(job, { onStatus, onProgress, onInner, onDone, onLost, onClosed }) {
+export function follow(job, { onStatus, onProgress, onInner, onDone, onClosed }) {
   const source = new EventSource(job.urls.events);
   source.addEventListener("status", (event) => onStatus(JSON.parse(event.data)));
   source.addEventListener("progress", (event) => onProgress(JSON.parse(event.data)));
@@ -89,7 +109,7 @@ export function follow(job, { onStatus, onProgress, onInner, onDone, onLost, onC
     source.close();
     onDone(JSON.parse(event.data).job);
   });
-  source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? onClosed() : onLost()));
+  source.addEventListener("error", () => (source.readyState === EventSource.CLOSED ? onClosed() : check()));
   return { stop: () => source.close() };
 }
 

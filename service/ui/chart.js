@@ -4,9 +4,11 @@ import { svg } from "./dom.js";
 import { t } from "./strings.js";
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
+/** A tick's label, short enough for the space beside the axis. */
+const tickText = (value) => (value && Math.abs(value) < 0.001 ? value.toExponential(1).replace(".0e", "e") : compact.format(value));
 const WIDTH = 360;
 const HEIGHT = 140;
-const LEFT = 46;
+const LEFT = 50;
 const BOTTOM = 22;
 const TOP = 10;
 const RIGHT = 8;
@@ -40,7 +42,7 @@ export function chart({ name, values, total, floor = 0, marked = values.length, 
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t.chartLabel(name, step, value, floor) },
     ...ticks.map((tick) => grid(y(tick))),
-    ...ticks.map((tick) => label(LEFT - 8, y(tick) + 3.5, "end", compact.format(tick))),
+    ...ticks.map((tick) => label(LEFT - 8, y(tick) + 3.5, "end", tickText(tick))),
     label(LEFT, HEIGHT - 6, "start", "1"),
     label(WIDTH - RIGHT, HEIGHT - 6, "end", `${axis} ${total}`),
     ...floorLine,

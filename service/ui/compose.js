@@ -71,7 +71,7 @@ export function composer(task, described, samples, { onJob, onProblem }) {
     if (missing) return onProblem({ message: missing });
     if (!validate(form)) return onProblem({ message: t.fixFields });
     const demonstrated = demonstration?.on() ? demonstration : null;
-    const problem = await demonstrated?.problem();
+    const problem = await (demonstrated ? demonstrated.problem() : pictures.unpainted());
     if (problem) return onProblem({ message: problem });
     const { files, spec } = await (demonstrated ? demonstrated.request(settings.read()) : plainly());
     const job = await api.submit(task.type, files, spec);

@@ -59,6 +59,14 @@ export function pictureInputs(task, limits, settings, onProblem, onSeveral) {
     slot?.focus();
     return name ? t.needPicture(pictureLabel(task.type, name)) : null;
   };
+  /** What to do first where a mask is needed and nothing is painted; null if nothing is missing. */
+  const unpainted = async () => {
+    const { left, top, right, bottom } = settings.read(); // what is added to a picture needs no mask
+    if (!masked || !settings.needs("mask") || left || top || right || bottom) return null;
+    if ((await mask.blob()) || isTransparent(slots.get("image").picture())) return null;
+    mask.focus();
+    return t.needMask(wordsOf(task.type).mask);
+  };
   const fetched = async (artifact) => new File([await api.blob(artifact.url)], artifact.name, { type: artifact.media_type });
   const fill = async (job) => {
     const sent = (name) => job.artifacts.find((candidate) => candidate.name === api.inputName(name));
@@ -82,5 +90,13 @@ export function pictureInputs(task, limits, settings, onProblem, onSeveral) {
     for (const { name, file, whole } of kept.slots) await slots.get(name)?.take(file, file.name, whole);
     if (kept.mask) await mask?.load(kept.mask);
   };
-  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, thumb, slots, files, missing, fill, give, size, state, restore, mask: () => mask?.blob() };
+  return { elements: [...slots.values()].map((slot) => slot.element), any: slots.size > 0, thumb, slots, files, missing, unpainted, fill, give, size, state, restore, mask: () => mask?.blob() };
+}
+
+/** Whether a part of a picture is transparent: that is what is missing then. */
+function isTransparent(image) {
+  const { naturalWidth: width, naturalHeight: height } = image;
+  const pen = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  pen.drawImage(image, 0, 0);
+  return pen.getImageData(0, 0, width, height).data.some((value, index) => index % 4 === 3 && value < 255);
 }

@@ -27,12 +27,22 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   let job = first;
   let timer = 0;
   let ended = false;
-  let lost = false;
   let stream = null;
   let refining = false;
 
   const heading = el("h1", { tabIndex: -1 });
   const text = el("p", { role: "status" });
+  let told = ""; // what is said while the service answers
+  const say = (words = told) => {
+    told = words;
+    const lost = !ended && !api.connected();
+    text.textContent = lost ? t.reconnecting : told;
+    text.classList.toggle("lost", lost);
+    text.classList.toggle("warn", job.state === "failed" && !untouched(job));
+    status.hold(lost);
+  };
+  const onConnection = () => say();
+  document.addEventListener("connection", onConnection);
   const element = el(
     "div",
     { class: over(first) ? "job" : "job followed" },
@@ -53,12 +63,12 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     heading.textContent = titleOf(job, words);
     element.classList.toggle("over", over(job));
     status.show(job);
-    if (!points.size || over(job)) text.textContent = stateText(job);
-    text.classList.toggle("warn", job.state === "failed" && !untouched(job));
+    element.classList.toggle("untouched", untouched(job));
+    ended = over(job);
+    say(!points.size || ended ? stateText(job) : told);
     cancelButton.hidden = over(job);
     cancelButton.disabled = job.cancel_requested;
-    if (!over(job)) return;
-    ended = true;
+    if (!ended) return;
     clearTimeout(timer);
     result.show(job);
   }
@@ -87,7 +97,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     } catch (error) {
       if (!(error instanceof api.Problem)) throw error;
       if (error.status === 404 || error.status === 401) return onProblem(error);
-      text.textContent = t.reconnecting;
+      if (api.connected()) say(error.message);
     }
     poll();
   }
@@ -108,17 +118,15 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
   }
 
   function onProgress(event) {
-    lost = false;
     points.set(event.step, event);
     stage.add(event);
     track.reach(event.step, event.total, job.state === "succeeded" && event.step < event.total);
     if (over(job)) return; // history of a finished job
     status.step(event);
-    text.textContent = stage.settled();
+    say(stage.settled());
   }
 
   function onInner(event) {
-    lost = false;
     if (over(job)) return;
     status.inner(event);
     if (event.current_preview_url && track.following()) refine(event);
@@ -157,12 +165,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
       update(done);
       settle();
     };
-    const onLost = () => {
-      if (ended || lost) return;
-      lost = true;
-      text.textContent = t.reconnecting;
-    };
-    stream = api.follow(job, { onStatus: refresh, onProgress, onInner, onDone, onLost, onClosed });
+    stream = api.follow(job, { onStatus: refresh, onProgress, onInner, onDone, onClosed });
   }
 
   update(job);
@@ -175,6 +178,7 @@ export function jobView(first, task, described, { onProblem, onAgain }) {
     },
     close() {
       ended = true;
+      document.removeEventListener("connection", onConnection);
       clearTimeout(timer);
       status.stop();
       track.stop();
@@ -196,7 +200,7 @@ function titleOf(job, words) {
 function stateText(job) {
   if (job.state === "succeeded") return job.metrics.fit?.text ?? (job.output_size ? "" : t.doneText);
   if (job.state === "canceled") return t.canceledText;
-  if (job.state === "failed") return job.error?.detail ?? "";
+  if (job.state === "failed") return untouched(job) ? t.untouched(job.error.detail) : (job.error?.detail ?? "");
   const estimate = job.estimated_seconds === null ? "" : t.estimate(job.estimated_seconds);
   if (job.state === "running") return job.resumed_from_step === null ? estimate : t.resumed(job.resumed_from_step);
   const ahead = job.queue_position === null ? "" : job.queue_position ? t.ahead(job.queue_position) : t.next;

@@ -7,7 +7,7 @@ const TICK_MILLISECONDS = 1000;
 
 const over = ({ state }) => !["queued", "running"].includes(state);
 
-/** The panel; ``show`` takes the job, ``step`` and ``inner`` its events, and ``stop`` ends the countdown. */
+/** The panel; ``show`` takes the job, ``step`` and ``inner`` its events, ``hold`` hides the countdown, and ``stop`` ends it. */
 export function progressPanel(words) {
   const bar = el("progress", { max: 1, "aria-label": words.running });
   const stepText = el("span");
@@ -16,10 +16,11 @@ export function progressPanel(words) {
   let ends = null; // predicted time of the end on this page's clock
   let share = 0;
   let live = false;
+  let held = false; // how long it takes is not known at present
   let timer = 0;
 
   const tick = () => {
-    timeText.textContent = ends === null ? "" : t.remaining(Math.max(0, (ends - performance.now()) / 1000));
+    timeText.textContent = ends === null || held ? "" : t.remaining(Math.max(0, (ends - performance.now()) / 1000));
     document.title = [live && t.percent(share), live ? words.running : words.title, t.brand].filter(Boolean).join(" · ");
   };
 
@@ -65,5 +66,10 @@ export function progressPanel(words) {
     else if (job.phase === "sampling") move(0, t.phases.sampling, job.estimated_seconds);
     else wait(job);
   };
-  return { element, show, step, inner, stop };
+  /** Without a connection, the time left is not known. */
+  const hold = (is) => {
+    held = is;
+    if (live) tick();
+  };
+  return { element, show, step, inner, hold, stop };
 }

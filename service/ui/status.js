@@ -6,6 +6,8 @@ import { dropAll } from "./drafts.js";
 import { forgetKey } from "./key.js";
 import { t, valueName } from "./strings.js";
 
+const RETRY_MILLISECONDS = 2000;
+
 /** Shows the status on ``opener``, which opens ``panel`` with the details; they are fetched each time. */
 export function statusPanel(opener, panel, described) {
   const show = ({ workers, queue, principal }) => {
@@ -24,6 +26,28 @@ export function statusPanel(opener, panel, described) {
     panel.replaceChildren(el("h2", { textContent: t.statusTitle }), el("dl", {}, ...rows, load), ...(key ? [key] : []));
   };
   show(described);
+  let asking = false;
+  /** Asks until the service answers. */
+  const ask = async () => {
+    if (asking) return;
+    asking = true;
+    while (asking) {
+      try {
+        show(await api.capabilities());
+        asking = false;
+      } catch (error) {
+        if (!(error instanceof api.Problem)) throw error;
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
+      }
+    }
+  };
+  window.addEventListener("offline", ask);
+  document.addEventListener("connection", () => {
+    if (api.connected()) return;
+    opener.replaceChildren(el("span", { textContent: t.noConnection }));
+    opener.classList.remove("ok");
+    ask();
+  });
   panel.addEventListener("toggle", async (event) => {
     if (event.newState !== "open") return;
     try {

@@ -20,6 +20,7 @@ export const t = {
   dismiss: "Dismiss",
   theme: { light: "Switch to the light theme", dark: "Switch to the dark theme" },
   workers: (n) => (n ? `${plural(n, "worker", "workers")} ready` : "No worker running"),
+  noConnection: "No connection",
   statusTitle: "This service",
   devices: { cpu: "CPU", cuda: "GPU" },
   device: (name, count) => (count > 1 ? `${name} × ${count}` : name),
@@ -83,6 +84,8 @@ export const t = {
     blurAlt: "The blur, as the picture of a point of light",
   },
   nothingToRestore: "Left as it is",
+  /** The service's finding; its advice, which is meant for callers of the API, in this page's words. */
+  untouched: (detail) => detail.replace(/ To restore it anyway,.*$/, " To restore it anyway, choose what happened to it, for example “Noise only”.").replace(/ 'auto' knows.*$/, " Nothing can be found out that undoes this; choose what happened to it."),
   several: {
     title: "Several pictures",
     help: "What happened to each is found out, unless you choose it in the settings, which apply to all. Pages and screens get the prior trained on them.",
@@ -212,7 +215,7 @@ export const t = {
   fromTo: (from, to) => `${from} → ${to}`,
 
   needPicture: (label) => `Choose a picture first: ${label.toLowerCase()}.`,
-  needMask: "Paint over the part to regenerate first.",
+  needMask: (paint) => paint.replace(/\.$/, " first."),
   fixFields: "Some settings are out of range; see the marked fields.",
   notConnected: "Not connected",
   unreachable: "The service cannot be reached. Check the connection and try again.",
@@ -234,7 +237,7 @@ export const t = {
   settled: (share) => `${Math.round(share * 100)} % of the tokens are decided.`,
   settledCount: (n) => `${plural(n, "token is", "tokens are")} decided.`,
   resumed: (step) => `Continued from step ${step} after an interruption.`,
-  reconnecting: "Connection lost; reconnecting…",
+  reconnecting: "Connection lost; trying again…",
   done: "Move the handle to compare, and the slider to see each step.",
   doneAlone: "Move the slider to see each step.",
   fits: { undecided: "Finished: agreement undecided", disagrees: "Does not agree with your picture" },

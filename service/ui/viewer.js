@@ -1,5 +1,6 @@
 // The input and the result, one over the other with a movable edge; both zoom and pan together.
 
+import { check } from "./api.js";
 import { button, el } from "./dom.js";
 import { COARSE_PIXELS } from "./slot.js";
 import { t } from "./strings.js";
@@ -80,11 +81,25 @@ export function viewer(size, words, before) {
   );
   const element = el("div", { class: "viewer" }, stage);
 
-  const set = (url, alt, label) => {
+  let wanted = ""; // address of the picture to show
+  /** Shows a picture and does ``then`` once it has arrived; the one before stays until then. */
+  const set = async (url, alt, label, then) => {
+    wanted = url;
+    const probe = new Image();
+    probe.src = url;
+    try {
+      await probe.decode();
+    } catch {
+      document.addEventListener("connection", () => wanted === url && set(url, alt, label, then), { once: true });
+      check();
+      return;
+    }
+    if (wanted !== url) return;
     if (after.getAttribute("src") !== url) after.src = url;
     after.alt = alt;
     after.hidden = false;
     tag.textContent = label;
+    then();
   };
   return {
     element,
@@ -92,17 +107,17 @@ export function viewer(size, words, before) {
     tokens,
     /** An estimate on the way, in full. */
     estimate(url, label) {
-      stage.classList.toggle("live", split.hidden);
-      set(url, t.previewAlt, label);
+      set(url, t.previewAlt, label, () => stage.classList.toggle("live", split.hidden));
     },
     /** A result, to be compared. */
     result(url, alt, label) {
-      stage.classList.remove("live");
-      set(url, alt, label);
-      if (!before) return;
-      stage.classList.add("ready");
-      split.hidden = false;
-      move();
+      set(url, alt, label, () => {
+        stage.classList.remove("live");
+        if (!before) return;
+        stage.classList.add("ready");
+        split.hidden = false;
+        move();
+      });
     },
     /** Width and height of the picture that is shown. */
     shownSize: () => (after.naturalWidth ? [after.naturalWidth, after.naturalHeight] : size),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -264,6 +265,46 @@ def test_events_resume_after_a_broken_connection(through: Client, proxy: Proxy, 
     assert seen[-1].job.state is JobState.SUCCEEDED
 
 
+def outlasting(seconds: float) -> Retry:
+    return Retry(attempts=2, pause_seconds=0.05, outage_seconds=seconds)
+
+
+@pytest.mark.parametrize("way", ["events", "previews", "wait"])
+def test_following_survives_an_outage_longer_than_the_attempts(proxy: Proxy, photo: Path, way: str):
+    spec: dict[str, Any] = {"sigma": 0.1, "sampler": {"steps": 8, "inner_steps": 4}}
+    with Client(Connection(server=proxy.url, retry=outlasting(60))) as through:
+        job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **spec)
+        proxy.refuse = 5
+        proxy.cut()
+        if way == "events":
+            *_, last = through.events(job)
+            assert last.type == "done"
+        elif way == "previews":
+            assert [one.step for one in through.previews(job)] == list(range(1, 9))
+        else:
+            assert through.wait(job, timeout=60).state is JobState.SUCCEEDED
+    assert proxy.refuse == 0
+
+
+def test_following_ends_after_the_outage_or_the_timeout(proxy: Proxy, photo: Path):
+    with Client(Connection(server=proxy.url, retry=outlasting(3))) as through:
+        job = through.submit("restore", {"image": photo}, operator={"type": "denoise"}, **LONG)
+        proxy.refuse = 1000
+        proxy.cut()
+        started = time.monotonic()
+        with pytest.raises(aps_client.Unreachable, match="in a row"):
+            list(through.events(job))
+        with pytest.raises(aps_client.Unreachable):
+            through.wait(job)
+        assert 2 < time.monotonic() - started < 20
+        started = time.monotonic()
+        with pytest.raises(aps_client.Unreachable):
+            through.wait(job, timeout=0.2)
+        assert time.monotonic() - started < 1
+        proxy.refuse = 0
+        through.cancel(job)
+
+
 def test_a_damaged_download_is_detected(client: Client, photo: Path):
     job = client.restore(photo, **QUICK).job
     lied = [one.model_copy(update={"sha256": "0" * 64}) for one in job.artifacts]
@@ -276,3 +317,47 @@ def test_the_api_key_is_sent_but_not_in_the_repr(monkeypatch):
     connection = Connection()
     assert connection.options()["headers"]["Authorization"] == "Bearer aps_secret"
     assert "secret" not in repr(replace(connection))
+
+
+def test_an_address_and_a_key_may_come_from_a_file_with_a_line_break():
+    connection = Connection("http://127.0.0.1:8000\n", " aps_secret\n")
+    assert connection == Connection("http://127.0.0.1:8000", "aps_secret")
+    assert Connection(api_key="\n").api_key is None
+
+
+@pytest.mark.parametrize("key", ["aps_sécret", "aps\nsecret", "aps secret"])
+def test_a_key_that_cannot_be_sent_is_refused_without_being_printed(key: str):
+    with pytest.raises(aps_client.InvalidArgument, match="The API key") as refused:
+        Client("http://127.0.0.1:9", api_key=key)
+    assert "cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("server", ["nonsense", "http://", "http://a\nb"])
+def test_an_address_that_is_none_is_an_error_of_the_client(server: str):
+    with pytest.raises(aps_client.ClientError, match="must be a URL"):
+        Client(server)
+
+
+def test_something_that_is_no_picture_is_refused_with_a_hint(stack: Stack):
+    wrong: list[Any] = [Image.open(io.BytesIO(png())), io.StringIO("text"), None]
+    with Client(stack.url) as client:
+        for given in wrong:
+            with pytest.raises(aps_client.InvalidArgument, match=r"must be a path.* Pillow"):
+                client.keep(given)
+
+
+def test_a_result_without_a_picture_says_what_it_has(client: Client, photo: Path):
+    result = client.restore(photo, **QUICK)
+    text = replace(result, files={"answer.txt": b"", "result.json": b"{}"})
+    with pytest.raises(KeyError, match=r"has no file 'result.png'; it has: answer.txt"):
+        _ = text.image
+    with pytest.raises(KeyError, match=r"has no file 'answer.txt'; it has: result"):
+        _ = result.text
+
+
+def test_an_id_is_one_segment_of_the_address(client: Client):
+    for made_up in ("../../capabilities", "..", "a/events", "a?b"):
+        with pytest.raises(aps_client.NotFound):
+            client.job(made_up)
+        with pytest.raises(aps_client.NotFound):
+            client.batches.get(made_up)

@@ -79,8 +79,9 @@ def test_a_signed_message_is_parsed():
         ({"Webhook-Timestamp": "noon"}, BODY, "Invalid Signature Headers"),
         ({"Webhook-Signature": "nonsense"}, BODY, "malformed"),
         ({}, b"\xff", "malformed"),
-        ({"body": b"[]"}, b"[]", "does not describe a job"),
-        ({"body": b'{"type": "x"}'}, b'{"type": "x"}', "does not describe a job"),
+        ({"body": b"{"}, b"{", "not valid JSON"),
+        ({"body": b"[]"}, b"[]", "not a JSON object"),
+        ({"body": b'{"type": "x"}'}, b'{"type": "x"}', "describe a job: timestamp: Field required"),
     ],
 )
 def test_everything_else_is_rejected(sent, received, words):

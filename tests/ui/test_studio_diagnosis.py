@@ -89,7 +89,12 @@ def test_the_diagnosis_is_corrected_before_or_names_nothing(page: Page) -> None:
     page.locator(".chip:has([value=fast])").click()
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(page.get_by_role("heading", name="Left as it is")).to_be_visible(timeout=SLOW)
-    expect(page.get_by_text("There is nothing to restore.")).to_be_visible()
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text(
+        "Nothing seems to be wrong with this picture. There is nothing to restore. To restore it"
+        " anyway, choose what happened to it, for example “Noise only”."
+    )
+    for about_a_result in ("The result is a plausible sample", "Tokens"):
+        expect(page.locator(".job").get_by_text(about_a_result)).to_be_hidden()
     expect(page.get_by_role("alert")).to_be_hidden()
     assert findings(page) == []
     assert too_wide(page, "left-as-it-is") == []

@@ -181,6 +181,29 @@ def test_a_mask_file_is_taken_when_the_operator_needs_one(page: Page, stack: Sta
         assert (np.asarray(sent.convert("L")) == known).all()
 
 
+def test_a_mask_that_is_missing_is_asked_for_before_anything_is_sent(
+    page: Page, stack: Stack
+) -> None:
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    choose(page, png())
+    page.get_by_text("Missing pixels", exact=True).click()
+    page.get_by_role("button", name="Restore", exact=True).click()
+    expect(page.get_by_role("alert")).to_have_text(
+        re.compile("^Paint over the missing parts first")
+    )
+    assert f"{stack.url}/v1/restore" not in sent
+    # what is transparent is missing, so nothing needs to be painted
+    picture = Image.new("RGBA", (32, 32), "red")
+    picture.putpixel((3, 4), (0, 0, 0, 0))
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    choose(page, out.getvalue())
+    sampler(page, steps=1, inner_steps=1)
+    submit(page)
+    assert f"{stack.url}/v1/restore" in sent
+
+
 def test_errors_of_the_service_are_shown(page: Page, complaints: list[str]) -> None:
     alert = page.get_by_role("alert")
     page.get_by_role("button", name="Restore", exact=True).click()
