@@ -15,11 +15,8 @@
         ├── BatchTimeout          the same for the jobs of a batch
         ├── Unreachable           no response
         ├── Corrupt               a download whose hash does not match
-<<<<<<< HEAD
         ├── NotWritten            a file could not be written; also an OSError
-=======
         ├── InvalidArgument       the address, API key or picture cannot be used; nothing was sent
->>>>>>> client-studio
         └── WebhookRejected       a webhook that could not be verified
 
 ``code`` is the service's stable, machine-readable error code: ``image_too_large``, ``no_worker``,
@@ -162,17 +159,16 @@ class Corrupt(ClientError):
     code = "corrupt_download"
 
 
-<<<<<<< HEAD
 class NotWritten(ClientError, OSError):
     """A file could not be written; the message names it and says why."""
 
     code = "not_written"
-=======
+
+
 class InvalidArgument(ClientError, InvalidSpec):
     """The address, the API key or a picture cannot be used; nothing was sent."""
 
     code = "invalid_argument"
->>>>>>> client-studio
 
 
 class WebhookRejected(ClientError):
