@@ -1,6 +1,6 @@
 """The guide task on the embedded text models."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 from typing import Any
 
@@ -166,17 +166,18 @@ def test_a_long_job_gets_a_note(engine):
 
 
 def test_guidance_raises_the_embedded_reward(engine):
+    """With prompts whose answers gain on every processor; those of others hang on rounding."""
     gains = []
-    for seed in range(6):
+    for prompt, seed in product(["Write about a garden.", "Tell me about the sea."], range(4)):
         spec = GuideSpec(
-            prompt="Write a sentence about money.",
+            prompt=prompt,
             seed=seed,
             compare_unguided=True,
             sampler={"max_new_tokens": 16, "steps": 16},
         )
         result: Any = run(spec, Inputs(), engine)
         gains.append(result.answer.reward - result.unguided.reward)
-    assert median(gains) > 0.1, gains  # one bad answer outweighs many good ones in a mean
+    assert median(gains) > 0.5, gains  # one bad answer outweighs many good ones in a mean
 
 
 def test_the_best_of_several_answers_sampled_together(engine):
