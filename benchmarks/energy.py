@@ -13,27 +13,31 @@ POWERCAP = Path("/sys/class/powercap")
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters of all packages of the machine's processors, in microjoules."""
+    """Counters of all packages of the machine's processors."""
 
-    read: dict[Path, int]
+    microjoules: dict[Path, int]
 
     @classmethod
     def now(cls, folder: Path = POWERCAP) -> Counters | None:
         """None if the machine does not show them to this process."""
-        packages = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))
-        # cores, memory and so on have a second number; a package includes its cores
-        packages = [path for path in packages if path.parent.name.count(":") == 1]
+        zones = sorted(folder.glob("intel-rapl:[0-9]*"))
+        # others are parts of a package (cores, memory), or a laptop's platform, which includes it
+        packages = [
+            zone / "energy_uj"
+            for zone in zones
+            if (zone / "name").read_text().startswith("package")
+        ]
         try:
             return cls({path: int(path.read_text()) for path in packages}) if packages else None
         except PermissionError:
             return None
 
     def joules_since(self) -> float:
-        """Energy of the whole machine's processors since, of all programs together. Counters that
-        have begun again count once.
+        """What the machine's processors have used since, for all programs together. A counter that
+        passed its largest value meanwhile began again at 0.
         """
         spent = 0
-        for path, before in self.read.items():
+        for path, before in self.microjoules.items():
             now = int(path.read_text())
             largest = int((path.parent / "max_energy_range_uj").read_text())
             spent += now - before if now >= before else now - before + largest
